@@ -1,0 +1,38 @@
+# `make test` and `make demo` are all a fresh machine needs: Python 3.11, make and a package index.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: test check demo bench slow docs clean
+
+test: check
+	$(BIN)/pytest
+
+check: $(INSTALLED)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+demo: $(INSTALLED)
+	$(BIN)/bertmill demo
+
+bench: $(INSTALLED)
+	$(BIN)/bertmill bench
+
+slow: $(INSTALLED)
+	$(BIN)/pytest -m slow
+
+# The command reference and the character table are generated; tests fail when they are stale.
+docs: $(INSTALLED)
+	$(BIN)/python tools/make_command_reference.py
+	$(BIN)/python tools/make_character_table.py
+
+# Installed once, and again only when what is to be installed has changed.
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,9 @@
+"""Benchmarks against the tools people use today: two sides, one run, alternating, reported as a ratio.
+
+Absolute figures depend on the machine and its mood; the ratio of two sides measured in turns does not.
+`BENCHMARKS` maps a name of `bertmill bench` to the module whose `measure` yields its rows.
+"""
+
+BENCHMARKS = {
+    "tokenizer": "bertmill.bench.tokenizer",
+}

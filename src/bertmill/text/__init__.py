@@ -1,0 +1,1 @@
+"""From raw text to pieces: repair and reading of files, character classes, WordPiece, the public tokenizer."""
