@@ -34,7 +34,9 @@ class BertmillError(Exception):
         super().__init__(f"{place}{what}{advice}")
 
 
-class UsageError(BertmillError):
+class UsageError(BertmillError, ValueError):
+    """Also a ValueError, which is what Python callers expect for a wrong argument."""
+
     exit_code = 2
     http_status = 400
 

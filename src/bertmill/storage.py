@@ -95,6 +95,24 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
+def read_json(path: Path, *, max_bytes: int = 16 << 20) -> dict[str, Any]:
+    """The JSON object in `path`; refused, not parsed, when it is larger than anything sensible."""
+    try:
+        size = path.stat().st_size
+        if size > max_bytes:
+            raise IntegrityError(f"has {size:,} bytes, more than the {max_bytes:,} allowed", where=path)
+        content = json.loads(path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"cannot be read: {error.strerror}", where=path) from None
+    except RecursionError:
+        raise IntegrityError("is nested too deeply", where=path) from None
+    except ValueError as error:
+        raise IntegrityError(f"is not JSON: {error}", where=path) from None
+    if not isinstance(content, dict):
+        raise IntegrityError("is not a JSON object", where=path)
+    return content
+
+
 def safe_join(root: Path, name: str) -> Path:
     """`root/name`, refused when it would lie outside `root` (`..`, absolute names, links that lead away)."""
     if "\0" in name:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -25,6 +26,8 @@ HELP_WORDS = ("-h", "--help", "help")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The entry point: returns the exit code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # print what the terminal cannot show as \\uXXXX; never fail for it
+        sys.stdout.reconfigure(errors="backslashreplace")
     words = list(sys.argv[1:] if arguments is None else arguments)
     if not words or words[0] in HELP_WORDS:
         print(overview())

@@ -1,0 +1,72 @@
+"""`bertmill tokenize`: pieces, ids and offsets of texts, as tables or JSON lines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+
+from rich.cells import cell_len, set_cell_size
+
+from bertmill.config import TokenizeSettings
+from bertmill.errors import UsageError
+from bertmill.text.encoding import Encoding
+from bertmill.text.files import read_lines
+from bertmill.text.repair import Repairs
+from bertmill.text.tokenizer import BertTokenizer
+
+SETTINGS = TokenizeSettings
+
+
+def run(settings: TokenizeSettings) -> None:
+    if settings.files and settings.text:
+        raise UsageError("give files or --text, not both")
+    if settings.pair is not None and len(settings.text) != 1:
+        raise UsageError("--pair goes with exactly one --text")
+    case = {} if settings.cased is None else {"do_lower_case": not settings.cased}
+    tokenizer = BertTokenizer.from_pretrained(settings.model, **case)
+    repairs = Repairs()
+    for text in _texts(settings, repairs):
+        encoding = tokenizer(
+            text, settings.pair, add_special_tokens=settings.special_tokens, split_special_tokens=True
+        )[0]
+        texts = [text] if settings.pair is None else [text, settings.pair]
+        print(_json_line(texts, encoding) if settings.as_json else _table(texts, encoding))
+    if repairs and not settings.quiet:
+        print(f"repaired: {repairs}", file=sys.stderr)
+
+
+def _texts(settings: TokenizeSettings, repairs: Repairs) -> Iterator[str]:
+    if settings.text:
+        yield from settings.text
+        return
+    for line in read_lines(settings.files, text_field=settings.text_field, repairs=repairs):
+        if line.text.strip():
+            yield line.text
+
+
+def _json_line(texts: list[str], encoding: Encoding) -> str:
+    record = {
+        "text": texts[0],
+        **({"pair": texts[1]} if len(texts) == 2 else {}),
+        "pieces": encoding.tokens,
+        "ids": encoding.ids,
+        "offsets": encoding.offsets,
+        "words": encoding.word_ids,
+    }
+    return json.dumps(record, ensure_ascii=False)
+
+
+def _table(texts: list[str], encoding: Encoding) -> str:
+    """One row per piece; a row of a special token covers no characters."""
+    lines = [f"{'piece':<20} {'id':>6}  {'characters':<12} {'word':>4}  covers"]
+    rows = zip(encoding.tokens, encoding.ids, encoding.offsets, encoding.word_ids, encoding.sequence_ids, strict=True)
+    for piece, number, (start, end), word, sequence in rows:
+        shown = set_cell_size(piece, 20) if cell_len(piece) < 20 else piece  # an ideograph is two columns wide
+        if sequence is None:
+            lines.append(f"{shown} {number:>6}")
+        else:
+            covered = texts[sequence][start:end]
+            covered = covered if covered.isprintable() else ascii(covered)
+            lines.append(f"{shown} {number:>6}  {f'{start}..{end}':<12} {word:>4}  {covered}")
+    return "\n".join([*lines, ""])

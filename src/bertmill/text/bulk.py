@@ -1,0 +1,130 @@
+"""Many texts at once, on all cores: an iterable of texts in, their pieces out, in the same order.
+
+Texts are handed to worker processes in blocks; a block comes back as a few flat arrays, which costs next to
+nothing to send, and is cut into views, one per text. Only a few blocks are on their way at a time, so memory
+does not grow with the number of texts. Workers are started afresh (spawn): a script that calls this with
+`workers > 1` needs the usual `if __name__ == "__main__":`.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import TYPE_CHECKING, Any
+
+from bertmill.errors import ResourceError
+from bertmill.runtime import available_cores
+from bertmill.text.wordpiece import Pieces, WordPiece
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+BLOCK_CHARACTERS = 1 << 18
+BLOCKS_PER_WORKER = 3  # on their way at a time: one in work, one waiting, one coming back
+
+Block = tuple[list[int], bytes]  # pieces of each text; the columns of all texts, one after the other
+
+
+def encode_texts(
+    wordpiece: WordPiece, texts: Iterable[str], *, workers: int | None = None, split_special: bool = True
+) -> Iterator[NDArray[np.uint32]]:
+    """The ids of each text. `workers` is the number of processes (default: one per core; 1: none but this one)."""
+    for (ids,) in _columns(_encode_block, 1, wordpiece, texts, workers, split_special):
+        yield ids
+
+
+def locate_texts(
+    wordpiece: WordPiece, texts: Iterable[str], *, workers: int | None = None, split_special: bool = True
+) -> Iterator[Pieces]:
+    """The pieces of each text with offsets and words."""
+    for columns in _columns(_locate_block, 4, wordpiece, texts, workers, split_special):
+        yield Pieces(*columns)
+
+
+def _encode_block(wordpiece: WordPiece, texts: list[str], split_special: bool) -> Block:
+    ids = [wordpiece.ids(text, split_special=split_special) for text in texts]
+    return [len(row) for row in ids], b"".join(ids)
+
+
+def _locate_block(wordpiece: WordPiece, texts: list[str], split_special: bool) -> Block:
+    pieces = [wordpiece.pieces(text, split_special=split_special) for text in texts]
+    columns = zip(*pieces, strict=True)
+    return [len(row.ids) for row in pieces], b"".join(array.tobytes() for column in columns for array in column)
+
+
+def _columns(
+    function: Callable[[WordPiece, list[str], bool], Block],
+    num_columns: int,
+    wordpiece: WordPiece,
+    texts: Iterable[str],
+    workers: int | None,
+    split_special: bool,
+) -> Iterator[tuple[NDArray[np.uint32], ...]]:
+    """What `function` gives for blocks of `texts`, cut into the columns of each text."""
+    import numpy as np
+
+    num_workers = workers or available_cores()
+    blocks = _blocks(texts)
+    results: Iterator[Block]
+    if num_workers == 1:
+        results = (function(wordpiece, block, split_special) for block in blocks)
+    else:
+        results = _in_processes(function, wordpiece, blocks, num_workers, split_special)
+    for lengths, content in results:
+        ends = np.cumsum(lengths)
+        table = np.frombuffer(content, np.uint32).reshape(num_columns, -1)
+        for length, end in zip(lengths, ends.tolist(), strict=True):
+            yield tuple(table[:, end - length : end])
+
+
+def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
+    block: list[str] = []
+    size = 0
+    for text in texts:
+        block.append(text)
+        size += len(text)
+        if size >= BLOCK_CHARACTERS:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
+
+
+def _in_processes(
+    function: Callable[[WordPiece, list[str], bool], Block],
+    wordpiece: WordPiece,
+    blocks: Iterator[list[str]],
+    num_workers: int,
+    split_special: bool,
+) -> Iterator[Block]:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(num_workers, context, initializer=_start_worker, initargs=(wordpiece,)) as pool:
+        waiting: deque[Future[Block]] = deque()
+        try:
+            for block in blocks:
+                waiting.append(pool.submit(_work, function, block, split_special))
+                if len(waiting) >= BLOCKS_PER_WORKER * num_workers:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        except BrokenProcessPool:
+            raise ResourceError(
+                "a worker process died", remedy="there may be too little memory; try fewer workers"
+            ) from None
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+_worker: dict[str, Any] = {}  # of a worker process: its tokenizer
+
+
+def _start_worker(wordpiece: WordPiece) -> None:
+    _worker["wordpiece"] = wordpiece
+
+
+def _work(function: Callable[[WordPiece, list[str], bool], Block], block: list[str], split_special: bool) -> Block:
+    return function(_worker["wordpiece"], block, split_special)

@@ -1,0 +1,110 @@
+"""What kind of character it is, and what a word becomes when accents are stripped and letters lowered.
+
+All knowledge is in character_table.py, so that ids never change with the Unicode version of the running
+Python. A normalised word is a list of (character, index of the character it came from): one character may
+become several (NFD), none (marks, controls), or move (canonical order of marks).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from bertmill.text.character_table import (
+    COMBINING_CLASSES,
+    DECOMPOSED,
+    DROPPED,
+    IDEOGRAPHS,
+    LOWER,
+    NONSPACING_MARKS,
+    PUNCTUATION,
+    WHITE_SPACE,
+)
+
+Origin = tuple[str, int]  # a normalised character, and the index in the word it came from
+
+
+def _expand(ranges: tuple[tuple[int, int], ...]) -> frozenset[str]:
+    return frozenset(chr(point) for first, last in ranges for point in range(first, last + 1))
+
+
+def _regex_class(ranges: tuple[tuple[int, int], ...]) -> str:
+    """The inside of a [...] that matches these code points."""
+    return "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in ranges)
+
+
+WHITE_SPACE_CLASS = _regex_class(WHITE_SPACE)
+IDEOGRAPH_CLASS = _regex_class(IDEOGRAPHS)
+PUNCTUATION_CLASS = _regex_class(PUNCTUATION)
+FALSE_SPACES = "\x0b\x0c\x1c\x1d\x1e\x1f\x85"  # white space to `str.split`, dropped by the tokenizer
+PUNCTUATION_CHARACTERS = _expand(PUNCTUATION)
+NONSPACING_CHARACTERS = _expand(NONSPACING_MARKS)
+_DROPPED_FIRSTS = [first for first, _ in DROPPED]
+COMBINING_CLASS_OF = {chr(point): value for first, last, value in COMBINING_CLASSES for point in range(first, last + 1)}
+
+# Hangul syllables decompose by arithmetic (The Unicode Standard, 3.12).
+_SYLLABLE_BASE, _SYLLABLE_END = 0xAC00, 0xD7A4
+_LEAD_BASE, _VOWEL_BASE, _TAIL_BASE = 0x1100, 0x1161, 0x11A7
+_NUM_VOWELS, _NUM_TAILS = 21, 28
+
+
+def is_dropped(character: str) -> bool:
+    """Controls, formats, private use, U+FFFD, NUL, lone surrogates: the tokenizer acts as if they were not there."""
+    point = ord(character)
+    nearest = bisect_right(_DROPPED_FIRSTS, point) - 1
+    return nearest >= 0 and point <= DROPPED[nearest][1]
+
+
+def decompose(character: str) -> str:
+    """The canonical decomposition (NFD) of one character."""
+    point = ord(character)
+    if _SYLLABLE_BASE <= point < _SYLLABLE_END:
+        lead_and_vowel, tail = divmod(point - _SYLLABLE_BASE, _NUM_TAILS)
+        lead, vowel = divmod(lead_and_vowel, _NUM_VOWELS)
+        return chr(_LEAD_BASE + lead) + chr(_VOWEL_BASE + vowel) + (chr(_TAIL_BASE + tail) if tail else "")
+    return DECOMPOSED.get(character, character)
+
+
+def normalise(word: str, *, strip_accents: bool, lowercase: bool) -> list[Origin]:
+    """The characters of `word` that count, in the form that is looked up, each with its place in `word`."""
+    characters = [(character, index) for index, character in enumerate(word) if not is_dropped(character)]
+    if strip_accents:
+        decomposed = [(part, index) for character, index in characters for part in decompose(character)]
+        ordered = _canonical_order(decomposed)
+        characters = [origin for origin in ordered if origin[0] not in NONSPACING_CHARACTERS]
+    if lowercase:
+        characters = [(part, index) for character, index in characters for part in LOWER.get(character, character)]
+    return characters
+
+
+def split_punctuation(characters: list[Origin]) -> Iterator[list[Origin]]:
+    """Runs without punctuation, and each punctuation character by itself."""
+    run: list[Origin] = []
+    for origin in characters:
+        if origin[0] in PUNCTUATION_CHARACTERS:
+            if run:
+                yield run
+            yield [origin]
+            run = []
+        else:
+            run.append(origin)
+    if run:
+        yield run
+
+
+def _canonical_order(characters: list[Origin]) -> list[Origin]:
+    """Marks sorted by combining class between the characters of class 0, equals in their old order."""
+    result: list[Origin] = []
+    marks: list[Origin] = []
+    for origin in characters:
+        if origin[0] in COMBINING_CLASS_OF:
+            marks.append(origin)
+        else:
+            result += sorted(marks, key=_class_of)
+            result.append(origin)
+            marks = []
+    return result + sorted(marks, key=_class_of)
+
+
+def _class_of(origin: Origin) -> int:
+    return COMBINING_CLASS_OF[origin[0]]

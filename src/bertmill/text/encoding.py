@@ -1,0 +1,182 @@
+"""What the tokenizer returns: sequences of pieces laid out as the model reads them.
+
+`Encoding` is one row: `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`, windows of the texts, padding. Its columns
+(ids, offsets, words …) are laid out when asked for. `BatchEncoding` is the dict that goes into a model.
+"""
+
+from __future__ import annotations
+
+from collections import UserDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from bertmill.errors import UsageError
+from bertmill.text.truncation import Side, Window
+
+if TYPE_CHECKING:
+    import torch
+
+T = TypeVar("T")
+
+
+class SpecialIds(NamedTuple):
+    """What stands before, between and after the texts."""
+
+    cls: int
+    sep: int
+
+
+class TextPieces:
+    """One text in pieces: ids at once, the characters and words they belong to when first asked for."""
+
+    def __init__(self, ids: list[int], locate: Callable[[], tuple[list[tuple[int, int]], list[int]]]) -> None:
+        self.ids = ids
+        self._locate = locate
+
+    @cached_property
+    def _located(self) -> tuple[list[tuple[int, int]], list[int]]:
+        return self._locate()
+
+    @property
+    def offsets(self) -> list[tuple[int, int]]:
+        return self._located[0]
+
+    @property
+    def words(self) -> list[int]:
+        return self._located[1]
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """One row of a batch."""
+
+    texts: tuple[TextPieces, ...]
+    window: Window
+    special: SpecialIds | None  # None: no [CLS] and [SEP] around the texts
+    pad_id: int
+    piece_of_id: Callable[[int], str]
+    num_padding: int = 0
+    padding_side: Side = "right"
+
+    def padded(self, length: int, side: Side) -> Encoding:
+        return replace(self, num_padding=max(0, length - len(self)), padding_side=side)
+
+    def __len__(self) -> int:
+        num_special = 0 if self.special is None else len(self.texts) + 1
+        return sum(end - start for start, end in self.window) + num_special + self.num_padding
+
+    @property
+    def ids(self) -> list[int]:
+        cls, sep = (self.special.cls, self.special.sep) if self.special else (self.pad_id, self.pad_id)
+        return self._row([text.ids for text in self.texts], cls, [sep] * len(self.texts), self.pad_id)
+
+    @property
+    def tokens(self) -> list[str]:
+        return [self.piece_of_id(number) for number in self.ids]
+
+    @property
+    def type_ids(self) -> list[int]:
+        segments = range(len(self.texts))
+        return self._row([[segment] * len(self.texts[segment].ids) for segment in segments], 0, list(segments), 0)
+
+    @property
+    def attention_mask(self) -> list[int]:
+        return self._row([[1] * len(text.ids) for text in self.texts], 1, [1] * len(self.texts), 0)
+
+    @property
+    def special_tokens_mask(self) -> list[int]:
+        return self._row([[0] * len(text.ids) for text in self.texts], 1, [1] * len(self.texts), 1)
+
+    @property
+    def offsets(self) -> list[tuple[int, int]]:
+        return self._row([text.offsets for text in self.texts], (0, 0), [(0, 0)] * len(self.texts), (0, 0))
+
+    @property
+    def word_ids(self) -> list[int | None]:
+        return self._row([list(text.words) for text in self.texts], None, [None] * len(self.texts), None)
+
+    @property
+    def sequence_ids(self) -> list[int | None]:
+        numbers = [[index] * len(text.ids) for index, text in enumerate(self.texts)]
+        return self._row(numbers, None, [None] * len(self.texts), None)
+
+    def _row(self, columns: Sequence[Sequence[T]], first: T, separators: Sequence[T], padding: T) -> list[T]:
+        """The windows of `columns` (one per text) with what stands for `[CLS]`, each `[SEP]` and the padding."""
+        row = [] if self.special is None else [first]
+        for column, (start, end), separator in zip(columns, self.window, separators, strict=True):
+            row += column[start:end]
+            if self.special is not None:
+                row.append(separator)
+        pads = [padding] * self.num_padding
+        return row + pads if self.padding_side == "right" else pads + row
+
+
+class BatchEncoding(UserDict[str, Any]):
+    """Inputs for the model by name (`input_ids`, …), also as attributes, and the way back to characters and words."""
+
+    def __init__(self, data: dict[str, Any], encodings: list[Encoding]) -> None:
+        super().__init__(data)
+        self.encodings = encodings
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "data":  # asked for while the object is being made (copy, pickle)
+            raise AttributeError(name)
+        try:
+            return self.data[name]
+        except KeyError:
+            raise AttributeError(f"there is no {name!r} here, only {', '.join(self.data)}") from None
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.encodings[key] if isinstance(key, int) else self.data[key]
+
+    def tokens(self, batch_index: int = 0) -> list[str]:
+        return self.encodings[batch_index].tokens
+
+    def word_ids(self, batch_index: int = 0) -> list[int | None]:
+        """The number of the word each piece is part of; None for special tokens and padding."""
+        return self.encodings[batch_index].word_ids
+
+    def sequence_ids(self, batch_index: int = 0) -> list[int | None]:
+        """0 for the first text's pieces, 1 for the second's; None for special tokens and padding."""
+        return self.encodings[batch_index].sequence_ids
+
+    def token_to_chars(self, batch_index: int, token_index: int) -> tuple[int, int] | None:
+        """The characters a piece covers, in its text; None for special tokens and padding."""
+        encoding = self.encodings[batch_index]
+        return None if encoding.sequence_ids[token_index] is None else encoding.offsets[token_index]
+
+    def char_to_token(self, batch_index: int, char_index: int, sequence_index: int = 0) -> int | None:
+        """The piece that covers a character of a text; None for white space and what was cut off."""
+        encoding = self.encodings[batch_index]
+        for index, ((start, end), sequence) in enumerate(zip(encoding.offsets, encoding.sequence_ids, strict=True)):
+            if sequence == sequence_index and start <= char_index < end:
+                return index
+        return None
+
+    def to(self, device: str | torch.device) -> BatchEncoding:
+        """The same with all tensors on `device`."""
+        import torch
+
+        data = {name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in self.items()}
+        return BatchEncoding(data, self.encodings)
+
+
+def as_arrays(data: dict[str, list[Any]], kind: str) -> dict[str, Any]:
+    """The columns of a batch as torch tensors ("pt") or numpy arrays ("np"), 64-bit integers."""
+    if kind not in ("pt", "np"):
+        raise UsageError(f"return_tensors {kind!r} is not known", remedy='use "pt" or "np"')
+    import numpy as np
+
+    try:
+        arrays = {name: np.array(rows, dtype=np.int64) for name, rows in data.items()}
+    except ValueError:
+        raise UsageError(
+            "sequences of different lengths do not make one tensor", remedy="pass padding=True (and truncation=True)"
+        ) from None
+    if kind == "np":
+        return arrays
+    import torch
+
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}

@@ -1,0 +1,107 @@
+"""Bytes or str → valid text, with every repair counted.
+
+What is repaired: a byte order mark goes; UTF-16 with a mark is read as such; every byte that is not valid in
+the encoding, and every lone surrogate, becomes U+FFFD; NUL goes; CR and CRLF become LF. Text comes in blocks
+of any size: a character, a CRLF or a mark may be cut by a block's border.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+
+_BAD_BYTE = "\udcff"  # what a bad byte is decoded to, to be counted and replaced
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_REPLACEMENT = "\ufffd"
+# UTF-32 is not looked for: its little-endian mark begins like UTF-16's, and nobody writes text in it.
+_MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+_LONGEST_MARK = max(map(len, _MARKS))
+
+
+@dataclass
+class Repairs:
+    """How often each thing was repaired."""
+
+    byte_order_marks: int = 0
+    utf16: int = 0
+    bad_bytes: int = 0
+    lone_surrogates: int = 0
+    nuls: int = 0
+    carriage_returns: int = 0
+
+    def __bool__(self) -> bool:
+        return any(getattr(self, field.name) for field in fields(self))
+
+    def __str__(self) -> str:
+        counts = ((field.name.replace("_", " "), getattr(self, field.name)) for field in fields(self))
+        return ", ".join(f"{count:,} {name}" for name, count in counts if count) or "nothing"
+
+
+def repair_text(text: bytes | str, repairs: Repairs | None = None) -> str:
+    """`text` as valid text; what was done is added to `repairs`."""
+    counts = Repairs() if repairs is None else repairs
+    return "".join(repair_blocks([text], counts) if isinstance(text, bytes) else _repair_strings([text], counts))
+
+
+def repair_blocks(blocks: Iterable[bytes], repairs: Repairs) -> Iterator[str]:
+    """Decode and repair a stream of bytes, block by block."""
+    return _repair_strings(_decode(blocks, repairs), repairs)
+
+
+def _decode(blocks: Iterable[bytes], repairs: Repairs) -> Iterator[str]:
+    """Text in which bad bytes are marked."""
+    iterator = iter(blocks)
+    head = b""
+    for block in iterator:
+        head += block
+        if len(head) >= _LONGEST_MARK:
+            break
+    mark = next((mark for mark in _MARKS if head.startswith(mark)), b"")
+    encoding = _MARKS.get(mark, "utf-8")
+    repairs.byte_order_marks += bool(mark)
+    repairs.utf16 += encoding != "utf-8"
+    decoder = codecs.getincrementaldecoder(encoding)(_mark_bad_bytes.__name__)
+    yield decoder.decode(head[len(mark) :])
+    for block in iterator:
+        yield decoder.decode(block)
+    yield decoder.decode(b"", final=True)
+
+
+def _repair_strings(texts: Iterable[str], repairs: Repairs) -> Iterator[str]:
+    newlines = io.IncrementalNewlineDecoder(None, translate=True)  # keeps a CR back until it sees what follows
+    is_first = True
+    for text in texts:
+        if is_first and text:
+            is_first = False
+            if text[0] == "\ufeff":
+                text = text[1:]
+                repairs.byte_order_marks += 1
+        yield newlines.decode(_repair_block(text, repairs))
+    yield newlines.decode("", final=True)
+
+
+def _repair_block(text: str, repairs: Repairs) -> str:
+    if not text.isascii():  # most text is; then the search for surrogates is spared
+        num_bad = text.count(_BAD_BYTE)
+        text, num_replaced = _LONE_SURROGATE.subn(_REPLACEMENT, text)
+        repairs.bad_bytes += num_bad
+        repairs.lone_surrogates += num_replaced - num_bad
+    if "\0" in text:
+        repairs.nuls += text.count("\0")
+        text = text.replace("\0", "")
+    if "\r" in text:
+        repairs.carriage_returns += text.count("\r")
+    return text
+
+
+def _mark_bad_bytes(error: UnicodeError) -> tuple[str, int]:
+    """Codec error handler: one marker per bad byte, then go on."""
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    return _BAD_BYTE * (error.end - error.start), error.end
+
+
+codecs.register_error(_mark_bad_bytes.__name__, _mark_bad_bytes)

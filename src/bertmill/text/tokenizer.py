@@ -1,0 +1,364 @@
+"""BertTokenizer: texts in, model inputs out, with the names and defaults people know from Hugging Face.
+
+It lays the pieces of `WordPiece` out as sequences: special tokens, pairs, truncation or windows, padding,
+tensors. Code written for `transformers.BertTokenizer` runs with the import line changed; results are equal
+but for offsets, which here include the accents that were stripped from a piece's last character.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from bertmill.checkpoint.names import find_model
+from bertmill.errors import UsageError
+from bertmill.text.encoding import BatchEncoding, Encoding, SpecialIds, TextPieces, as_arrays
+from bertmill.text.tokenizer_files import read_tokenizer_files, write_tokenizer_files
+from bertmill.text.truncation import Side, Strategy, plan_windows
+from bertmill.text.vocabulary import check_vocabulary, read_vocabulary
+from bertmill.text.wordpiece import CONTINUATION, WordPiece
+
+Words = Sequence[str]
+Text = str | Words  # a text, or with is_split_into_words its words
+Padding = bool | Literal["longest", "max_length", "do_not_pad"]
+NO_LIMIT = 10**30  # of a tokenizer that does not know its model's length, as in Hugging Face
+
+
+class BertTokenizer:
+    """WordPiece tokenizer of a BERT model."""
+
+    def __init__(
+        self,
+        vocab: dict[str, int] | str | Path,
+        do_lower_case: bool = True,
+        *,
+        unk_token: str = "[UNK]",
+        sep_token: str = "[SEP]",
+        pad_token: str = "[PAD]",
+        cls_token: str = "[CLS]",
+        mask_token: str = "[MASK]",
+        special_tokens: Collection[str] = (),
+        tokenize_chinese_chars: bool = True,
+        strip_accents: bool | None = None,
+        never_split: Collection[str] | None = None,
+        model_max_length: float = NO_LIMIT,
+        padding_side: Side = "right",
+        truncation_side: Side = "right",
+    ) -> None:
+        """`vocab` is a dict or a `vocab.txt`; `special_tokens` are special beside the five named ones."""
+        named = (pad_token, unk_token, cls_token, sep_token, mask_token)
+        where = "vocabulary" if isinstance(vocab, dict) else vocab
+        vocabulary = vocab if isinstance(vocab, dict) else read_vocabulary(Path(vocab))
+        check_vocabulary(vocabulary, (*named, *special_tokens), where)
+        self.pad_token, self.unk_token, self.cls_token, self.sep_token, self.mask_token = named
+        self.all_special_tokens = list(dict.fromkeys([*named, *special_tokens]))
+        self.do_lower_case = do_lower_case
+        self.tokenize_chinese_chars = tokenize_chinese_chars
+        self.strip_accents = strip_accents
+        self.never_split = sorted(never_split or ())
+        self.model_max_length = int(model_max_length)
+        self.padding_side = padding_side
+        self.truncation_side = truncation_side
+        self.wordpiece = WordPiece(
+            vocabulary,
+            lowercase=do_lower_case,
+            strip_accents=strip_accents,
+            chinese_characters=tokenize_chinese_chars,
+            never_split=self.never_split,
+            special_tokens=self.all_special_tokens,
+            unknown=unk_token,
+        )
+        self._piece_of_id = {number: piece for piece, number in vocabulary.items()}
+
+    @classmethod
+    def from_pretrained(cls, name: str | Path, **settings: Any) -> BertTokenizer:
+        """Read the tokenizer of a model folder, of an installed model (`minilm`) or from a `vocab.txt`."""
+        path = Path(name) if Path(name).is_file() else find_model(name)
+        files = read_tokenizer_files(path)
+        check_vocabulary(files.vocabulary, tuple(files.special_tokens), path)
+        arguments = {"special_tokens": files.special_tokens, **files.settings, **settings}
+        return cls(files.vocabulary, **arguments)
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write `vocab.txt`, `tokenizer.json` and `tokenizer_config.json`, which Hugging Face's tools read too."""
+        settings = {
+            "do_lower_case": self.do_lower_case,
+            "tokenize_chinese_chars": self.tokenize_chinese_chars,
+            "strip_accents": self.strip_accents,
+            "never_split": self.never_split or None,
+            "model_max_length": self.model_max_length,
+            "padding_side": self.padding_side,
+            "truncation_side": self.truncation_side,
+            "pad_token": self.pad_token,
+            "unk_token": self.unk_token,
+            "cls_token": self.cls_token,
+            "sep_token": self.sep_token,
+            "mask_token": self.mask_token,
+        }
+        write_tokenizer_files(Path(folder), self.vocab, self.all_special_tokens, settings)
+
+    # What is in the vocabulary
+
+    @property
+    def vocab(self) -> dict[str, int]:
+        return self.wordpiece.vocabulary
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self.vocab)
+
+    def __len__(self) -> int:
+        return len(self.vocab)
+
+    def get_vocab(self) -> dict[str, int]:
+        return dict(self.vocab)
+
+    @property
+    def pad_token_id(self) -> int:
+        return self.vocab[self.pad_token]
+
+    @property
+    def unk_token_id(self) -> int:
+        return self.vocab[self.unk_token]
+
+    @property
+    def cls_token_id(self) -> int:
+        return self.vocab[self.cls_token]
+
+    @property
+    def sep_token_id(self) -> int:
+        return self.vocab[self.sep_token]
+
+    @property
+    def mask_token_id(self) -> int:
+        return self.vocab[self.mask_token]
+
+    @property
+    def all_special_ids(self) -> list[int]:
+        return [self.vocab[token] for token in self.all_special_tokens]
+
+    def num_special_tokens_to_add(self, pair: bool = False) -> int:
+        return 3 if pair else 2
+
+    # Text to ids
+
+    def __call__(
+        self,
+        text: Text | Sequence[Text],
+        text_pair: Text | Sequence[Text] | None = None,
+        *,
+        add_special_tokens: bool = True,
+        padding: Padding = False,
+        truncation: bool | Strategy = False,
+        max_length: int | None = None,
+        stride: int = 0,
+        is_split_into_words: bool = False,
+        pad_to_multiple_of: int | None = None,
+        padding_side: Side | None = None,
+        return_tensors: Literal["pt", "np"] | None = None,
+        return_token_type_ids: bool = True,
+        return_attention_mask: bool = True,
+        return_overflowing_tokens: bool = False,
+        return_special_tokens_mask: bool = False,
+        return_offsets_mapping: bool = False,
+        return_length: bool = False,
+        split_special_tokens: bool = False,
+    ) -> BatchEncoding:
+        """Encode a text, a pair of texts, or a batch of either. Arguments and defaults are Hugging Face's.
+
+        `stride` is the number of pieces that neighbouring windows share. A special string such as `[MASK]` in
+        the text becomes the special id unless `split_special_tokens`.
+        """
+        is_batch = isinstance(text, list | tuple) and (
+            not is_split_into_words or (len(text) > 0 and isinstance(text[0], list | tuple))
+        )
+        rows = _rows(text, text_pair, is_batch)
+        strategy = _strategy(truncation)
+        room = self._limit(strategy, max_length)
+        encodings: list[Encoding] = []
+        row_of_encoding: list[int] = []
+        for number, row in enumerate(rows):
+            texts = tuple(self._text_pieces(part, is_split_into_words, split_special_tokens) for part in row)
+            windows = self._encode_windows(texts, room, strategy, stride, add_special_tokens)
+            windows = windows if return_overflowing_tokens else windows[:1]
+            encodings += windows
+            row_of_encoding += [number] * len(windows)
+        encodings = self._pad(encodings, padding, max_length, pad_to_multiple_of, padding_side or self.padding_side)
+        columns = {
+            "input_ids": True,
+            "token_type_ids": return_token_type_ids,
+            "attention_mask": return_attention_mask,
+            "special_tokens_mask": return_special_tokens_mask,
+            "offset_mapping": return_offsets_mapping,
+        }
+        data: dict[str, Any] = {
+            name: [getattr(encoding, _COLUMNS[name]) for encoding in encodings]
+            for name, is_wanted in columns.items()
+            if is_wanted
+        }
+        if return_length:
+            data["length"] = [len(encoding) for encoding in encodings]
+        if return_overflowing_tokens:
+            data["overflow_to_sample_mapping"] = row_of_encoding
+        if return_tensors is not None:
+            data = as_arrays(data, return_tensors)
+        elif not is_batch and not return_overflowing_tokens:
+            data = {name: rows_of_column[0] for name, rows_of_column in data.items()}
+        return BatchEncoding(data, encodings)
+
+    def encode(self, text: Text, text_pair: Text | None = None, **arguments: Any) -> Any:
+        """The ids of one text or pair; takes the arguments of a call."""
+        return self(text, text_pair, **arguments)["input_ids"]
+
+    def tokenize(
+        self, text: str, pair: str | None = None, add_special_tokens: bool = False, **arguments: Any
+    ) -> list[str]:
+        """The pieces of a text as strings."""
+        return self(text, pair, add_special_tokens=add_special_tokens, **arguments).tokens()
+
+    # Ids to text
+
+    def convert_tokens_to_ids(self, tokens: str | Sequence[str]) -> Any:
+        """The id of a piece or the ids of several; unknown pieces have the id of `[UNK]`."""
+        if isinstance(tokens, str):
+            return self.vocab.get(tokens, self.unk_token_id)
+        return [self.vocab.get(token, self.unk_token_id) for token in tokens]
+
+    def convert_ids_to_tokens(self, ids: Any, skip_special_tokens: bool = False) -> Any:
+        """The piece of an id or the pieces of several; None for an id that is not in the vocabulary."""
+        if isinstance(ids, int):
+            return self._piece_of_id.get(ids)
+        skipped = set(self.all_special_ids) if skip_special_tokens else set()
+        return [self._piece_of_id.get(int(number)) for number in ids if int(number) not in skipped]
+
+    def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
+        """Join pieces to readable text: `##` glued on, spaces before punctuation and in contractions taken out."""
+        words = [tokens[0], *map(_with_space, tokens[1:])] if tokens else []
+        return "".join(map(_clean_up, words))
+
+    def decode(self, token_ids: Any, skip_special_tokens: bool = False) -> Any:
+        """Text of ids; a list of texts for a list of rows."""
+        ids = token_ids.tolist() if hasattr(token_ids, "tolist") else token_ids
+        if isinstance(ids, int):
+            ids = [ids]
+        if len(ids) > 0 and not isinstance(ids[0], int):
+            return self.batch_decode(ids, skip_special_tokens)
+        pieces = self.convert_ids_to_tokens(ids, skip_special_tokens)
+        return self.convert_tokens_to_string([piece for piece in pieces if piece is not None])
+
+    def batch_decode(self, sequences: Any, skip_special_tokens: bool = False) -> list[str]:
+        return [self.decode(ids, skip_special_tokens) for ids in sequences]
+
+    # Parts of a call
+
+    def _limit(self, strategy: Strategy, max_length: int | None) -> int:
+        """The largest number of pieces in a row."""
+        if strategy == "do_not_truncate":
+            return NO_LIMIT
+        return self.model_max_length if max_length is None else max_length
+
+    def _text_pieces(self, text: Text, is_split_into_words: bool, split_special: bool) -> TextPieces:
+        if isinstance(text, str) is is_split_into_words:
+            expected = "a list of words" if is_split_into_words else "a string"
+            raise UsageError(f"a text must be {expected}, not {type(text).__name__}")
+        if isinstance(text, str):
+            return TextPieces(
+                self.wordpiece.ids(text, split_special=split_special).tolist(),
+                lambda: _located(*self.wordpiece.pieces(text, split_special=split_special)[1:]),
+            )
+        pieces = [self.wordpiece.pieces(word, split_special=split_special) for word in text]
+        ids = [number for word in pieces for number in word.ids.tolist()]
+        offsets = [offset for word in pieces for offset in _located(*word[1:])[0]]
+        words = [number for number, word in enumerate(pieces) for _ in word.ids]
+        return TextPieces(ids, lambda: (offsets, words))
+
+    def _encode_windows(
+        self, texts: tuple[TextPieces, ...], limit: int, strategy: Strategy, stride: int, add_special_tokens: bool
+    ) -> list[Encoding]:
+        num_special = self.num_special_tokens_to_add(len(texts) == 2) if add_special_tokens else 0
+        special = SpecialIds(self.cls_token_id, self.sep_token_id) if add_special_tokens else None
+        windows = plan_windows(
+            tuple(len(text.ids) for text in texts),
+            limit - num_special,
+            strategy=strategy,
+            stride=stride,
+            side=self.truncation_side,
+        )
+        return [
+            Encoding(texts, window, special, self.pad_token_id, self._piece_of_id.__getitem__) for window in windows
+        ]
+
+    def _pad(
+        self, encodings: list[Encoding], padding: Padding, max_length: int | None, multiple: int | None, side: Side
+    ) -> list[Encoding]:
+        if padding in (False, "do_not_pad") or not encodings:
+            return encodings
+        if padding == "max_length":
+            length = self.model_max_length if max_length is None else max_length
+            if length == NO_LIMIT:
+                raise UsageError("padding to max_length needs a max_length", remedy="pass one")
+        else:
+            length = max(map(len, encodings))
+        if multiple:
+            length = -(-length // multiple) * multiple
+        return [encoding.padded(length, side) for encoding in encodings]
+
+
+_COLUMNS = {
+    "input_ids": "ids",
+    "token_type_ids": "type_ids",
+    "attention_mask": "attention_mask",
+    "special_tokens_mask": "special_tokens_mask",
+    "offset_mapping": "offsets",
+}
+
+# In this order, as in Hugging Face's decoder.
+_CLEAN_UPS = [
+    (" .", "."),
+    (" ?", "?"),
+    (" !", "!"),
+    (" ,", ","),
+    (" ' ", "'"),
+    (" n't", "n't"),
+    (" 'm", "'m"),
+    (" do not", " don't"),
+    (" 's", "'s"),
+    (" 've", "'ve"),
+    (" 're", "'re"),
+]
+
+
+def _rows(text: Any, text_pair: Any, is_batch: bool) -> list[tuple[Text, ...]]:
+    """The texts of each row: one or two."""
+    if not is_batch:
+        return [(text, text_pair)] if text_pair else [(text,)]
+    if text_pair is None:
+        # Rows that are tuples are pairs, as Hugging Face has it.
+        return [row if isinstance(row, tuple) else (row,) for row in text]
+    if isinstance(text_pair, str) or len(text_pair) != len(text):
+        raise UsageError(f"text_pair must be a list of {len(text)} texts, as many as text has")
+    return list(zip(text, text_pair, strict=True))
+
+
+def _strategy(truncation: bool | str) -> Strategy:
+    if truncation in (True, False):
+        return "longest_first" if truncation else "do_not_truncate"
+    for strategy in get_args(Strategy):
+        if truncation == strategy:
+            return strategy  # type: ignore[no-any-return]
+    raise UsageError(f"truncation {truncation!r} is not known", remedy=f"use one of {', '.join(get_args(Strategy))}")
+
+
+def _located(starts: Any, ends: Any, words: Any) -> tuple[list[tuple[int, int]], list[int]]:
+    return list(zip(starts.tolist(), ends.tolist(), strict=True)), words.tolist()
+
+
+def _with_space(token: str) -> str:
+    return token.removeprefix(CONTINUATION) if token.startswith(CONTINUATION) else " " + token
+
+
+def _clean_up(word: str) -> str:
+    for old, new in _CLEAN_UPS:
+        word = word.replace(old, new)
+    return word

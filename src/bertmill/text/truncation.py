@@ -1,0 +1,72 @@
+"""Which part of each text goes into which window, when texts are longer than the model.
+
+A plan is a list of windows; a window is a range of pieces for each text. The rules and their order are those
+of Hugging Face's tokenizers: `stride` is the number of pieces that neighbouring windows share, the first
+window is what truncation keeps, and the further ones are the overflow. Where nothing of a text would be
+left, theirs gives an empty or an overlong window; this is an error here.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Literal
+
+from bertmill.errors import UsageError
+
+Range = tuple[int, int]
+Window = tuple[Range, ...]  # one range per text of the sequence: A, or A and B
+Strategy = Literal["longest_first", "only_first", "only_second", "do_not_truncate"]
+Side = Literal["left", "right"]
+
+
+def plan_windows(
+    lengths: tuple[int, ...], room: int, *, strategy: Strategy = "longest_first", stride: int = 0, side: Side = "right"
+) -> list[Window]:
+    """The windows for texts of `lengths` pieces in `room` pieces, `[CLS]` and `[SEP]` not counted."""
+    if strategy == "do_not_truncate" or sum(lengths) <= room:
+        return [tuple((0, length) for length in lengths)]
+    limits = _limits(lengths, room, strategy)
+    parts = [_cut(length, limit, stride, side) for length, limit in zip(lengths, limits, strict=True)]
+    if len(parts) == 1:
+        return [(part,) for part in parts[0]]
+    first, second = parts
+    # Their order: what truncation keeps, then every other part of A with all of B, then A's first with the rest of B.
+    return [(first[0], second[0]), *product(first[1:], second), *product(first[:1], second[1:])]
+
+
+def _limits(lengths: tuple[int, ...], room: int, strategy: Strategy) -> tuple[int, ...]:
+    """How many pieces each text may keep."""
+    if strategy == "longest_first":
+        return (room,) if len(lengths) == 1 else _share(lengths, room)
+    index = 0 if strategy == "only_first" else 1
+    if index >= len(lengths):
+        raise UsageError("truncation only_second needs a second text")
+    kept = room - (sum(lengths) - lengths[index])
+    if kept <= 0:
+        raise UsageError(
+            f"the other text alone fills max_length, so truncation {strategy} leaves no room",
+            remedy="use longest_first",
+        )
+    return tuple(kept if place == index else length for place, length in enumerate(lengths))
+
+
+def _share(lengths: tuple[int, ...], room: int) -> tuple[int, int]:
+    """The longer text gives way until both are as long."""
+    shorter, longer = min(lengths), max(lengths)
+    longer = max(shorter, room - shorter)
+    if shorter + longer > room:
+        shorter = room // 2
+        longer = room - shorter
+    return (shorter, longer) if lengths[0] <= lengths[1] else (longer, shorter)
+
+
+def _cut(length: int, limit: int, stride: int, side: Side) -> list[Range]:
+    """Ranges of at most `limit` that cover `length`, each sharing `stride` with the one before."""
+    if length <= limit:
+        return [(0, length)]
+    if limit < 1:
+        raise UsageError("max_length leaves no room for the text", remedy="give a larger max_length")
+    if stride >= limit:
+        raise UsageError(f"stride {stride} is not smaller than the {limit} pieces that a window holds")
+    ranges = [(start, min(start + limit, length)) for start in range(0, length - stride, limit - stride)]
+    return ranges if side == "right" else [(length - end, length - start) for start, end in ranges]

@@ -1,0 +1,67 @@
+"""The list of pieces: reading one from disk and refusing one that would give wrong ids.
+
+`vocab.txt` holds one piece per line; the line number, from 0, is the id.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from bertmill.errors import IntegrityError, UsageError
+
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+VOCABULARY_FILE = "vocab.txt"
+_MAX_BYTES = 256 << 20
+
+
+def read_vocabulary(path: Path) -> dict[str, int]:
+    """Piece → id from a `vocab.txt`."""
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise IntegrityError("is too large for a vocabulary", where=path)
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot be read: {error.strerror}", where=path) from None
+    except UnicodeDecodeError as error:
+        raise IntegrityError(f"is not UTF-8 text (byte {error.start})", where=path) from None
+    # Only a line feed ends a line: pieces such as U+2028 or U+0085 are characters like any other.
+    pieces = text.removesuffix("\n").split("\n") if text else []
+    pieces = [piece.removesuffix("\r") for piece in pieces]
+    _refuse_duplicates(pieces, path)
+    return {piece: number for number, piece in enumerate(pieces)}
+
+
+def check_vocabulary(vocabulary: dict[str, int], special_tokens: tuple[str, ...], where: str | Path) -> None:
+    """Every id once, and all special tokens there; IntegrityError otherwise."""
+    if not vocabulary:
+        raise IntegrityError("the vocabulary is empty", where=where)
+    missing = [token for token in special_tokens if token not in vocabulary]
+    if missing:
+        raise IntegrityError(
+            f"the vocabulary lacks {', '.join(missing)}",
+            where=where,
+            remedy="a BERT vocabulary holds all special tokens",
+        )
+    wrong = [piece for piece, number in vocabulary.items() if not isinstance(number, int) or number < 0]
+    if wrong:
+        raise IntegrityError(f"the id of {wrong[0]!r} is not a number from 0", where=where)
+    if len(set(vocabulary.values())) != len(vocabulary):
+        raise IntegrityError("two pieces have the same id", where=where)
+
+
+def vocabulary_text(vocabulary: dict[str, int]) -> str:
+    """The content of `vocab.txt`; ids must be 0, 1, 2, …"""
+    pieces = sorted(vocabulary, key=vocabulary.__getitem__)
+    if [vocabulary[piece] for piece in pieces] != list(range(len(pieces))):
+        raise IntegrityError("the ids of the vocabulary have gaps, so it cannot be written line by line")
+    return "".join(f"{piece}\n" for piece in pieces)
+
+
+def _refuse_duplicates(pieces: list[str], path: Path) -> None:
+    repeated = [piece for piece, count in Counter(pieces).items() if count > 1]
+    if repeated:
+        lines = [number for number, piece in enumerate(pieces, start=1) if piece == repeated[0]]
+        raise IntegrityError(
+            f"{repeated[0]!r} stands there {len(lines)} times", where=f"{path}:{lines[1]}", remedy="a piece has one id"
+        )
