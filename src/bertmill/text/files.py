@@ -22,7 +22,7 @@ from bertmill.text.repair import Repairs, repair_blocks, repair_text
 
 STANDARD_INPUT = "-"
 COMPRESSED = (".gz", ".xz", ".zst")
-_BLOCK = 1 << 18
+_BLOCK = 1 << 16
 _MAX_BINARY_SHARE = 0.1
 
 
@@ -84,8 +84,8 @@ def _blocks(file: str) -> Iterator[bytes]:
     """The bytes of `file`, decompressed."""
     try:
         with _open(file) as stream:
-            while block := stream.read(_BLOCK):
-                yield block
+            blocks = iter(lambda: stream.read(_BLOCK), b"")
+            yield from _decompress_zstandard(blocks) if Path(file).suffix == ".zst" else blocks
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         raise _unreadable(file, error) from None
 
@@ -98,11 +98,25 @@ def _open(file: str) -> BinaryIO:
         return cast(BinaryIO, gzip.open(file))
     if suffix == ".xz":
         return cast(BinaryIO, lzma.open(file))
-    if suffix == ".zst":
-        import zstandard
-
-        return cast(BinaryIO, zstandard.open(file, "rb"))
     return Path(file).open("rb")
+
+
+def _decompress_zstandard(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Frame by frame, because the library's own file object does not notice a file that was cut short."""
+    import zstandard
+
+    frame = None
+    try:
+        for block in blocks:
+            while block:
+                frame = frame or zstandard.ZstdDecompressor().decompressobj()
+                yield frame.decompress(block)
+                block = frame.unused_data if frame.eof else b""
+                frame = None if frame.eof else frame
+    except zstandard.ZstdError as error:
+        raise EOFError(error) from None
+    if frame is not None:
+        raise EOFError("it ends in the middle of a frame")
 
 
 def _unreadable(file: str, error: Exception) -> UsageError | DataError:

@@ -45,6 +45,8 @@ UNKNOWN = "[UNK]"
 MAX_WORD_CHARACTERS = 100
 MAX_CACHED_STRINGS = 1 << 18
 MAX_CACHED_CHARACTERS = 40  # longer ones hardly repeat
+_ASCII_UNITS = re.compile("[0-9A-Za-z]+|[^0-9A-Za-z]")
+_ID_BYTES = array("I").itemsize
 
 Span = tuple[int, int, int]  # id of a piece, where it starts, where it ends
 Row = tuple[int, int, int, int]  # the same, and 1 if it begins a word, else 0
@@ -73,7 +75,7 @@ class WordPiece:
         special_tokens: Collection[str] = (),
         unknown: str = UNKNOWN,
     ) -> None:
-        """`strip_accents` follows `lowercase` when None; `never_split` words are looked up whole and unchanged."""
+        """`strip_accents` follows `lowercase` when None; `never_split` words, between white space, stay as they are."""
         self.vocabulary = vocabulary
         self.lowercase = lowercase
         self.strip_accents = lowercase if strip_accents is None else strip_accents
@@ -88,7 +90,7 @@ class WordPiece:
         self._special = _any_of(special_tokens)
         self._rows_of_unit = _Cache(self._analyse_unit)
         self._rows_of_chunk = _Cache(lambda chunk: _packed(self._analyse_chunk(chunk)))
-        self._ids_of_unit = _Cache(lambda unit: array("I", [row[0] for row in self._analyse_unit(unit)]).tobytes())
+        self._ids_of_unit = _Cache(self._encode_unit)
         self._ids_of_chunk = _Cache(self._encode_chunk)
 
     def __reduce__(self) -> tuple[Callable[[dict[str, int]], WordPiece], tuple[dict[str, int]]]:
@@ -98,6 +100,8 @@ class WordPiece:
 
     def ids(self, text: str, *, split_special: bool = False) -> array[int]:
         """The ids of all pieces of `text`. The fast way: a look-up for every chunk seen before, and one join."""
+        self._ids_of_chunk.trim()
+        self._ids_of_unit.trim()
         ids = array("I")
         if split_special or not self._special.search(text):
             for character in FALSE_SPACES:
@@ -115,6 +119,8 @@ class WordPiece:
         """The pieces of `text` with the characters they cover and their words."""
         import numpy as np
 
+        self._rows_of_chunk.trim()
+        self._rows_of_unit.trim()
         chunks: list[bytes] = []  # rows of each chunk
         offsets: list[int] = []  # where it starts in the text
         for start, end, is_special in [(0, len(text), False)] if split_special else self._segments(text):
@@ -144,21 +150,35 @@ class WordPiece:
 
     def _encode_chunk(self, chunk: str) -> bytes:
         """What `_analyse_chunk` gives, ids only."""
-        units = [chunk] if chunk in self.never_split else self._units.findall(chunk)
-        return b"".join(map(self._ids_of_unit.__getitem__, units))
-
-    def _analyse_chunk(self, chunk: str) -> Iterator[Row]:
         if chunk in self.never_split:
-            yield from self._rows_of_unit[chunk]
-            return
-        for match in self._units.finditer(chunk):
+            return _packed(self._protected(chunk))[:_ID_BYTES]
+        text, units = self._prepare(chunk)
+        return b"".join(map(self._ids_of_unit.__getitem__, units.findall(text)))
+
+    def _analyse_chunk(self, chunk: str) -> list[Row]:
+        if chunk in self.never_split:
+            return self._protected(chunk)
+        text, units = self._prepare(chunk)
+        rows = []
+        for match in units.finditer(text):
             offset = match.start()
             for piece_id, start, end, begins_word in self._rows_of_unit[match[0]]:
-                yield piece_id, start + offset, end + offset, begins_word
+                rows.append((piece_id, start + offset, end + offset, begins_word))
+        return rows
+
+    def _protected(self, chunk: str) -> list[Row]:
+        return [(self.vocabulary.get(chunk, self._unknown_id), 0, len(chunk), 1)]
+
+    def _prepare(self, chunk: str) -> tuple[str, re.Pattern[str]]:
+        """The text in which to look for units, and their pattern; ASCII, which is most text, has a quicker one."""
+        if chunk.isascii() and chunk.isprintable():
+            return chunk.lower() if self.lowercase else chunk, _ASCII_UNITS
+        return chunk, self._units
+
+    def _encode_unit(self, unit: str) -> bytes:
+        return array("I", [row[0] for row in self._analyse_unit(unit)]).tobytes()
 
     def _analyse_unit(self, unit: str) -> list[Row]:
-        if unit in self.never_split:
-            return [(self.vocabulary.get(unit, self._unknown_id), 0, len(unit), 1)]
         if unit.isascii() and unit.isprintable():
             word = unit.lower() if self.lowercase else unit
             return [(piece_id, start, end, start == 0) for piece_id, start, end in self._match(word)]
@@ -207,7 +227,7 @@ ValueT = TypeVar("ValueT")
 
 
 class _Cache(dict[str, ValueT]):
-    """Remembers what `compute` gave for a string; starts afresh when full, so its memory is bounded."""
+    """Remembers what `compute` gave for a string. Its memory is bounded by `trim`, called once per text."""
 
     def __init__(self, compute: Callable[[str], ValueT]) -> None:
         super().__init__()
@@ -216,10 +236,13 @@ class _Cache(dict[str, ValueT]):
     def __missing__(self, string: str) -> ValueT:
         value = self._compute(string)
         if len(string) <= MAX_CACHED_CHARACTERS:
-            if len(self) >= MAX_CACHED_STRINGS:
-                self.clear()
             self[string] = value
         return value
+
+    def trim(self) -> None:
+        """Start afresh when full: the words that matter are back at once."""
+        if len(self) > MAX_CACHED_STRINGS:
+            self.clear()
 
 
 def _unit_pattern(chinese_characters: bool) -> re.Pattern[str]:

@@ -1,0 +1,63 @@
+"""What all tests share: the network guard, the real data, the command line started as a user starts it."""
+
+from __future__ import annotations
+
+import lzma
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+GUARD = Path(__file__).parent / "network_guard"
+sys.path.insert(0, str(GUARD))
+sys.modules.pop("sitecustomize", None)
+import sitecustomize  # noqa: E402, F401 (the guard, now in this process)
+
+os.environ["PYTHONPATH"] = str(GUARD)  # and in every child
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+hypothesis.settings.register_profile("house", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("house")
+
+RunCommand = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """The folder of real data; tests that need it are skipped, visibly, where it is absent."""
+    folder = Path(os.environ.get("BERTMILL_DATA", Path(__file__).parent.parent.parent / "shared/data"))
+    if not folder.is_dir():
+        pytest.skip(f"real data is not at {folder} (set BERTMILL_DATA)")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def read_lines(data: Path) -> Callable[[str, int], list[str]]:
+    """The non-empty lines of the first so many bytes of a text file under the data folder."""
+
+    def read(name: str, num_bytes: int = -1) -> list[str]:
+        path = data / name
+        with lzma.open(path) if path.suffix == ".xz" else path.open("rb") as file:
+            text = file.read(num_bytes).decode(errors="ignore")
+        return [line for line in text.split("\n") if line]
+
+    return read
+
+
+@pytest.fixture
+def bertmill(tmp_path: Path) -> RunCommand:
+    """Run the installed program in an empty folder; returns exit code, stdout and stderr."""
+
+    def run(*words: str | Path, stdin: str | bytes = "") -> subprocess.CompletedProcess[str]:
+        program = Path(sys.executable).with_name("bertmill")
+        content = stdin.encode() if isinstance(stdin, str) else stdin
+        done = subprocess.run(
+            [program, *map(str, words)], cwd=tmp_path, input=content, capture_output=True, timeout=120
+        )
+        return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    return run

@@ -1,0 +1,36 @@
+"""Chance is a function of its key; the machine is asked, not assumed."""
+
+import pytest
+import torch
+
+from bertmill.errors import UsageError
+from bertmill.runtime import available_cores, choose_device, keyed_generator, set_threads
+
+
+def test_the_same_key_gives_the_same_numbers_and_another_key_others() -> None:
+    def draw(*key: int | str) -> list[int]:
+        return keyed_generator(*key).integers(0, 1 << 62, 4).tolist()  # type: ignore[arg-type]
+
+    assert draw(1, 0, "mask") == draw(1, 0, "mask")
+    keys = [(1, 0, "mask"), (1, 0, "order"), (1, 1, "mask"), (2, 0, "mask"), (1, 23), (12, 3), (1, "23")]
+    assert len({tuple(draw(*key)) for key in keys}) == len(keys)
+
+
+def test_keyed_numbers_do_not_change_between_versions() -> None:
+    assert keyed_generator(0, "example").integers(0, 1000, 4).tolist() == [253, 877, 921, 32]
+
+
+def test_threads_default_to_the_cores_there_are() -> None:
+    before = torch.get_num_threads()
+    try:
+        assert set_threads(1) == torch.get_num_threads() == 1
+        assert set_threads(None) == torch.get_num_threads() == available_cores()
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_device_that_is_not_there_is_a_usage_error() -> None:
+    assert choose_device("cpu").type == "cpu"
+    assert choose_device("auto").type in ("cpu", "cuda")
+    with pytest.raises(UsageError, match="nonsense"):
+        choose_device("nonsense")

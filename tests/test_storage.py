@@ -1,0 +1,132 @@
+"""Files and folders appear whole or not at all."""
+
+import contextlib
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertmill.errors import IntegrityError, ResourceError, UsageError
+from bertmill.storage import new_folder, read_json, safe_join, verify_manifest, write_file, write_manifest
+
+
+def test_a_file_is_replaced_and_nothing_else_is_left(tmp_path: Path) -> None:
+    write_file(tmp_path / "a.txt", "old")
+    write_file(tmp_path / "a.txt", "new")
+    assert (tmp_path / "a.txt").read_text() == "new"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_file(tmp_path / "a.txt", "old")
+
+    def fail(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(ResourceError, match="No space left"):
+        write_file(tmp_path / "a.txt", "new")
+    assert (tmp_path / "a.txt").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_a_file_over_the_size_limit_of_the_system_is_a_resource_error(tmp_path: Path) -> None:
+    code = (
+        "import resource, signal, sys, pathlib\n"
+        "from bertmill.storage import write_file\n"
+        "from bertmill.errors import ResourceError\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+        "try:\n    write_file(pathlib.Path(sys.argv[1]), b'x' * 5000)\n"
+        "except ResourceError:\n    sys.exit(6)\n"
+    )
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 1000
+    assert subprocess.run([sys.executable, "-c", code, str(tmp_path / "a")]).returncode == 6
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_appears_with_its_manifest(tmp_path: Path) -> None:
+    with new_folder(tmp_path / "out") as folder:
+        (folder / "inner").mkdir()
+        (folder / "inner/a.bin").write_bytes(b"abc")
+        assert not (tmp_path / "out").exists()
+    verify_manifest(tmp_path / "out")
+    assert (tmp_path / "out/inner/a.bin").read_bytes() == b"abc"
+
+
+def test_a_folder_that_fails_half_way_never_appears(tmp_path: Path) -> None:
+    def fail_half_way() -> None:
+        with new_folder(tmp_path / "out") as folder:
+            (folder / "a").write_text("a")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail_half_way()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_exists_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    with pytest.raises(UsageError, match="exists already"), new_folder(tmp_path / "out"):
+        pass
+
+
+def test_the_manifest_notices_what_is_missing_cut_or_flipped(tmp_path: Path) -> None:
+    for name in "abc":
+        (tmp_path / name).write_bytes(b"12345")
+    write_manifest(tmp_path)
+    verify_manifest(tmp_path)
+    (tmp_path / "a").unlink()
+    (tmp_path / "b").write_bytes(b"123")
+    (tmp_path / "c").write_bytes(b"12344")
+    with pytest.raises(IntegrityError) as caught:
+        verify_manifest(tmp_path)
+    for problem in ("a is missing", "b has 3 bytes, not 5", "c is not what was written"):
+        assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"files": 3}', '{"files": {"a": {}}}', "[" * 100_000])
+def test_a_broken_manifest_is_an_integrity_error(tmp_path: Path, content: str) -> None:
+    (tmp_path / "manifest.json").write_text(content)
+    with pytest.raises(IntegrityError):
+        verify_manifest(tmp_path)
+
+
+def test_written_files_have_the_mode_of_the_umask(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a")
+    (tmp_path / "a").chmod(0o600)
+    write_manifest(tmp_path)
+    umask = os.umask(0)
+    os.umask(umask)
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o666 & ~umask
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc/passwd", "a/../../x", "link/x", "a\0b"])
+def test_a_name_that_leads_out_of_the_folder_is_refused(tmp_path: Path, name: str) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "link").symlink_to("/tmp")
+    with pytest.raises(IntegrityError):
+        safe_join(root, name)
+
+
+@given(st.text())
+def test_a_joined_path_is_inside_or_refused(name: str) -> None:
+    root = Path("/some/root")
+    with contextlib.suppress(IntegrityError, UnicodeEncodeError):
+        assert safe_join(root, name).is_relative_to(root)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [(b"{", "not JSON"), (b"[]", "not a JSON object"), (b"[" * 200_000, "nested"), (b" " * 2000, "2,000 bytes")],
+)
+def test_json_that_cannot_be_meant_is_refused(tmp_path: Path, content: bytes, problem: str) -> None:
+    (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(IntegrityError, match=problem):
+        read_json(tmp_path / "a.json", max_bytes=1000 if problem.startswith("2") else 1_000_000)

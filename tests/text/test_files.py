@@ -1,0 +1,130 @@
+"""Lines come out of whatever the user names, or one clear message does."""
+
+import gzip
+import json
+import lzma
+import sys
+import tracemalloc
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from bertmill.errors import BertmillError, DataError, UsageError
+from bertmill.text.files import Line, read_lines
+from bertmill.text.repair import Repairs
+
+TEXT = "first line\n\nthird 北京\n"
+LINES = ["first line", "", "third 北京"]
+
+
+def texts(*names: str | Path) -> list[str]:
+    return [line.text for line in read_lines([str(name) for name in names])]
+
+
+def write(path: Path, content: bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    opener = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
+    path.write_bytes(opener.get(path.suffix, bytes)(content))
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a", "a.txt.gz", "a.xz", "a.txt.zst"])
+def test_plain_and_compressed_files_give_the_same_lines(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path / name, TEXT.encode())
+    assert texts(path) == LINES
+    assert next(read_lines([str(path)])) == Line(str(path), 1, "first line")
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
+def test_records_give_their_text_field(tmp_path: Path, name: str) -> None:
+    records = [{"text": "one\ud800", "body": "b1"}, {"text": "two\nlines", "body": "b2"}]
+    path = write(tmp_path / name, "\n\n".join(map(json.dumps, records)).encode())
+    assert texts(path) == ["one\ufffd", "two\nlines"]
+    assert [line.text for line in read_lines([str(path)], text_field="body")] == ["b1", "b2"]
+    assert [line.number for line in read_lines([str(path)])] == [1, 3]
+
+
+def test_folders_are_read_in_order_of_names_without_hidden_files(tmp_path: Path) -> None:
+    for name in ("b.txt", "a/z.txt", "a/b.txt", ".hidden", ".git/x"):
+        write(tmp_path / name, name.encode())
+    assert texts(tmp_path) == ["a/b.txt", "a/z.txt", "b.txt"]
+
+
+def test_globs_and_several_names(tmp_path: Path) -> None:
+    for name in ("1.txt", "2.txt", "3.md", "[4].txt"):
+        write(tmp_path / name, name.encode())
+    assert texts(tmp_path / "?.txt", tmp_path / "3.md") == ["1.txt", "2.txt", "3.md"]
+    assert texts(tmp_path / "[4].txt") == ["[4].txt"]
+
+
+def test_standard_input_is_a_dash(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with write(tmp_path / "a", TEXT.encode()).open() as file:
+        monkeypatch.setattr(sys, "stdin", file)
+        assert texts("-") == LINES
+
+
+def test_a_line_of_10_mb_is_no_problem_and_memory_stays_bounded(tmp_path: Path) -> None:
+    size = 10_000_000
+    path = write(tmp_path / "long.txt", b"x" * size + b"\nend")
+    assert [len(line.text) for line in read_lines([str(path)])] == [size, 3]
+    path = tmp_path / "many.txt"
+    path.write_bytes(b"a short line of text\n" * 2_000_000)  # 42 MB
+    tracemalloc.start()
+    assert sum(1 for _ in read_lines([str(path)])) == 2_000_000
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8_000_000
+
+
+def test_repairs_are_counted_over_all_files(tmp_path: Path) -> None:
+    write(tmp_path / "a", b"a\r\nb")
+    write(tmp_path / "b", b"good text and one \xff bad byte")
+    repairs = Repairs()
+    assert len(list(read_lines([str(tmp_path)], repairs=repairs))) == 3
+    assert repairs == Repairs(bad_bytes=1, carriage_returns=1)
+
+
+BAD_JSON = b'{"text": "x"}\n{"text": 3}'
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kind", "message"),
+    [
+        ("absent.txt", None, UsageError, "there is no such file"),
+        ("empty.txt", b"", DataError, "there is no text in it"),
+        ("blank.txt", b" \n\n", DataError, "there is no text in it"),
+        ("binary.txt", bytes(range(256)) * 100, DataError, "looks binary"),
+        ("folder/.hidden", b"x", DataError, "holds no files"),
+        ("a.jsonl", BAD_JSON, DataError, "a.jsonl:2: has no text in a field 'text' (found: text)"),
+        ("b.jsonl", b"[1]", DataError, "found: list"),
+        ("c.jsonl", b"{", DataError, "c.jsonl:1: is not JSON"),
+        ("d.jsonl", b"[" * 100_000, DataError, "is not JSON"),
+    ],
+)
+def test_bad_input_is_one_clear_line(
+    tmp_path: Path, name: str, content: bytes | None, kind: type[BertmillError], message: str
+) -> None:
+    path = tmp_path / name
+    if content is not None:
+        write(path, content)
+    with pytest.raises(kind) as caught:
+        texts(path.parent if "/" in name else path)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
+def test_a_compressed_file_that_is_cut_or_none_is_a_data_error(tmp_path: Path, suffix: str) -> None:
+    path = write(tmp_path / f"a.txt{suffix}", b"".join(b"line %d\n" % number for number in range(100_000)))
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(DataError, match=f"not a whole {suffix} file"):
+        texts(path)
+    path.write_bytes(b"this is not compressed at all")
+    with pytest.raises(DataError, match=f"not a whole {suffix} file"):
+        texts(path)
+
+
+def test_no_name_at_all_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match="no text is given"):
+        texts()

@@ -1,0 +1,262 @@
+"""Pieces equal those of Hugging Face's tokenizer, and cover the text as it was given."""
+
+import random
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece as TheirModel
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+
+from bertmill.text import wordpiece as wordpiece_module
+from bertmill.text.character_table import DECOMPOSED, LOWER
+from bertmill.text.characters import FALSE_SPACES, PUNCTUATION_CHARACTERS, decompose, normalise
+from bertmill.text.vocabulary import SPECIAL_TOKENS, read_vocabulary
+from bertmill.text.wordpiece import CONTINUATION, WordPiece
+
+ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()))
+EVERY_CHARACTER = [chr(point) for point in range(0x110000) if not 0xD800 <= point < 0xE000]
+SETTINGS = [(True, None), (False, None), (False, True), (True, False)]  # lowercase, strip_accents
+
+
+def their_tokenizer(vocabulary: dict[str, int], lowercase: bool, strip_accents: bool | None = None) -> Tokenizer:
+    tokenizer = Tokenizer(TheirModel(vocabulary, unk_token="[UNK]", max_input_chars_per_word=100))
+    tokenizer.normalizer = BertNormalizer(lowercase=lowercase, strip_accents=strip_accents)
+    tokenizer.pre_tokenizer = BertPreTokenizer()
+    return tokenizer
+
+
+def assert_equal_to_theirs(ours: WordPiece, theirs: Tokenizer, texts: list[str]) -> None:
+    """Ids and words equal; offsets equal up to the stripped marks behind a piece, which ours include."""
+    for text, encoding in zip(texts, theirs.encode_batch(texts, add_special_tokens=False), strict=True):
+        pieces = ours.pieces(text)
+        assert ours.ids(text).tolist() == encoding.ids, text
+        assert pieces.ids.tolist() == encoding.ids, text
+        assert pieces.words.tolist() == encoding.word_ids, text
+        for start, end, (their_start, their_end) in zip(pieces.starts, pieces.ends, encoding.offsets, strict=True):
+            assert (start, end) == (their_start, their_end) or ours.strip_accents, text
+
+
+@cache
+def alphabet() -> dict[str, int]:
+    """A vocabulary of single characters that can tell nearly all results of normalisation apart."""
+    characters = {c for table in (LOWER, DECOMPOSED) for pair in table.items() for text in pair for c in text}
+    characters |= PUNCTUATION_CHARACTERS | set(map(chr, range(0x3000))) | set(map(chr, range(0x1F000, 0x1FA00)))
+    pieces = [*SPECIAL_TOKENS, *sorted(characters), *(CONTINUATION + c for c in sorted(characters))]
+    return {piece: number for number, piece in enumerate(dict.fromkeys(pieces))}
+
+
+REAL_TEXTS = [
+    ("text/enwiki-heldout.txt.xz", -1),
+    ("text/enwiki.txt.xz", 5_000_000),
+    ("text/books.txt.xz", 5_000_000),
+    ("text/zhwiki.txt.xz", 5_000_000),
+    ("sms_spam/SMSSpamCollection", -1),
+    ("glue/SST-2/train.tsv", -1),
+    ("glue/SST-2/dev.tsv", -1),
+]
+
+
+@pytest.mark.parametrize("lowercase", [True, False], ids=["uncased", "cased"])
+@pytest.mark.parametrize("vocabulary", ["bert-base-uncased", "bert-base-chinese"])
+@pytest.mark.parametrize(("name", "num_bytes"), REAL_TEXTS, ids=[Path(name).name for name, _ in REAL_TEXTS])
+def test_ids_equal_theirs_on_real_text(
+    data: Path,
+    read_lines: Callable[[str, int], list[str]],
+    name: str,
+    num_bytes: int,
+    vocabulary: str,
+    lowercase: bool,
+) -> None:
+    pieces = read_vocabulary(data / f"vocab/{vocabulary}-vocab.txt")
+    ours, theirs = WordPiece(pieces, lowercase=lowercase), their_tokenizer(pieces, lowercase)
+    lines = read_lines(name, num_bytes)
+    for line, encoding in zip(lines, theirs.encode_batch_fast(lines, add_special_tokens=False), strict=True):
+        assert ours.ids(line).tolist() == encoding.ids
+
+
+@pytest.mark.parametrize(("lowercase", "strip_accents"), SETTINGS)
+def test_words_and_offsets_equal_theirs_on_real_text(
+    data: Path, read_lines: Callable[[str, int], list[str]], lowercase: bool, strip_accents: bool | None
+) -> None:
+    pieces = read_vocabulary(data / "vocab/bert-base-chinese-vocab.txt")
+    ours = WordPiece(pieces, lowercase=lowercase, strip_accents=strip_accents)
+    theirs = their_tokenizer(pieces, lowercase, strip_accents)
+    for name in ("text/enwiki.txt.xz", "text/zhwiki.txt.xz"):
+        assert_equal_to_theirs(ours, theirs, read_lines(name, 500_000))
+
+
+@pytest.mark.parametrize(("lowercase", "strip_accents"), SETTINGS)
+def test_every_code_point_is_treated_as_theirs(lowercase: bool, strip_accents: bool | None) -> None:
+    ours = WordPiece(alphabet(), lowercase=lowercase, strip_accents=strip_accents)
+    theirs = their_tokenizer(alphabet(), lowercase, strip_accents)
+    # Alone, inside a word, and before a mark; a hundred to a text.
+    words = [f"{c} a{c}b {c}\u0301" for c in EVERY_CHARACTER]
+    texts = [" ".join(words[first : first + 100]) for first in range(0, len(words), 100)]
+    for text, encoding in zip(texts, theirs.encode_batch_fast(texts, add_special_tokens=False), strict=True):
+        assert ours.ids(text).tolist() == encoding.ids
+
+
+@pytest.mark.parametrize("name", ["bert-base-uncased", "bert-base-chinese"])
+def test_every_code_point_has_their_id_in_published_vocabularies(data: Path, name: str) -> None:
+    vocabulary = read_vocabulary(data / f"vocab/{name}-vocab.txt")
+    ours, theirs = WordPiece(vocabulary), their_tokenizer(vocabulary, True)
+    texts = [" ".join(EVERY_CHARACTER[first : first + 500]) for first in range(0, len(EVERY_CHARACTER), 500)]
+    for text, encoding in zip(texts, theirs.encode_batch_fast(texts, add_special_tokens=False), strict=True):
+        assert ours.ids(text).tolist() == encoding.ids
+
+
+@pytest.mark.parametrize(("lowercase", "strip_accents"), SETTINGS)
+def test_ten_thousand_strings_over_all_planes_are_treated_as_theirs(
+    lowercase: bool, strip_accents: bool | None
+) -> None:
+    ours = WordPiece(alphabet(), lowercase=lowercase, strip_accents=strip_accents)
+    theirs = their_tokenizer(alphabet(), lowercase, strip_accents)
+    chance = random.Random(0)
+    planes = [range(0x80), range(0x300, 0x370), range(0x3000), range(0xD800), range(0xE000, 0x20000), range(0x110000)]
+    texts = []
+    for _ in range(10_000):
+        points = [chance.choice(chance.choice(planes)) for _ in range(chance.randrange(1, 40))]
+        texts.append("".join(chr(point) for point in points if not 0xD800 <= point < 0xE000))
+    assert_equal_to_theirs(ours, theirs, texts)
+
+
+def test_marks_are_put_in_canonical_order_as_theirs() -> None:
+    marks = ["\u302e", "\U0001d165", "\U0001d16d", "\u1b44", "\u0301", "\u0345", "\u0e38", "\u0903", "\u1dfa"]
+    chance = random.Random(1)
+    texts = ["".join(chance.choices([*marks, "a", "\U0001d15e"], k=8)) for _ in range(2000)]
+    ours, theirs = WordPiece(alphabet()), their_tokenizer(alphabet(), True)
+    for text, encoding in zip(texts, theirs.encode_batch(texts, add_special_tokens=False), strict=True):
+        assert ours.ids(text).tolist() == ours.pieces(text).ids.tolist() == encoding.ids
+
+
+@given(ANY_TEXT, st.sampled_from(SETTINGS))
+@example("cafe\u0301 naïve 北京\u200b한국어 ≠ ﬁ 🤖", (True, None))
+@example("\u1100\ud800\u0301", (True, None))
+def test_every_piece_covers_what_it_is_made_of(text: str, settings: tuple[bool, bool | None]) -> None:
+    wordpiece = WordPiece(alphabet(), lowercase=settings[0], strip_accents=settings[1])
+    piece_of_id = {number: piece for piece, number in alphabet().items()}
+    pieces = wordpiece.pieces(text)
+    assert pieces.ids.tolist() == wordpiece.ids(text).tolist()
+    for number, start, end in zip(pieces.ids.tolist(), pieces.starts.tolist(), pieces.ends.tolist(), strict=True):
+        assert 0 <= start < end <= len(text)
+        if piece_of_id[number] != "[UNK]":
+            piece = piece_of_id[number].removeprefix(CONTINUATION)
+            assert_normalises_to(wordpiece, text[start:end], piece)
+    assert sorted(pieces.words.tolist()) == pieces.words.tolist()
+
+
+def assert_normalises_to(wordpiece: WordPiece, covered: str, piece: str) -> None:
+    """Equal, unless a covered character is several, of which the piece can be one: 한 is three letters."""
+    characters = normalise(covered, strip_accents=wordpiece.strip_accents, lowercase=wordpiece.lowercase)
+    normalised = "".join(character for character, _ in characters)
+    expands = wordpiece.strip_accents and any(len(decompose(character)) > 1 for character in covered)
+    assert piece in normalised if expands or len(normalised) > 1 else piece == normalised
+
+
+@pytest.mark.parametrize(
+    ("text", "covered"),
+    [
+        ("cafe\u0301s", ["cafe\u0301s"]),
+        ("e\u0301", ["e\u0301"]),
+        ("un\u00adhappy", ["un\u00adhappy"]),
+        ("北京!", ["北", "京", "!"]),
+        ("a\ud800b", ["a\ud800b"]),
+        ("\ufeffa\0b\x85c", ["a\0b\x85c"]),
+        ("x ≠ y", ["x", "≠", "y"]),
+    ],
+)
+def test_a_word_covers_its_accents_and_what_was_dropped_inside(text: str, covered: list[str]) -> None:
+    vocabulary = dict.fromkeys([*SPECIAL_TOKENS, "cafes", "e", "unhappy", "北", "京", "!", "ab", "abc", "x", "=", "y"])
+    wordpiece = WordPiece({piece: number for number, piece in enumerate(vocabulary)})
+    pieces = wordpiece.pieces(text)
+    assert [text[start:end] for start, end in zip(pieces.starts, pieces.ends, strict=True)] == covered
+    assert wordpiece.vocabulary["[UNK]"] not in pieces.ids
+
+
+def test_special_strings_are_special_unless_they_are_to_be_split() -> None:
+    vocabulary = {piece: number for number, piece in enumerate([*SPECIAL_TOKENS, "a", "b", "[", "]", "mask"])}
+    wordpiece = WordPiece(vocabulary, special_tokens=SPECIAL_TOKENS)
+    text = "a[MASK]b [mask]"
+    assert [list(vocabulary)[number] for number in wordpiece.ids(text)] == ["a", "[MASK]", "b", "[", "mask", "]"]
+    pieces = wordpiece.pieces(text)
+    assert pieces.ids.tolist() == wordpiece.ids(text).tolist()
+    assert pieces.words.tolist() == [0, 1, 2, 3, 4, 5]
+    assert (pieces.starts[1], pieces.ends[1]) == (1, 7)
+    split = ["a", "[", "mask", "]", "b", "[", "mask", "]"]
+    assert [list(vocabulary)[number] for number in wordpiece.ids(text, split_special=True)] == split
+    assert wordpiece.pieces(text, split_special=True).ids.tolist() == wordpiece.ids(text, split_special=True).tolist()
+
+
+def test_words_that_are_never_split_stay_as_they_are() -> None:
+    vocabulary = {piece: number for number, piece in enumerate([*SPECIAL_TOKENS, "C++", "c", "+", "is"])}
+    wordpiece = WordPiece(vocabulary, never_split=["C++", "NASA"])
+    text = "C++ is NASA (C++)"
+    names = [list(vocabulary)[number] for number in wordpiece.ids(text)]
+    assert names[:3] == ["C++", "is", "[UNK]"]
+    assert names[3:] == ["[UNK]", "c", "+", "+", "[UNK]"]  # inside brackets it is text like any other
+    assert wordpiece.pieces(text).ids.tolist() == wordpiece.ids(text).tolist()
+
+
+def test_ideographs_stay_together_when_asked() -> None:
+    vocabulary = {piece: number for number, piece in enumerate([*SPECIAL_TOKENS, "北京", "北", "京"])}
+    assert WordPiece(vocabulary, chinese_characters=False).ids("北京").tolist() == [5]
+    assert WordPiece(vocabulary).ids("北京").tolist() == [6, 7]
+
+
+def test_a_word_of_100_characters_is_matched_and_one_of_101_is_not() -> None:
+    vocabulary = {piece: number for number, piece in enumerate([*SPECIAL_TOKENS, "a", "##a"])}
+    assert len(WordPiece(vocabulary).ids("a" * 100)) == 100
+    assert WordPiece(vocabulary).ids("a" * 101).tolist() == [vocabulary["[UNK]"]]
+
+
+def test_python_splits_at_the_white_space_that_the_tokenizer_knows() -> None:
+    spaces = {c for c in EVERY_CHARACTER if not c.split()}
+    theirs = {c for c in EVERY_CHARACTER if BertNormalizer().normalize_str(c) == " "}
+    assert spaces == theirs | set(FALSE_SPACES)
+
+
+HOSTILE = {
+    "letters without a space": "a" * 1_000_000,
+    "words of 99 letters": ("xq" * 49 + " ") * 10_000,
+    "combining marks": "\u0301\u0316" * 500_000,
+    "ideographs": "北" * 1_000_000,
+    "punctuation": "?!" * 500_000,
+    "distinct words": " ".join(map(str, range(150_000))),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+@pytest.mark.parametrize("method", ["ids", "pieces"])
+def test_time_is_linear_in_the_length_of_hostile_text(data: Path, kind: str, method: str) -> None:
+    vocabulary = read_vocabulary(data / "vocab/bert-base-uncased-vocab.txt")
+
+    def seconds(text: str) -> float:
+        times = []
+        for _ in range(3):
+            encode = getattr(WordPiece(vocabulary), method)
+            started = time.process_time()
+            encode(text)
+            times.append(time.process_time() - started)
+        return min(times)
+
+    text = HOSTILE[kind]
+    assert seconds(text) < 3 * seconds(text[: len(text) // 2])
+
+
+def test_the_memory_of_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wordpiece_module, "MAX_CACHED_STRINGS", 1000)
+    wordpiece = WordPiece(alphabet())
+    caches = [value for value in vars(wordpiece).values() if isinstance(value, dict) and value is not alphabet()]
+    assert len(caches) == 4
+    for number in range(5000):
+        wordpiece.ids(f"word{number} {'x' * 1000}{number}")
+        wordpiece.pieces(f"word{number} {'x' * 1000}{number}")
+        assert all(len(cache) <= 1010 for cache in caches)
+    assert all(len(string) <= wordpiece_module.MAX_CACHED_CHARACTERS for cache in caches for string in cache)
