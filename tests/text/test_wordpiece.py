@@ -96,8 +96,9 @@ def test_words_and_offsets_equal_theirs_on_real_text(
 def test_every_code_point_is_treated_as_theirs(lowercase: bool, strip_accents: bool | None) -> None:
     ours = WordPiece(alphabet(), lowercase=lowercase, strip_accents=strip_accents)
     theirs = their_tokenizer(alphabet(), lowercase, strip_accents)
-    # Alone, inside a word, and before a mark; a hundred to a text.
-    words = [f"{c} a{c}b {c}\u0301" for c in EVERY_CHARACTER]
+    # Inside a word, which shows whether it is dropped, divides, stands alone or is changed; those that change also
+    # alone and before a mark; a hundred to a text.
+    words = [f"a{c}b" for c in EVERY_CHARACTER] + [f"{c} {c}\u0301" for c in alphabet() if len(c) == 1]
     texts = [" ".join(words[first : first + 100]) for first in range(0, len(words), 100)]
     for text, encoding in zip(texts, theirs.encode_batch_fast(texts, add_special_tokens=False), strict=True):
         assert ours.ids(text).tolist() == encoding.ids
@@ -224,7 +225,7 @@ def test_python_splits_at_the_white_space_that_the_tokenizer_knows() -> None:
 
 HOSTILE = {
     "letters without a space": "a" * 1_000_000,
-    "words of 99 letters": ("xq" * 49 + " ") * 10_000,
+    "words of 99 letters": ("xq" * 49 + " ") * 2_000,
     "combining marks": "\u0301\u0316" * 500_000,
     "ideographs": "北" * 1_000_000,
     "punctuation": "?!" * 500_000,

@@ -45,12 +45,13 @@ class BertTokenizer:
         model_max_length: float = NO_LIMIT,
         padding_side: Side = "right",
         truncation_side: Side = "right",
+        name_or_path: str = "",
     ) -> None:
         """`vocab` is a dict or a `vocab.txt`; `special_tokens` are special beside the five named ones."""
         named = (pad_token, unk_token, cls_token, sep_token, mask_token)
-        where = "vocabulary" if isinstance(vocab, dict) else vocab
+        self.name_or_path = name_or_path or ("" if isinstance(vocab, dict) else str(vocab))
         vocabulary = vocab if isinstance(vocab, dict) else read_vocabulary(Path(vocab))
-        check_vocabulary(vocabulary, (*named, *special_tokens), where)
+        check_vocabulary(vocabulary, (*named, *special_tokens), self.name_or_path or "the vocabulary given")
         self.pad_token, self.unk_token, self.cls_token, self.sep_token, self.mask_token = named
         self.all_special_tokens = list(dict.fromkeys([*named, *special_tokens]))
         self.do_lower_case = do_lower_case
@@ -76,8 +77,7 @@ class BertTokenizer:
         """Read the tokenizer of a model folder, of an installed model (`minilm`) or from a `vocab.txt`."""
         path = Path(name) if Path(name).is_file() else find_model(name)
         files = read_tokenizer_files(path)
-        check_vocabulary(files.vocabulary, tuple(files.special_tokens), path)
-        arguments = {"special_tokens": files.special_tokens, **files.settings, **settings}
+        arguments = {"name_or_path": str(path), "special_tokens": files.special_tokens, **files.settings, **settings}
         return cls(files.vocabulary, **arguments)
 
     def save_pretrained(self, folder: str | Path) -> None:
@@ -204,7 +204,7 @@ class BertTokenizer:
         if return_tensors is not None:
             data = as_arrays(data, return_tensors)
         elif not is_batch and not return_overflowing_tokens:
-            data = {name: rows_of_column[0] for name, rows_of_column in data.items()}
+            data = {name: column if name == "length" else column[0] for name, column in data.items()}
         return BatchEncoding(data, encodings)
 
     def encode(self, text: Text, text_pair: Text | None = None, **arguments: Any) -> Any:

@@ -35,13 +35,13 @@ def read_vocabulary(path: Path) -> dict[str, int]:
 def check_vocabulary(vocabulary: dict[str, int], special_tokens: tuple[str, ...], where: str | Path) -> None:
     """Every id once, and all special tokens there; IntegrityError otherwise."""
     if not vocabulary:
-        raise IntegrityError("the vocabulary is empty", where=where)
+        raise IntegrityError("has no pieces: the vocabulary is empty", where=where)
     missing = [token for token in special_tokens if token not in vocabulary]
     if missing:
         raise IntegrityError(
-            f"the vocabulary lacks {', '.join(missing)}",
+            f"lacks the special tokens {', '.join(missing)}",
             where=where,
-            remedy="a BERT vocabulary holds all special tokens",
+            remedy="a BERT vocabulary holds them all",
         )
     wrong = [piece for piece, number in vocabulary.items() if not isinstance(number, int) or number < 0]
     if wrong:

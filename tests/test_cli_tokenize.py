@@ -1,0 +1,88 @@
+"""`bertmill tokenize`, started as a user starts it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bertmill.text.vocabulary import SPECIAL_TOKENS
+from tests.conftest import RunCommand
+
+
+def test_a_table_shows_each_piece_with_what_it_covers(bertmill: RunCommand) -> None:
+    done = bertmill("tokenize", "--model", "minilm", "--text", "Café 北京")
+    assert done.returncode == 0
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert rows[:5] == [
+        ["piece", "id", "characters", "word", "covers"],
+        ["[CLS]", "101"],
+        ["cafe", "7668", "0..4", "0", "Café"],
+        ["北", "1781", "5..6", "1", "北"],
+        ["京", "1755", "6..7", "2", "京"],
+    ]
+
+
+def test_json_lines_hold_everything_for_files_and_standard_input(bertmill: RunCommand, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\n\ntwo [MASK]\n")
+    from_file = bertmill("tokenize", "--model", "minilm", "a.txt", "--json")
+    records = [json.loads(line) for line in from_file.stdout.splitlines()]
+    assert [record["text"] for record in records] == ["one", "two [MASK]"]
+    assert records[1]["pieces"] == ["[CLS]", "two", "[", "mask", "]", "[SEP]"]  # text of the user is text
+    assert records[1]["offsets"][1] == [0, 3]
+    assert records[1]["words"] == [None, 0, 1, 2, 3, None]
+    assert (
+        bertmill("tokenize", "--model", "minilm", "-", "--json", stdin="one\n\ntwo [MASK]\n").stdout == from_file.stdout
+    )
+
+
+def test_a_pair_is_one_sequence(bertmill: RunCommand) -> None:
+    words = ["tokenize", "--model", "minilm", "--text", "a", "--pair", "b", "--json"]
+    assert json.loads(bertmill(*words).stdout)["pieces"] == ["[CLS]", "a", "[SEP]", "b", "[SEP]"]
+    assert json.loads(bertmill(*words, "--no-special-tokens").stdout)["pieces"] == ["a", "b"]
+    assert bertmill(*words[:3], "--pair", "b").returncode == 2
+
+
+def test_case_can_be_kept(bertmill: RunCommand, tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS, "É", "e"]))
+    words = ["tokenize", "--model", "vocab.txt", "--text", "É", "--json"]
+    assert json.loads(bertmill(*words).stdout)["pieces"][1] == "e"
+    assert json.loads(bertmill(*words, "--cased").stdout)["pieces"][1] == "É"
+
+
+def test_repairs_are_said(bertmill: RunCommand, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"some text with a bad \xff byte\r\n")
+    done = bertmill("tokenize", "--model", "minilm", "a.txt")
+    assert done.stderr == "repaired: 1 bad bytes, 1 carriage returns\n"
+    assert bertmill("tokenize", "--model", "minilm", "a.txt", "--quiet").stderr == ""
+
+
+GOOD = "\n".join([*SPECIAL_TOKENS, "a"])
+
+
+@pytest.mark.parametrize(
+    ("files", "words", "code", "message"),
+    [
+        ({}, ["--model", "minilm", "absent.txt"], 2, "absent.txt: there is no such file"),
+        ({"d/.x": b"x"}, ["--model", "minilm", "d"], 3, "d: the folder holds no files"),
+        ({"a.txt": b""}, ["--model", "minilm", "a.txt"], 3, "a.txt: there is no text in it"),
+        ({"a.bin": bytes(range(256))}, ["--model", "minilm", "a.bin"], 3, "a.bin: is not text"),
+        ({"v": b""}, ["--model", "v", "--text", "a"], 4, "v: has no pieces"),
+        ({"v": f"{GOOD}\na".encode()}, ["--model", "v", "--text", "a"], 4, "v:7: 'a' stands there 2 times"),
+        ({"v": b"a\nb"}, ["--model", "v", "--text", "a"], 4, "v: lacks the special tokens [PAD]"),
+        ({}, ["--model", "absent", "--text", "a"], 2, "no model folder 'absent'"),
+        ({"m/x": b""}, ["--model", "m", "--text", "a"], 2, "m: holds neither tokenizer.json nor vocab.txt"),
+        ({}, ["--model", "minilm"], 2, "no text is given"),
+        ({"a.txt": b"a"}, ["--model", "minilm", "a.txt", "--text", "a"], 2, "not both"),
+    ],
+)
+def test_bad_input_is_one_line_and_the_right_exit_code(
+    bertmill: RunCommand, tmp_path: Path, files: dict[str, bytes], words: list[str], code: int, message: str
+) -> None:
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    done = bertmill("tokenize", *words)
+    assert message in done.stderr
+    assert done.returncode == code
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stdout == ""

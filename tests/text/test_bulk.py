@@ -1,0 +1,45 @@
+"""Any number of workers gives the same pieces in the same order."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from bertmill.text import bulk
+from bertmill.text.bulk import encode_texts, locate_texts
+from bertmill.text.tokenizer import BertTokenizer
+
+WORDPIECE = BertTokenizer.from_pretrained("minilm").wordpiece
+EDGE_CASES = ["", " ", "[MASK] é\u0301", "北京", "\ud800"]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_workers_make_no_difference(read_lines: Callable[[str, int], list[str]], workers: int) -> None:
+    lines = EDGE_CASES + read_lines("text/enwiki-heldout.txt.xz", 1_000_000) + EDGE_CASES
+    ids = list(encode_texts(WORDPIECE, lines, workers=workers))
+    pieces = list(locate_texts(WORDPIECE, lines, workers=workers))
+    assert len(ids) == len(pieces) == len(lines)
+    for line, row, located in zip(lines, ids, pieces, strict=True):
+        expected = WORDPIECE.pieces(line, split_special=True)
+        assert np.array_equal(row, expected.ids)
+        assert all(np.array_equal(ours, theirs) for ours, theirs in zip(located, expected, strict=True))
+
+
+def test_texts_are_read_only_as_they_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk, "BLOCK_CHARACTERS", 100)
+    num_read = 0
+
+    def endless() -> Iterator[str]:
+        nonlocal num_read
+        while True:
+            num_read += 1
+            yield "some words of text"
+
+    rows = encode_texts(WORDPIECE, endless(), workers=2)
+    assert [len(next(rows)) for _ in range(10)] == [4] * 10
+    assert num_read < 100
+    rows.close()  # type: ignore[attr-defined]  # ends the workers
+
+
+def test_no_texts_give_nothing() -> None:
+    assert list(encode_texts(WORDPIECE, [], workers=2)) == []

@@ -1,0 +1,287 @@
+"""BertTokenizer gives what transformers.BertTokenizer gives, call by call, file by file."""
+
+import json
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bertmill
+from bertmill.checkpoint.names import find_model
+from bertmill.errors import IntegrityError, UsageError
+from bertmill.text.truncation import plan_windows
+from bertmill.text.vocabulary import SPECIAL_TOKENS
+
+MINILM = find_model("minilm")
+TEXT = "The naïve café owner, Zoë, was un-affable [MASK] in 北京! "
+PAIR = "Why? Nobody's told us; they're silent..."
+OURS = bertmill.BertTokenizer.from_pretrained("minilm")
+THEIRS = transformers.BertTokenizer.from_pretrained(MINILM)
+
+
+def assert_same(*texts: Any, **arguments: Any) -> None:
+    ours, theirs = OURS(*texts, **arguments), THEIRS(*texts, **arguments)
+    assert list(ours) == list(theirs)
+    for name in theirs:
+        if isinstance(theirs[name], torch.Tensor | np.ndarray):
+            assert ours[name].dtype == theirs[name].dtype
+            assert ours[name].tolist() == theirs[name].tolist()
+        else:
+            assert ours[name] == theirs[name]
+    assert len(ours.encodings) == len(theirs.encodings)
+    for row in range(len(ours.encodings)):
+        assert ours.tokens(row) == theirs.tokens(row)
+        assert ours.word_ids(row) == theirs.word_ids(row)
+        assert ours.sequence_ids(row) == theirs.sequence_ids(row)
+
+
+CALLS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+    ((TEXT,), {}),
+    ((TEXT, PAIR), {}),
+    ((TEXT, ""), {}),
+    (([TEXT, PAIR, ""],), {}),
+    (([TEXT, PAIR], [PAIR, ""]), {}),
+    (([(TEXT, PAIR), (PAIR, TEXT)],), {}),
+    ((TEXT,), {"add_special_tokens": False}),
+    ((TEXT,), {"split_special_tokens": True}),
+    ((TEXT,), {"return_tensors": "pt"}),
+    ((TEXT,), {"return_tensors": "np"}),
+    (([TEXT, PAIR],), {"padding": True, "return_tensors": "pt"}),
+    (([TEXT, PAIR],), {"padding": "longest", "pad_to_multiple_of": 8}),
+    (([TEXT, PAIR],), {"padding": "max_length", "max_length": 40}),
+    (([TEXT, PAIR],), {"padding": "max_length"}),
+    (([TEXT, PAIR],), {"padding": True, "padding_side": "left", "return_special_tokens_mask": True}),
+    ((TEXT, PAIR), {"return_offsets_mapping": True, "return_special_tokens_mask": True, "return_length": True}),
+    (([TEXT, PAIR],), {"return_token_type_ids": False, "return_attention_mask": False}),
+    ((TEXT * 100,), {"truncation": True}),
+    ((TEXT, PAIR), {"truncation": True, "max_length": 12}),
+    ((TEXT, PAIR), {"truncation": "only_first", "max_length": 20}),
+    ((TEXT, PAIR), {"truncation": "only_second", "max_length": 24}),
+    ((TEXT, PAIR), {"truncation": "do_not_truncate", "max_length": 12}),
+    ((TEXT,), {"truncation": True, "max_length": 9, "stride": 3, "return_overflowing_tokens": True}),
+    (
+        ([TEXT, PAIR], [PAIR, TEXT]),
+        {
+            "truncation": "only_second",
+            "max_length": 30,
+            "stride": 4,
+            "return_overflowing_tokens": True,
+            "return_offsets_mapping": True,
+            "padding": True,
+            "return_tensors": "pt",
+        },
+    ),
+    ((TEXT, PAIR), {"truncation": True, "max_length": 13, "stride": 2, "return_overflowing_tokens": True}),
+    ((TEXT.split(),), {"is_split_into_words": True, "return_offsets_mapping": True}),
+    (([TEXT.split(), PAIR.split()],), {"is_split_into_words": True, "padding": True}),
+    (([TEXT.split()], [PAIR.split()]), {"is_split_into_words": True, "truncation": True, "max_length": 16}),
+]
+
+
+@pytest.mark.parametrize(("texts", "arguments"), CALLS)
+def test_a_call_gives_what_theirs_gives(texts: tuple[Any, ...], arguments: dict[str, Any]) -> None:
+    assert_same(*texts, **arguments)
+
+
+WORDS = st.lists(st.sampled_from(["a", "playing", "unaffable", "北京", "don't", "[SEP]", "x" * 120, ""])).map(" ".join)
+
+
+@settings(max_examples=300)
+@given(WORDS, WORDS, st.data())
+def test_any_truncation_gives_what_theirs_gives(first: str, second: str, choice: st.DataObject) -> None:
+    strategy = choice.draw(st.sampled_from(["longest_first", "only_first", "only_second"]))
+    arguments = {
+        "truncation": strategy,
+        "max_length": choice.draw(st.integers(5, 24)),
+        "stride": choice.draw(st.integers(0, 3)),
+        "return_overflowing_tokens": True,
+        "return_offsets_mapping": True,
+    }
+    THEIRS.truncation_side = OURS.truncation_side = choice.draw(st.sampled_from(["right", "left"]))  # type: ignore[assignment]
+    try:
+        ours = OURS(first, second, **arguments)
+    except UsageError:
+        return  # where nothing of a text would be left, theirs gives windows that are empty or too long
+    finally:
+        OURS.truncation_side = "right"
+    theirs = THEIRS(first, second, **arguments)
+    THEIRS.truncation_side = "right"
+    assert dict(ours) == dict(theirs)
+
+
+@given(st.integers(1, 400), st.integers(2, 50), st.integers(0, 49), st.sampled_from(["left", "right"]))
+def test_windows_cover_every_piece(length: int, room: int, stride: int, side: Any) -> None:
+    if stride >= room:
+        return
+    windows = plan_windows((length,), room, stride=stride, side=side)
+    covered = {piece for ((start, end),) in windows for piece in range(start, end)}
+    assert covered == set(range(length))
+    assert all(end - start <= room for ((start, end),) in windows)
+    ordered = sorted(window[0] for window in windows)
+    assert all(a[1] - b[0] == stride for a, b in pairwise(ordered) if b[1] - b[0] == room)
+
+
+def test_ways_back_from_pieces_to_characters_and_words() -> None:
+    ours, theirs = OURS([TEXT, PAIR], padding=True), THEIRS([TEXT, PAIR], padding=True)
+    for character in range(len(TEXT)):
+        assert ours.char_to_token(0, character) == theirs.char_to_token(0, character)
+    for piece in range(len(ours[0])):
+        span = theirs.token_to_chars(0, piece)
+        assert ours.token_to_chars(0, piece) == (None if span is None else tuple(span))
+    assert ours.input_ids == ours["input_ids"]
+    with pytest.raises(AttributeError, match="no 'labels' here"):
+        ours.labels  # noqa: B018
+    assert OURS(TEXT, return_tensors="pt").to("cpu")["input_ids"].device.type == "cpu"
+
+
+def test_ids_pieces_and_text_convert_as_theirs(read_lines: Callable[[str, int], list[str]]) -> None:
+    lines = read_lines("text/enwiki-heldout.txt.xz", 200_000) + read_lines("text/zhwiki.txt.xz", 50_000)
+    rows = [OURS.encode(line) for line in lines]
+    assert OURS.batch_decode(rows) == THEIRS.batch_decode(rows)
+    assert OURS.batch_decode(rows, skip_special_tokens=True) == THEIRS.batch_decode(rows, skip_special_tokens=True)
+    assert OURS.decode(torch.tensor(rows[0])) == THEIRS.decode(torch.tensor(rows[0]))
+    assert OURS.decode(101) == THEIRS.decode(101)
+    assert OURS.decode([]) == ""
+    assert OURS.decode(rows[:2]) == THEIRS.decode(rows[:2])
+    assert OURS.tokenize(TEXT) == THEIRS.tokenize(TEXT)
+    assert OURS.tokenize(TEXT, PAIR, add_special_tokens=True) == THEIRS.tokenize(TEXT, PAIR, add_special_tokens=True)
+    assert OURS.convert_ids_to_tokens(rows[0]) == THEIRS.convert_ids_to_tokens(rows[0])
+    assert OURS.convert_ids_to_tokens(rows[0], True) == THEIRS.convert_ids_to_tokens(rows[0], True)
+    assert OURS.convert_ids_to_tokens(7592) == "hello"
+    assert OURS.convert_tokens_to_ids(["hello", "no such piece"]) == [7592, 100]
+    assert OURS.convert_tokens_to_ids("hello") == THEIRS.convert_tokens_to_ids("hello")
+
+
+def test_names_and_numbers_of_the_vocabulary_are_theirs() -> None:
+    for name in ("vocab_size", "pad_token_id", "unk_token_id", "cls_token_id", "sep_token_id", "mask_token_id"):
+        assert getattr(OURS, name) == getattr(THEIRS, name)
+    assert OURS.get_vocab() == THEIRS.get_vocab()
+    assert len(OURS) == len(THEIRS)
+    assert OURS.model_max_length == THEIRS.model_max_length
+    assert sorted(OURS.all_special_ids) == sorted(THEIRS.all_special_ids)
+    for pair in (False, True):
+        assert OURS.num_special_tokens_to_add(pair) == THEIRS.num_special_tokens_to_add(pair)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"do_lower_case": False},
+        {"strip_accents": False},
+        {"tokenize_chinese_chars": False},
+        {"model_max_length": 64},
+    ],
+)
+def test_what_we_save_opens_there_and_here_with_the_same_ids(tmp_path: Path, arguments: dict[str, Any]) -> None:
+    ours = bertmill.BertTokenizer.from_pretrained("minilm", **arguments)
+    ours.save_pretrained(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["tokenizer.json", "tokenizer_config.json", "vocab.txt"]
+    again = bertmill.BertTokenizer.from_pretrained(tmp_path)
+    for kind in (transformers.BertTokenizer, transformers.AutoTokenizer):
+        theirs = kind.from_pretrained(tmp_path)
+        for text in (TEXT, PAIR, "ÀÉ ß 北京ab"):
+            assert ours(text, PAIR).data == again(text, PAIR).data == dict(theirs(text, PAIR))
+        assert theirs.model_max_length == ours.model_max_length
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    again.save_pretrained(tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_what_they_save_opens_here_with_the_same_ids(tmp_path: Path) -> None:
+    theirs = transformers.BertTokenizer.from_pretrained(MINILM, do_lower_case=False)
+    theirs.add_special_tokens({"additional_special_tokens": ["[E1]"]})
+    theirs.save_pretrained(tmp_path)
+    ours = bertmill.BertTokenizer.from_pretrained(tmp_path)
+    for text in (TEXT, "[E1] Marie [E1]Curie"):
+        assert ours(text).data == dict(theirs(text))
+    assert len(ours) == len(theirs)
+
+
+def test_a_vocabulary_file_is_enough(data: Path) -> None:
+    path = data / "vocab/bert-base-chinese-vocab.txt"
+    ours = bertmill.BertTokenizer.from_pretrained(path, do_lower_case=False)
+    assert ours.tokenize("北京abc") == ["北", "京", "abc"]
+    assert bertmill.BertTokenizer(path).vocab == ours.vocab
+
+
+def test_a_folder_with_vocab_txt_and_config_alone_is_read(tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS, "Ab", "ab"]))
+    (tmp_path / "tokenizer_config.json").write_text(
+        json.dumps({"do_lower_case": False, "mask_token": {"content": "[MASK]"}})
+    )
+    tokenizer = bertmill.BertTokenizer.from_pretrained(tmp_path)
+    assert tokenizer.tokenize("Ab ab") == ["Ab", "ab"]
+
+
+PIPELINE = json.loads((MINILM / "tokenizer.json").read_text())
+
+
+def pipeline_with(**changes: Any) -> str:
+    return json.dumps({**PIPELINE, **changes})
+
+
+ADDED = {"id": 0, "content": "x", "special": False, "normalized": True}
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "kind", "message"),
+    [
+        ("vocab.txt", "", IntegrityError, "vocabulary is empty"),
+        ("vocab.txt", "[PAD]\n[UNK]\n[CLS]\na", IntegrityError, r"lacks the special tokens \[SEP\], \[MASK\]"),
+        (
+            "vocab.txt",
+            "\n".join([*SPECIAL_TOKENS, "a", "b", "a"]),
+            IntegrityError,
+            "vocab.txt:8: 'a' stands there 2 times",
+        ),
+        ("vocab.txt", b"\xff\xfe", IntegrityError, "not UTF-8"),
+        ("tokenizer.json", "{", IntegrityError, "not JSON"),
+        ("tokenizer.json", "[" * 200_000, IntegrityError, "nested too deeply"),
+        ("tokenizer.json", pipeline_with(model={"type": "BPE"}), UsageError, "not a WordPiece tokenizer"),
+        ("tokenizer.json", pipeline_with(model={"type": "WordPiece"}), IntegrityError, "has no vocabulary"),
+        ("tokenizer.json", pipeline_with(added_tokens=[ADDED]), UsageError, "not supported"),
+        ("tokenizer.json", pipeline_with(added_tokens=[3]), IntegrityError, "malformed"),
+        ("tokenizer.json", pipeline_with(model={"vocab": {"a": 0}}, added_tokens=[]), IntegrityError, "lacks"),
+        ("other", "", UsageError, "holds neither"),
+    ],
+)
+def test_a_bad_folder_is_one_clear_line(
+    tmp_path: Path, file: str, content: str | bytes, kind: type[Exception], message: str
+) -> None:
+    (tmp_path / file).write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(kind, match=message) as caught:
+        bertmill.BertTokenizer.from_pretrained(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("texts", "arguments", "message"),
+    [
+        ((TEXT,), {"return_tensors": "tf"}, "not known"),
+        (([TEXT, PAIR],), {"return_tensors": "pt"}, "padding=True"),
+        ((TEXT,), {"truncation": "shortest"}, "not known"),
+        ((TEXT,), {"truncation": "only_second", "max_length": 5}, "needs a second text"),
+        ((TEXT, PAIR), {"truncation": "only_second", "max_length": 5}, "leaves no room"),
+        ((TEXT,), {"truncation": True, "max_length": 2}, "leaves no room"),
+        ((TEXT,), {"truncation": True, "max_length": 5, "stride": 3}, "not smaller"),
+        (([TEXT], PAIR), {}, "as many as text has"),
+        (([TEXT], [PAIR, PAIR]), {}, "as many as text has"),
+        ((3,), {}, "must be a string, not int"),
+        (([TEXT],), {"is_split_into_words": True, "padding": True}, None),
+        ((TEXT,), {"is_split_into_words": True}, "must be a list of words"),
+    ],
+)
+def test_a_wrong_argument_is_a_usage_error(texts: Any, arguments: dict[str, Any], message: str | None) -> None:
+    if message is None:
+        assert OURS(*texts, **arguments)["input_ids"]
+        return
+    with pytest.raises(UsageError, match=message):
+        OURS(*texts, **arguments)
