@@ -15,7 +15,7 @@ check: $(INSTALLED)
 	$(BIN)/mypy
 
 demo: $(INSTALLED)
-	$(BIN)/bertmill demo
+	@$(BIN)/bertmill demo
 
 bench: $(INSTALLED)
 	$(BIN)/bertmill bench

@@ -80,7 +80,7 @@ def pattern_of(expected: str) -> str:
     lines = []
     for line in expected.split("\n"):
         lines.append("(.|\n)*" if line == "…" else re.escape(line.rstrip()).replace("…", ".*") + "[ ]*")
-    return "\n?".join(lines)
+    return "\n".join(lines)
 
 
 def test_a_wrong_output_would_be_noticed() -> None:
