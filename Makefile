@@ -1,5 +1,5 @@
 # `make test` and `make demo` are all a fresh machine needs: Python 3.11, make and a package index.
-PYTHON ?= python3.11
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed

@@ -24,7 +24,7 @@ POSITIONAL: Final = "positional"  # marks a field that is an argument without a 
 class Settings(BaseModel):
     """What every command takes. The docstring of a subclass is the command's description in its help."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     quiet: bool = Field(False, description="print results only: no progress, no remarks")
 
@@ -77,13 +77,13 @@ def read_settings(
     kind: type[SettingsT],
     flags: Mapping[str, Any],
     *,
-    unknown_flags: Sequence[str] = (),
+    unknown_words: Sequence[str] = (),
     toml_path: Path | None = None,
 ) -> SettingsT:
     """Validate flags over TOML as `kind`; one UsageError lists everything that is wrong."""
     from_file = {} if toml_path is None else _read_toml(toml_path)
     known_flags = [flag_of(name, field) for name, field in kind.model_fields.items()] + ["--config", "--help"]
-    problems = [f"unknown flag {flag}{_suggestion(flag, known_flags)}" for flag in unknown_flags]
+    problems = [_unknown_word(word, known_flags) for word in unknown_words]
     try:
         settings = kind.model_validate({**from_file, **flags})
     except ValidationError as error:
@@ -120,6 +120,12 @@ def _problem(kind: type[Settings], detail: dict[str, Any], flags: Mapping[str, A
     value = detail["input"]
     message = detail["msg"][0].lower() + detail["msg"][1:]
     return f"{label}: {message} (got {value!r})"
+
+
+def _unknown_word(word: str, known_flags: Sequence[str]) -> str:
+    if not word.startswith("-"):
+        return f"{word!r} is one argument too many"
+    return f"unknown flag {word}{_suggestion(word, known_flags)}"
 
 
 def unknown_name(kind: str, word: str, known: Sequence[str]) -> UsageError:

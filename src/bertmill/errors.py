@@ -16,7 +16,6 @@ from __future__ import annotations
 from pathlib import Path
 
 INTERRUPTED = 130  # SIGINT
-TERMINATED = 143  # SIGTERM
 
 
 class BertmillError(Exception):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def available_cores() -> int:
-    """Cores this process may use, which in a container are fewer than the machine has."""
+    """Cores this process may be scheduled on, which can be fewer than the machine has; quotas of time are not seen."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

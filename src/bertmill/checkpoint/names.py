@@ -32,8 +32,11 @@ def find_model(model: str | Path) -> Path:
 
 
 def _folder_in_package(entry: EntryPoint) -> Path:
-    # A dotted module would import its parents, so only top-level packages may carry models.
-    package = entry.module.partition(".")[0]
+    package = entry.module
+    if "." in package:  # finding it would import its parent
+        raise UsageError(
+            f"the entry point of the model {entry.name!r} names {package}, which is not a top-level package"
+        )
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
         distribution = package.replace("_", "-")

@@ -32,4 +32,5 @@ def run(settings: DemoSettings) -> None:
     num_pieces = len(tokenizer.wordpiece.ids(copies))
     seconds = time.perf_counter() - started
     print(f"\n{len(copies):,} characters of it on one core: {num_pieces:,} pieces in {seconds:.2f} s.")
-    print("Try your own: bertmill tokenize --model minilm --text 'Your text here'")
+    if not settings.quiet:
+        print("Try your own: bertmill tokenize --model minilm --text 'Your text here'")

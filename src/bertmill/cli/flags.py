@@ -36,7 +36,7 @@ def settings_from_words(command: str, kind: type[SettingsT], words: Sequence[str
     return read_settings(
         kind,
         flags,
-        unknown_flags=[word.split("=")[0] for word in rest],
+        unknown_words=[word.split("=")[0] for word in rest],
         toml_path=None if toml_path is None else Path(toml_path),
     )
 

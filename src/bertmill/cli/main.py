@@ -26,8 +26,8 @@ HELP_WORDS = ("-h", "--help", "help")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The entry point: returns the exit code."""
-    if isinstance(sys.stdout, io.TextIOWrapper):  # print what the terminal cannot show as \\uXXXX; never fail for it
-        sys.stdout.reconfigure(errors="backslashreplace")
+    if isinstance(sys.stdout, io.TextIOWrapper):  # results are UTF-8 whatever the locale says
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     words = list(sys.argv[1:] if arguments is None else arguments)
     if not words or words[0] in HELP_WORDS:
         print(overview())
@@ -78,7 +78,3 @@ def _run(command: str, words: list[str]) -> None:
     settings = settings_from_words(command, module.SETTINGS, words)
     if settings is not None:
         module.run(settings)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -12,7 +12,7 @@ from bertmill.config import TokenizeSettings
 from bertmill.errors import UsageError
 from bertmill.text.encoding import Encoding
 from bertmill.text.files import read_lines
-from bertmill.text.repair import Repairs
+from bertmill.text.repair import Repairs, repair_text
 from bertmill.text.tokenizer import BertTokenizer
 
 SETTINGS = TokenizeSettings
@@ -26,11 +26,10 @@ def run(settings: TokenizeSettings) -> None:
     case = {} if settings.cased is None else {"do_lower_case": not settings.cased}
     tokenizer = BertTokenizer.from_pretrained(settings.model, **case)
     repairs = Repairs()
+    pair = None if settings.pair is None else repair_text(settings.pair, repairs)
     for text in _texts(settings, repairs):
-        encoding = tokenizer(
-            text, settings.pair, add_special_tokens=settings.special_tokens, split_special_tokens=True
-        )[0]
-        texts = [text] if settings.pair is None else [text, settings.pair]
+        encoding = tokenizer(text, pair, add_special_tokens=settings.special_tokens, split_special_tokens=True)[0]
+        texts = [text] if pair is None else [text, pair]
         print(_json_line(texts, encoding) if settings.as_json else _table(texts, encoding))
     if repairs and not settings.quiet:
         print(f"repaired: {repairs}", file=sys.stderr)
@@ -38,7 +37,7 @@ def run(settings: TokenizeSettings) -> None:
 
 def _texts(settings: TokenizeSettings, repairs: Repairs) -> Iterator[str]:
     if settings.text:
-        yield from settings.text
+        yield from (repair_text(text, repairs) for text in settings.text)
         return
     for line in read_lines(settings.files, text_field=settings.text_field, repairs=repairs):
         if line.text.strip():

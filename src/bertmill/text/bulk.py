@@ -3,17 +3,20 @@
 Texts are handed to worker processes in blocks; a block comes back as a few flat arrays, which costs next to
 nothing to send, and is cut into views, one per text. Only a few blocks are on their way at a time, so memory
 does not grow with the number of texts. Workers are started afresh (spawn): a script that calls this with
-`workers > 1` needs the usual `if __name__ == "__main__":`.
+`workers > 1` needs the usual `if __name__ == "__main__":`. Special strings in the texts are text.
 """
 
 from __future__ import annotations
 
+import json
 import multiprocessing
+import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bertmill.errors import ResourceError
 from bertmill.runtime import available_cores
@@ -30,39 +33,36 @@ Block = tuple[list[int], bytes]  # pieces of each text; the columns of all texts
 
 
 def encode_texts(
-    wordpiece: WordPiece, texts: Iterable[str], *, workers: int | None = None, split_special: bool = True
+    wordpiece: WordPiece, texts: Iterable[str], *, workers: int | None = None
 ) -> Iterator[NDArray[np.uint32]]:
     """The ids of each text. `workers` is the number of processes (default: one per core; 1: none but this one)."""
-    for (ids,) in _columns(_encode_block, 1, wordpiece, texts, workers, split_special):
+    for (ids,) in _columns(_encode_block, 1, wordpiece, texts, workers):
         yield ids
 
 
-def locate_texts(
-    wordpiece: WordPiece, texts: Iterable[str], *, workers: int | None = None, split_special: bool = True
-) -> Iterator[Pieces]:
+def locate_texts(wordpiece: WordPiece, texts: Iterable[str], *, workers: int | None = None) -> Iterator[Pieces]:
     """The pieces of each text with offsets and words."""
-    for columns in _columns(_locate_block, 4, wordpiece, texts, workers, split_special):
+    for columns in _columns(_locate_block, 4, wordpiece, texts, workers):
         yield Pieces(*columns)
 
 
-def _encode_block(wordpiece: WordPiece, texts: list[str], split_special: bool) -> Block:
-    ids = [wordpiece.ids(text, split_special=split_special) for text in texts]
+def _encode_block(wordpiece: WordPiece, texts: list[str]) -> Block:
+    ids = [wordpiece.ids(text, split_special=True) for text in texts]
     return [len(row) for row in ids], b"".join(ids)
 
 
-def _locate_block(wordpiece: WordPiece, texts: list[str], split_special: bool) -> Block:
-    pieces = [wordpiece.pieces(text, split_special=split_special) for text in texts]
+def _locate_block(wordpiece: WordPiece, texts: list[str]) -> Block:
+    pieces = [wordpiece.pieces(text, split_special=True) for text in texts]
     columns = zip(*pieces, strict=True)
     return [len(row.ids) for row in pieces], b"".join(array.tobytes() for column in columns for array in column)
 
 
 def _columns(
-    function: Callable[[WordPiece, list[str], bool], Block],
+    function: Callable[[WordPiece, list[str]], Block],
     num_columns: int,
     wordpiece: WordPiece,
     texts: Iterable[str],
     workers: int | None,
-    split_special: bool,
 ) -> Iterator[tuple[NDArray[np.uint32], ...]]:
     """What `function` gives for blocks of `texts`, cut into the columns of each text."""
     import numpy as np
@@ -71,9 +71,9 @@ def _columns(
     blocks = _blocks(texts)
     results: Iterator[Block]
     if num_workers == 1:
-        results = (function(wordpiece, block, split_special) for block in blocks)
+        results = (function(wordpiece, block) for block in blocks)
     else:
-        results = _in_processes(function, wordpiece, blocks, num_workers, split_special)
+        results = _in_processes(function, wordpiece, blocks, num_workers)
     for lengths, content in results:
         ends = np.cumsum(lengths)
         table = np.frombuffer(content, np.uint32).reshape(num_columns, -1)
@@ -95,36 +95,40 @@ def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _in_processes(
-    function: Callable[[WordPiece, list[str], bool], Block],
+    function: Callable[[WordPiece, list[str]], Block],
     wordpiece: WordPiece,
     blocks: Iterator[list[str]],
     num_workers: int,
-    split_special: bool,
 ) -> Iterator[Block]:
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(num_workers, context, initializer=_start_worker, initargs=(wordpiece,)) as pool:
-        waiting: deque[Future[Block]] = deque()
-        try:
-            for block in blocks:
-                waiting.append(pool.submit(_work, function, block, split_special))
-                if len(waiting) >= BLOCKS_PER_WORKER * num_workers:
+    # The tokenizer goes through a file: an argument this large makes the start of a process hang if the process dies.
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(wordpiece.settings(), file)
+        file.flush()
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(num_workers, context, initializer=_start_worker, initargs=(file.name,)) as pool:
+            waiting: deque[Future[Block]] = deque()
+            try:
+                for block in blocks:
+                    waiting.append(pool.submit(_work, function, block))
+                    if len(waiting) >= BLOCKS_PER_WORKER * num_workers:
+                        yield waiting.popleft().result()
+                while waiting:
                     yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        except BrokenProcessPool:
-            raise ResourceError(
-                "a worker process died", remedy="there may be too little memory; try fewer workers"
-            ) from None
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            except BrokenProcessPool:
+                raise ResourceError(
+                    "a worker process died",
+                    remedy='call this under `if __name__ == "__main__":`, and try fewer workers if memory is short',
+                ) from None
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
 
 
-_worker: dict[str, Any] = {}  # of a worker process: its tokenizer
+_worker: dict[str, WordPiece] = {}  # of a worker process: its tokenizer
 
 
-def _start_worker(wordpiece: WordPiece) -> None:
-    _worker["wordpiece"] = wordpiece
+def _start_worker(path: str) -> None:
+    _worker["wordpiece"] = WordPiece(**json.loads(Path(path).read_bytes()))
 
 
-def _work(function: Callable[[WordPiece, list[str], bool], Block], block: list[str], split_special: bool) -> Block:
-    return function(_worker["wordpiece"], block, split_special)
+def _work(function: Callable[[WordPiece, list[str]], Block], block: list[str]) -> Block:
+    return function(_worker["wordpiece"], block)

@@ -36,7 +36,6 @@ def _regex_class(ranges: tuple[tuple[int, int], ...]) -> str:
 WHITE_SPACE_CLASS = _regex_class(WHITE_SPACE)
 IDEOGRAPH_CLASS = _regex_class(IDEOGRAPHS)
 PUNCTUATION_CLASS = _regex_class(PUNCTUATION)
-FALSE_SPACES = "\x0b\x0c\x1c\x1d\x1e\x1f\x85"  # white space to `str.split`, dropped by the tokenizer
 PUNCTUATION_CHARACTERS = _expand(PUNCTUATION)
 NONSPACING_CHARACTERS = _expand(NONSPACING_MARKS)
 _DROPPED_FIRSTS = [first for first, _ in DROPPED]

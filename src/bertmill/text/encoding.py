@@ -121,7 +121,7 @@ class BatchEncoding(UserDict[str, Any]):
         self.encodings = encodings
 
     def __getattr__(self, name: str) -> Any:
-        if name == "data":  # asked for while the object is being made (copy, pickle)
+        if name == "data":  # asked for while the object is being made
             raise AttributeError(name)
         try:
             return self.data[name]
@@ -156,11 +156,17 @@ class BatchEncoding(UserDict[str, Any]):
         return None
 
     def to(self, device: str | torch.device) -> BatchEncoding:
-        """The same with all tensors on `device`."""
+        """Put all tensors on `device`, in place."""
         import torch
 
-        data = {name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in self.items()}
-        return BatchEncoding(data, self.encodings)
+        for name, value in self.data.items():
+            if isinstance(value, torch.Tensor):
+                self.data[name] = value.to(device)
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled (for worker processes) as its data; the ways back to characters and words stay behind."""
+        return BatchEncoding, (self.data, [])
 
 
 def as_arrays(data: dict[str, list[Any]], kind: str) -> dict[str, Any]:

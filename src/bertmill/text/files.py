@@ -24,6 +24,7 @@ STANDARD_INPUT = "-"
 COMPRESSED = (".gz", ".xz", ".zst")
 _BLOCK = 1 << 16
 _MAX_BINARY_SHARE = 0.1
+_FEW_BYTES = 16
 
 
 class Line(NamedTuple):
@@ -44,7 +45,7 @@ def read_lines(names: Sequence[str], *, text_field: str = "text", repairs: Repai
     has_text = False
     for file in find_files(names):
         lines = _lines(_blocks(file), file, counts)
-        for line in _records(lines, text_field) if _is_jsonl(file) else lines:
+        for line in _records(lines, text_field, counts) if _is_jsonl(file) else lines:
             has_text = has_text or bool(line.text.strip())
             yield line
     if not has_text:
@@ -140,17 +141,20 @@ def _lines(blocks: Iterable[bytes], file: str, repairs: Repairs) -> Iterator[Lin
 
 
 def _refuse_binary(blocks: Iterable[bytes], file: str) -> Iterator[bytes]:
-    """Pass the blocks on, unless the first one shows that this is no text."""
-    for number, block in enumerate(blocks):
-        if number == 0:
+    """Pass the blocks on, unless the beginning shows that this is no text."""
+    is_first = True
+    for block in blocks:
+        if is_first and block:
+            is_first = False
             repairs = Repairs()
             repair_text(block, repairs)
-            if repairs.bad_bytes + repairs.nuls > _MAX_BINARY_SHARE * len(block):
+            # In a few bytes, a single accent in another encoding is a large share.
+            if repairs.bad_bytes + repairs.nuls > max(_FEW_BYTES, _MAX_BINARY_SHARE * len(block)):
                 raise DataError("is not text: it looks binary", where=file, remedy="give UTF-8 text")
         yield block
 
 
-def _records(lines: Iterable[Line], text_field: str) -> Iterator[Line]:
+def _records(lines: Iterable[Line], text_field: str, repairs: Repairs) -> Iterator[Line]:
     for line in lines:
         if not line.text.strip():
             continue
@@ -164,4 +168,4 @@ def _records(lines: Iterable[Line], text_field: str) -> Iterator[Line]:
             raise DataError(
                 f"has no text in a field {text_field!r} (found: {found})", where=line.place, remedy="name the field"
             )
-        yield line._replace(text=repair_text(text))
+        yield line._replace(text=repair_text(text, repairs))

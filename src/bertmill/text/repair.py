@@ -12,6 +12,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
+from itertools import chain
 
 _BAD_BYTE = "\udcff"  # what a bad byte is decoded to, to be counted and replaced
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -52,7 +53,7 @@ def repair_blocks(blocks: Iterable[bytes], repairs: Repairs) -> Iterator[str]:
 
 
 def _decode(blocks: Iterable[bytes], repairs: Repairs) -> Iterator[str]:
-    """Text in which bad bytes are marked."""
+    """Text by the encoding that the first bytes tell, with U+FFFD for bad bytes."""
     iterator = iter(blocks)
     head = b""
     for block in iterator:
@@ -64,10 +65,12 @@ def _decode(blocks: Iterable[bytes], repairs: Repairs) -> Iterator[str]:
     repairs.byte_order_marks += bool(mark)
     repairs.utf16 += encoding != "utf-8"
     decoder = codecs.getincrementaldecoder(encoding)(_mark_bad_bytes.__name__)
-    yield decoder.decode(head[len(mark) :])
-    for block in iterator:
-        yield decoder.decode(block)
-    yield decoder.decode(b"", final=True)
+    for block in chain([head[len(mark) :]], iterator, [None]):
+        text = decoder.decode(block or b"", final=block is None)
+        if not text.isascii() and _BAD_BYTE in text:
+            repairs.bad_bytes += text.count(_BAD_BYTE)
+            text = text.replace(_BAD_BYTE, _REPLACEMENT)
+        yield text
 
 
 def _repair_strings(texts: Iterable[str], repairs: Repairs) -> Iterator[str]:
@@ -85,10 +88,8 @@ def _repair_strings(texts: Iterable[str], repairs: Repairs) -> Iterator[str]:
 
 def _repair_block(text: str, repairs: Repairs) -> str:
     if not text.isascii():  # most text is; then the search for surrogates is spared
-        num_bad = text.count(_BAD_BYTE)
         text, num_replaced = _LONE_SURROGATE.subn(_REPLACEMENT, text)
-        repairs.bad_bytes += num_bad
-        repairs.lone_surrogates += num_replaced - num_bad
+        repairs.lone_surrogates += num_replaced
     if "\0" in text:
         repairs.nuls += text.count("\0")
         text = text.replace("\0", "")

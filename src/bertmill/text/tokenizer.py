@@ -22,7 +22,7 @@ from bertmill.text.wordpiece import CONTINUATION, WordPiece
 Words = Sequence[str]
 Text = str | Words  # a text, or with is_split_into_words its words
 Padding = bool | Literal["longest", "max_length", "do_not_pad"]
-NO_LIMIT = 10**30  # of a tokenizer that does not know its model's length, as in Hugging Face
+NO_LIMIT = int(1e30)  # of a tokenizer that does not know its model's length, as in Hugging Face
 
 
 class BertTokenizer:
@@ -150,7 +150,7 @@ class BertTokenizer:
         *,
         add_special_tokens: bool = True,
         padding: Padding = False,
-        truncation: bool | Strategy = False,
+        truncation: bool | Strategy | None = None,
         max_length: int | None = None,
         stride: int = 0,
         is_split_into_words: bool = False,
@@ -174,17 +174,21 @@ class BertTokenizer:
             not is_split_into_words or (len(text) > 0 and isinstance(text[0], list | tuple))
         )
         rows = _rows(text, text_pair, is_batch)
+        if truncation is None:  # as in Hugging Face: a max_length without padding asks for truncation
+            truncation = max_length is not None and padding is False
         strategy = _strategy(truncation)
+        side = padding_side or self.padding_side
+        if side not in get_args(Side):
+            raise UsageError(f"padding_side {side!r} is not known", remedy="use left or right")
         room = self._limit(strategy, max_length)
         encodings: list[Encoding] = []
         row_of_encoding: list[int] = []
         for number, row in enumerate(rows):
             texts = tuple(self._text_pieces(part, is_split_into_words, split_special_tokens) for part in row)
-            windows = self._encode_windows(texts, room, strategy, stride, add_special_tokens)
-            windows = windows if return_overflowing_tokens else windows[:1]
+            windows = self._encode_windows(texts, room, strategy, stride, add_special_tokens, return_overflowing_tokens)
             encodings += windows
             row_of_encoding += [number] * len(windows)
-        encodings = self._pad(encodings, padding, max_length, pad_to_multiple_of, padding_side or self.padding_side)
+        encodings = self._pad(encodings, padding, max_length, pad_to_multiple_of, side)
         columns = {
             "input_ids": True,
             "token_type_ids": return_token_type_ids,
@@ -274,7 +278,13 @@ class BertTokenizer:
         return TextPieces(ids, lambda: (offsets, words))
 
     def _encode_windows(
-        self, texts: tuple[TextPieces, ...], limit: int, strategy: Strategy, stride: int, add_special_tokens: bool
+        self,
+        texts: tuple[TextPieces, ...],
+        limit: int,
+        strategy: Strategy,
+        stride: int,
+        add_special_tokens: bool,
+        overflow: bool,
     ) -> list[Encoding]:
         num_special = self.num_special_tokens_to_add(len(texts) == 2) if add_special_tokens else 0
         special = SpecialIds(self.cls_token_id, self.sep_token_id) if add_special_tokens else None
@@ -284,6 +294,7 @@ class BertTokenizer:
             strategy=strategy,
             stride=stride,
             side=self.truncation_side,
+            overflow=overflow,
         )
         return [
             Encoding(texts, window, special, self.pad_token_id, self._piece_of_id.__getitem__) for window in windows
@@ -292,11 +303,13 @@ class BertTokenizer:
     def _pad(
         self, encodings: list[Encoding], padding: Padding, max_length: int | None, multiple: int | None, side: Side
     ) -> list[Encoding]:
+        if padding not in (True, False, "longest", "max_length", "do_not_pad"):
+            raise UsageError(f"padding {padding!r} is not known", remedy="use longest, max_length or do_not_pad")
         if padding in (False, "do_not_pad") or not encodings:
             return encodings
         if padding == "max_length":
             length = self.model_max_length if max_length is None else max_length
-            if length == NO_LIMIT:
+            if length >= NO_LIMIT:
                 raise UsageError("padding to max_length needs a max_length", remedy="pass one")
         else:
             length = max(map(len, encodings))
@@ -334,8 +347,10 @@ def _rows(text: Any, text_pair: Any, is_batch: bool) -> list[tuple[Text, ...]]:
     if not is_batch:
         return [(text, text_pair)] if text_pair else [(text,)]
     if text_pair is None:
-        # Rows that are tuples are pairs, as Hugging Face has it.
-        return [row if isinstance(row, tuple) else (row,) for row in text]
+        rows = [row if isinstance(row, tuple) else (row,) for row in text]  # a tuple is a pair, as in Hugging Face
+        if any(len(row) not in (1, 2) for row in rows):
+            raise UsageError("a row of a batch is a text or a pair of texts")
+        return rows
     if isinstance(text_pair, str) or len(text_pair) != len(text):
         raise UsageError(f"text_pair must be a list of {len(text)} texts, as many as text has")
     return list(zip(text, text_pair, strict=True))

@@ -20,13 +20,26 @@ Side = Literal["left", "right"]
 
 
 def plan_windows(
-    lengths: tuple[int, ...], room: int, *, strategy: Strategy = "longest_first", stride: int = 0, side: Side = "right"
+    lengths: tuple[int, ...],
+    room: int,
+    *,
+    strategy: Strategy = "longest_first",
+    stride: int = 0,
+    side: Side = "right",
+    overflow: bool = True,
 ) -> list[Window]:
-    """The windows for texts of `lengths` pieces in `room` pieces, `[CLS]` and `[SEP]` not counted."""
+    """The windows for texts of `lengths` pieces in `room` pieces, `[CLS]` and `[SEP]` not counted.
+
+    Without `overflow` only the first, which is what truncation keeps.
+    """
+    if stride < 0:
+        raise UsageError(f"stride is {stride}, and windows cannot share less than nothing")
     if strategy == "do_not_truncate" or sum(lengths) <= room:
         return [tuple((0, length) for length in lengths)]
     limits = _limits(lengths, room, strategy)
     parts = [_cut(length, limit, stride, side) for length, limit in zip(lengths, limits, strict=True)]
+    if not overflow:
+        return [tuple(ranges[0] for ranges in parts)]
     if len(parts) == 1:
         return [(part,) for part in parts[0]]
     first, second = parts

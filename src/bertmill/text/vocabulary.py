@@ -13,6 +13,7 @@ from bertmill.errors import IntegrityError, UsageError
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 VOCABULARY_FILE = "vocab.txt"
 _MAX_BYTES = 256 << 20
+_MAX_ID = 1 << 31
 
 
 def read_vocabulary(path: Path) -> dict[str, int]:
@@ -20,7 +21,7 @@ def read_vocabulary(path: Path) -> dict[str, int]:
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise IntegrityError("is too large for a vocabulary", where=path)
-        text = path.read_text(encoding="utf-8")
+        text = path.read_bytes().decode("utf-8")
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror}", where=path) from None
     except UnicodeDecodeError as error:
@@ -43,9 +44,9 @@ def check_vocabulary(vocabulary: dict[str, int], special_tokens: tuple[str, ...]
             where=where,
             remedy="a BERT vocabulary holds them all",
         )
-    wrong = [piece for piece, number in vocabulary.items() if not isinstance(number, int) or number < 0]
+    wrong = [piece for piece, number in vocabulary.items() if not isinstance(number, int) or not 0 <= number < _MAX_ID]
     if wrong:
-        raise IntegrityError(f"the id of {wrong[0]!r} is not a number from 0", where=where)
+        raise IntegrityError(f"the id of {wrong[0]!r} is not a number from 0 to {_MAX_ID - 1:,}", where=where)
     if len(set(vocabulary.values())) != len(vocabulary):
         raise IntegrityError("two pieces have the same id", where=where)
 

@@ -21,12 +21,10 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator
-from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from bertmill.text.characters import (
-    FALSE_SPACES,
     IDEOGRAPH_CLASS,
     NONSPACING_CHARACTERS,
     PUNCTUATION_CLASS,
@@ -93,20 +91,23 @@ class WordPiece:
         self._ids_of_unit = _Cache(self._encode_unit)
         self._ids_of_chunk = _Cache(self._encode_chunk)
 
-    def __reduce__(self) -> tuple[Callable[[dict[str, int]], WordPiece], tuple[dict[str, int]]]:
-        """Pickled (for worker processes) as its settings; caches stay behind."""
-        settings = ("lowercase", "strip_accents", "chinese_characters", "never_split", "special_tokens", "unknown")
-        return partial(WordPiece, **{name: getattr(self, name) for name in settings}), (self.vocabulary,)
+    def settings(self) -> dict[str, Any]:
+        """The arguments that make an equal tokenizer, as JSON can hold them."""
+        return {
+            "vocabulary": self.vocabulary,
+            "lowercase": self.lowercase,
+            "strip_accents": self.strip_accents,
+            "chinese_characters": self.chinese_characters,
+            "never_split": sorted(self.never_split),
+            "special_tokens": list(self.special_tokens),
+            "unknown": self.unknown,
+        }
 
     def ids(self, text: str, *, split_special: bool = False) -> array[int]:
         """The ids of all pieces of `text`. The fast way: a look-up for every chunk seen before, and one join."""
-        self._ids_of_chunk.trim()
-        self._ids_of_unit.trim()
         ids = array("I")
         if split_special or not self._special.search(text):
-            for character in FALSE_SPACES:
-                text = text.replace(character, "")
-            ids.frombytes(b"".join(map(self._ids_of_chunk.__getitem__, text.split())))
+            ids.frombytes(b"".join(map(self._ids_of_chunk.__getitem__, self._chunks.findall(text))))
             return ids
         for start, end, is_special in self._segments(text):
             if is_special:
@@ -119,8 +120,6 @@ class WordPiece:
         """The pieces of `text` with the characters they cover and their words."""
         import numpy as np
 
-        self._rows_of_chunk.trim()
-        self._rows_of_unit.trim()
         chunks: list[bytes] = []  # rows of each chunk
         offsets: list[int] = []  # where it starts in the text
         for start, end, is_special in [(0, len(text), False)] if split_special else self._segments(text):
@@ -227,7 +226,7 @@ ValueT = TypeVar("ValueT")
 
 
 class _Cache(dict[str, ValueT]):
-    """Remembers what `compute` gave for a string. Its memory is bounded by `trim`, called once per text."""
+    """Remembers what `compute` gave for a string; starts afresh when full, and the words that matter are soon back."""
 
     def __init__(self, compute: Callable[[str], ValueT]) -> None:
         super().__init__()
@@ -236,13 +235,10 @@ class _Cache(dict[str, ValueT]):
     def __missing__(self, string: str) -> ValueT:
         value = self._compute(string)
         if len(string) <= MAX_CACHED_CHARACTERS:
+            if len(self) >= MAX_CACHED_STRINGS:
+                self.clear()
             self[string] = value
         return value
-
-    def trim(self) -> None:
-        """Start afresh when full: the words that matter are back at once."""
-        if len(self) > MAX_CACHED_STRINGS:
-            self.clear()
 
 
 def _unit_pattern(chinese_characters: bool) -> re.Pattern[str]:
