@@ -63,9 +63,10 @@ class BertEmbeddings(nn.Module):
             ("segment", batch.segments, self.token_type_embeddings),
             ("position", batch.positions, self.position_embeddings),
         ):
-            if values is not None and not 0 <= (low := int(values.min())) <= (high := int(values.max())) < (
-                size := table.num_embeddings
-            ):
+            if values is None:
+                continue
+            low, high, size = int(values.min()), int(values.max()), table.num_embeddings
+            if low < 0 or high >= size:
                 raise UsageError(f"a {what} is {low if low < 0 else high}, and the model has {size} of them from 0 on")
 
 
