@@ -32,6 +32,7 @@ PICKLED_FILE = "pytorch_model.bin"
 
 _MAX_JSON_BYTES = 4 << 20
 _MAX_JSON_DEPTH = 32
+_MAX_LISTED = 500  # differences in one message: more than BERT-large has tensors
 _FLOAT_TYPES = ("F64", "F32", "F16", "BF16")
 
 # A model may lack these, or have them where the file does not: a head is new until it is trained.
@@ -281,7 +282,9 @@ def _plan(folder: ModelFolder, wanted: Mapping[str, Shape]) -> tuple[dict[str, S
         else:
             problems.append(f"{stored.name} {list(stored.shape)} is not expected")
     if problems:
-        raise IntegrityError(f"the weights do not fit the settings: {'; '.join(problems)}", where=folder.path)
+        more = [f"and {len(problems) - _MAX_LISTED} more"] if len(problems) > _MAX_LISTED else []
+        listed = "; ".join(problems[:_MAX_LISTED] + more)
+        raise IntegrityError(f"the weights do not fit the settings: {listed}", where=folder.path)
     return sources, report
 
 
