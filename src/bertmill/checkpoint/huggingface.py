@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -125,6 +125,13 @@ def load_tensors(folder: ModelFolder, wanted: Mapping[str, Shape]) -> tuple[dict
         for name, stored in sources.items():
             tensors[name] = reader.read(stored)
     return tensors, report
+
+
+def read_tensors(folder: ModelFolder) -> Iterator[tuple[str, Tensor]]:
+    """Every tensor of the folder, one at a time, under the name it has there."""
+    with _Reader() as reader:
+        for stored in folder.tensors.values():
+            yield stored.name, reader.read(stored)
 
 
 def write_folder(folder: Path, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:

@@ -360,6 +360,21 @@ class BertForMultipleChoice(_CallableModel):
         return SequenceOutput(loss, logits, **encoded.extras())
 
 
+MODEL_CLASSES: dict[str, type[_CallableModel]] = {
+    model.__name__: model
+    for model in (
+        BertModel,
+        BertForPreTraining,
+        BertForMaskedLM,
+        BertForNextSentencePrediction,
+        BertForSequenceClassification,
+        BertForTokenClassification,
+        BertForQuestionAnswering,
+        BertForMultipleChoice,
+    )
+}
+
+
 def _masked_words(
     model: nn.Module,
     head: BertLMPredictionHead,
