@@ -11,13 +11,51 @@ from typing import TYPE_CHECKING, Any
 from bertmill.version import __version__
 
 if TYPE_CHECKING:
+    from bertmill.model.bert import (
+        BertForMaskedLM,
+        BertForMultipleChoice,
+        BertForNextSentencePrediction,
+        BertForPreTraining,
+        BertForQuestionAnswering,
+        BertForSequenceClassification,
+        BertForTokenClassification,
+        BertModel,
+    )
+    from bertmill.model.config import BertConfig
+    from bertmill.model.dropout import keyed_dropout
+    from bertmill.model.packing import PackedBatch
     from bertmill.text.tokenizer import BertTokenizer
 
 _HOMES = {
+    "BertConfig": "bertmill.model.config",
+    "BertForMaskedLM": "bertmill.model.bert",
+    "BertForMultipleChoice": "bertmill.model.bert",
+    "BertForNextSentencePrediction": "bertmill.model.bert",
+    "BertForPreTraining": "bertmill.model.bert",
+    "BertForQuestionAnswering": "bertmill.model.bert",
+    "BertForSequenceClassification": "bertmill.model.bert",
+    "BertForTokenClassification": "bertmill.model.bert",
+    "BertModel": "bertmill.model.bert",
     "BertTokenizer": "bertmill.text.tokenizer",
+    "PackedBatch": "bertmill.model.packing",
+    "keyed_dropout": "bertmill.model.dropout",
 }
 
-__all__ = ["BertTokenizer", "__version__"]
+__all__ = [
+    "BertConfig",
+    "BertForMaskedLM",
+    "BertForMultipleChoice",
+    "BertForNextSentencePrediction",
+    "BertForPreTraining",
+    "BertForQuestionAnswering",
+    "BertForSequenceClassification",
+    "BertForTokenClassification",
+    "BertModel",
+    "BertTokenizer",
+    "PackedBatch",
+    "__version__",
+    "keyed_dropout",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -46,6 +46,19 @@ class TokenizeSettings(Settings):
     as_json: bool = Field(False, alias="json", description="print one JSON object per text instead of a table")
 
 
+class InspectSettings(Settings):
+    """Say in words what a model is: its size, heads, labels, vocabulary, and where it comes from."""
+
+    model: Annotated[str, Field(description="a model folder or the name of an installed model"), POSITIONAL]
+    as_json: bool = Field(False, alias="json", description="print one JSON object instead of sentences")
+
+
+class CheckSettings(Settings):
+    """Check a model: hashes, shapes, finite values, and that the tokenizer fits. Exit code 4 if anything is wrong."""
+
+    model: Annotated[str, Field(description="a model folder or the name of an installed model"), POSITIONAL]
+
+
 class BenchSettings(Settings):
     """Measure bertmill against the tools people use today, on this machine, and print the ratios."""
 

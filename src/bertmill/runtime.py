@@ -50,6 +50,14 @@ def keyed_generator(seed: int, *key: int | str) -> np.random.Generator:
     """A generator that depends on `seed` and `key` alone (counter-based: numpy's Philox)."""
     import numpy as np
 
+    return np.random.Generator(np.random.Philox(key=_hash_of_key(seed, *key, num_bytes=16)))
+
+
+def keyed_seed(seed: int, *key: int | str) -> int:
+    """64 bits that depend on `seed` and `key` alone, to seed another library's generator with."""
+    return _hash_of_key(seed, *key, num_bytes=8)
+
+
+def _hash_of_key(*key: int | str, num_bytes: int) -> int:
     # Hashing gives every key its own stream; repr tells 1 from "1" and (1, 23) from (12, 3).
-    digest = hashlib.blake2b(repr((seed, *key)).encode(), digest_size=16).digest()
-    return np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little")))
+    return int.from_bytes(hashlib.blake2b(repr(key).encode(), digest_size=num_bytes).digest(), "little")

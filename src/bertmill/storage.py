@@ -14,7 +14,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,14 +28,18 @@ _BLOCK = 1 << 20
 
 def write_file(path: Path, content: bytes | str) -> None:
     """Replace `path` by `content`, atomically and durably."""
-    data = content.encode() if isinstance(content, str) else content
+    with new_file(path) as temporary:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """A temporary name to write to; on leaving without error the file takes the place of `path`."""
     temporary = _temporary_sibling(path)
     with _disk_errors(path):
         try:
-            with temporary.open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+            yield temporary
+            _publish(temporary)
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
@@ -72,8 +76,11 @@ def write_manifest(folder: Path) -> None:
     write_file(folder / MANIFEST, json.dumps({"files": files}, indent=1) + "\n")
 
 
-def verify_manifest(folder: Path) -> None:
-    """Raise IntegrityError, naming every file that is missing, cut or changed since `write_manifest`."""
+def verify_manifest(folder: Path, names: Collection[str] | None = None) -> None:
+    """Raise IntegrityError, naming every file that is missing, cut or changed since `write_manifest`.
+
+    `names` looks at those files alone, for a reader who needs no others.
+    """
     manifest = folder / MANIFEST
     try:
         entries = json.loads(manifest.read_bytes())["files"].items()
@@ -82,7 +89,8 @@ def verify_manifest(folder: Path) -> None:
         raise IntegrityError("is missing", where=manifest, remedy="the folder was not written to its end") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise IntegrityError("is not a manifest of bertmill", where=manifest) from None
-    problems = [problem for name in expected if (problem := _difference(folder, name, *expected[name]))]
+    looked_at = [name for name in expected if names is None or name in names]
+    problems = [problem for name in looked_at if (problem := _difference(folder, name, *expected[name]))]
     if problems:
         raise IntegrityError("; ".join(problems), where=folder, remedy="copy or create the folder again")
 

@@ -1,0 +1,171 @@
+"""Training steps and a forward pass against Hugging Face's BERT with its default attention, on the same inputs.
+
+A training step is masked words + next sentence with dropout 0.1 (attention included) on full sequences of 128
+pieces, 15 % of them selected, forward + backward + AdamW; theirs once with the plain and once with the fused AdamW,
+ours with the fused one. `share of a matrix product` sets the step's necessary operations, 6·(encoder + 0.15·head)
+per piece, against the rate of a large matrix product in the same run. Peak memory is measured in fresh processes.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bertmill.bench.measure import Row, best_seconds
+from bertmill.config import BenchSettings
+from bertmill.model.bert import BertForPreTraining, BertModel
+from bertmill.model.config import BertConfig
+from bertmill.model.packing import PackedBatch
+from bertmill.runtime import set_threads
+
+LENGTH = 128
+SELECTED = 0.15
+# sequences per batch, and how many times faster a step must be
+STEPS = {"tiny": (32, 8.0), "mini": (32, 3.4), "small": (32, 2.4), "base": (16, 1.5)}
+SHARE_OF_PRODUCT = 0.7
+LONG_LENGTHS = (400, 400)
+PRODUCT_SIZE = 2048
+
+
+def measure(settings: BenchSettings, data: Path) -> Iterator[Row]:
+    set_threads(None)
+    for size in STEPS:
+        yield from _training_step(size, settings.rounds)
+    yield _mixed_forward(_lengths_of_sst2(data), settings.rounds)
+    yield _peak_memory()
+
+
+def _training_step(size: str, rounds: int) -> Iterator[Row]:
+    config = BertConfig.of_size(size)
+    num_sequences, target = STEPS[size]
+    num_pieces = num_sequences * LENGTH
+    inputs = _instances(config, num_sequences)
+    matrix = torch.randn(PRODUCT_SIZE, PRODUCT_SIZE)
+    sides: dict[str, Callable[[], object]] = {
+        "ours": _our_step(config, inputs),
+        "plain": _their_step(config, inputs, fused=False),
+        "fused": _their_step(config, inputs, fused=True),
+        "product": lambda: matrix @ matrix,
+    }
+    for warm_up in sides.values():
+        warm_up()
+    seconds = best_seconds(sides, rounds)
+    speed = {side: num_pieces / seconds[side] for side in ("ours", "plain", "fused")}
+    for side in ("plain", "fused"):
+        yield Row(
+            "model", f"{size}: step", "piece/s", speed["ours"], speed[side], f"transformers, {side} AdamW", target
+        )
+    if size == "base":
+        operations = 6 * _weights_used(config) * num_pieces / seconds["ours"]
+        product = 2 * PRODUCT_SIZE**3 / seconds["product"]
+        yield Row(
+            "model", f"{size}: step", "GFLOP/s", operations / 1e9, product / 1e9, "matrix product", SHARE_OF_PRODUCT
+        )
+
+
+def _weights_used(config: BertConfig) -> float:
+    """Weights that a piece is multiplied with: the encoder's, and for the selected ones the masked-word head's."""
+    hidden, inner = config.hidden_size, config.intermediate_size
+    encoder = config.num_hidden_layers * (4 * hidden * hidden + 2 * hidden * inner)
+    head = hidden * hidden + hidden * config.vocab_size
+    return encoder + SELECTED * head
+
+
+def _instances(config: BertConfig, num_sequences: int) -> dict[str, Tensor]:
+    torch.manual_seed(0)
+    shape = (num_sequences, LENGTH)
+    ids = torch.randint(1000, config.vocab_size, shape)
+    return {
+        "input_ids": ids,
+        "attention_mask": torch.ones(shape, dtype=torch.int64),
+        "token_type_ids": (torch.arange(LENGTH) >= LENGTH // 2).long().expand(shape),
+        "labels": ids.where(torch.rand(shape) < SELECTED, -100),
+        "next_sentence_label": torch.randint(0, 2, (num_sequences,)),
+    }
+
+
+def _our_step(config: BertConfig, inputs: dict[str, Tensor]) -> Callable[[], object]:
+    lengths = [LENGTH] * len(inputs["input_ids"])
+    batch = PackedBatch(inputs["input_ids"].flatten(), lengths, inputs["token_type_ids"].flatten())
+    labels = {"labels": inputs["labels"].flatten(), "next_sentence_label": inputs["next_sentence_label"]}
+    model = BertForPreTraining(config)
+    return _step(model, lambda: model(batch, **labels).loss, fused=True)
+
+
+def _their_step(config: BertConfig, inputs: dict[str, Tensor], fused: bool) -> Callable[[], object]:
+    import transformers
+
+    model = transformers.BertForPreTraining(transformers.BertConfig(**_their_settings(config)))
+    return _step(model, lambda: model(**inputs).loss, fused)
+
+
+def _step(model: torch.nn.Module, loss_of: Callable[[], Tensor], fused: bool) -> Callable[[], object]:
+    model.train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=fused)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        loss_of().backward()
+        optimizer.step()
+
+    return step
+
+
+def _their_settings(config: BertConfig) -> dict[str, Any]:
+    return {key: value for key, value in config.to_dict().items() if key != "model_type"}
+
+
+def _mixed_forward(lengths: list[int], rounds: int) -> Row:
+    """One padded batch of short sequences and two long ones, as a careless user would send it."""
+    import transformers
+
+    config = BertConfig.of_size("mini")
+    ours = BertModel(config).eval()
+    theirs = transformers.BertModel(transformers.BertConfig(**_their_settings(config))).eval()
+    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    inputs = {"input_ids": torch.randint(1000, config.vocab_size, mask.shape) * mask, "attention_mask": mask.long()}
+
+    @torch.inference_mode()
+    def run(model: torch.nn.Module) -> None:
+        model(**inputs)
+
+    sides: dict[str, Callable[[], object]] = {"ours": lambda: run(ours), "theirs": lambda: run(theirs)}
+    seconds = best_seconds(sides, 2 * rounds)
+    speed = {side: sum(lengths) / value for side, value in seconds.items()}
+    return Row("model", "mini: forward, mixed", "piece/s", speed["ours"], speed["theirs"], "transformers, padded", 2.5)
+
+
+def _lengths_of_sst2(data: Path) -> list[int]:
+    import tokenizers
+
+    tokenizer = tokenizers.BertWordPieceTokenizer(str(data / "vocab/bert-base-uncased-vocab.txt"))
+    lines = (data / "glue/SST-2/dev.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    texts = [line.split("\t")[0] for line in lines[: 32 - len(LONG_LENGTHS)]]
+    return [len(tokenizer.encode(text).ids) for text in texts] + list(LONG_LENGTHS)
+
+
+def _peak_memory() -> Row:
+    with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
+        ours, theirs = pool.map(_peak_gigabytes, ["ours", "theirs"], chunksize=1)
+    return Row("model", "tiny: peak memory of a step", "step/GB", 1 / ours, 1 / theirs, "transformers, fused AdamW", 4)
+
+
+def _peak_gigabytes(side: str) -> float:
+    """How far two training steps raise the memory of this process over what the libraries take."""
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    config = BertConfig.of_size("tiny")
+    inputs = _instances(config, STEPS["tiny"][0])
+    torch.randn(512, 512) @ torch.randn(512, 512)  # the product's own buffers are no part of either side
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    step = _our_step(config, inputs) if side == "ours" else _their_step(config, inputs, fused=True)
+    step()
+    step()
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / (1 << 20)

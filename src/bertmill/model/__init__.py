@@ -1,0 +1,1 @@
+"""From pieces to vectors: BERT with Hugging Face's names, without padding inside."""

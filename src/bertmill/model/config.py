@@ -1,0 +1,240 @@
+"""The settings of a BERT model: Hugging Face's `config.json`, checked before anything is built from it.
+
+Every field carries its limits, so that a hostile file is refused before a byte is allocated, and one error lists
+all problems. Keys of other people's files that mean nothing to BERT are kept and written back; keys that would
+change the computation in a way we do not offer are refused. `causal` is their `is_decoder`: each piece sees only
+itself and the pieces before it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, model_validator
+
+from bertmill.checkpoint.huggingface import CONFIG_FILE, read_settings_file
+from bertmill.checkpoint.names import find_model
+from bertmill.config import unknown_name
+from bertmill.errors import IntegrityError, UsageError
+from bertmill.storage import write_file
+
+MODEL_TYPE = "bert"
+
+# layers, hidden size, heads; the inner size is four times the hidden size.
+SIZES: dict[str, tuple[int, int, int]] = {
+    "tiny": (2, 128, 2),
+    "mini": (4, 256, 4),
+    "small": (4, 512, 8),
+    "medium": (8, 512, 8),
+    "base": (12, 768, 12),
+    "large": (24, 1024, 16),
+}
+
+# Keys of a config.json that BERT could have and this model does not: the only value we compute.
+_ONLY_VALUES: dict[str, tuple[Any, ...]] = {
+    "model_type": (MODEL_TYPE,),
+    "position_embedding_type": ("absolute",),
+    "add_cross_attention": (False,),
+    "tie_word_embeddings": (True,),
+    "is_encoder_decoder": (False,),
+    "pruned_heads": ({}, None),
+}
+# Written by whoever saves, about their own program or numbers; or code that a folder wants to have run.
+_NOT_KEPT = ("auto_map", "torch_dtype", "dtype")
+
+_MAX_SIZE = 1 << 16
+_MAX_VOCABULARY = 1 << 24
+_MAX_LABELS = 1 << 20
+
+
+class BertConfig(BaseModel):
+    """What a BERT model is made of; the defaults are those of `base`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, validate_assignment=True)
+
+    model_type: ClassVar[str] = MODEL_TYPE
+
+    vocab_size: int = Field(30522, ge=1, le=_MAX_VOCABULARY)
+    hidden_size: int = Field(768, ge=1, le=_MAX_SIZE)
+    num_hidden_layers: int = Field(12, ge=0, le=1024)
+    num_attention_heads: int = Field(12, ge=1, le=_MAX_SIZE)
+    intermediate_size: int = Field(3072, ge=1, le=4 * _MAX_SIZE)
+    hidden_act: Literal["gelu", "gelu_new", "relu"] = "gelu"
+    hidden_dropout_prob: float = Field(0.1, ge=0, lt=1)
+    attention_probs_dropout_prob: float = Field(0.1, ge=0, lt=1)
+    classifier_dropout: float | None = Field(None, ge=0, lt=1)
+    max_position_embeddings: int = Field(512, ge=1, le=1 << 20)
+    type_vocab_size: int = Field(2, ge=1, le=_MAX_SIZE)
+    initializer_range: float = Field(0.02, ge=0, le=10, allow_inf_nan=False)
+    layer_norm_eps: float = Field(1e-12, ge=0, le=1, allow_inf_nan=False)
+    pad_token_id: int | None = Field(0, ge=0)
+    causal: bool = False
+    problem_type: Literal["regression", "single_label_classification", "multi_label_classification"] | None = None
+    id2label: dict[int, str] = Field(default_factory=lambda: default_labels(2), min_length=1, max_length=_MAX_LABELS)
+    architectures: list[str] | None = None
+    output_hidden_states: bool = False
+    output_attentions: bool = False
+    return_dict: bool = True
+    other_settings: dict[str, Any] = Field(default_factory=dict)  # of other programs, kept for them
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _in_our_words(cls, values: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
+        try:
+            return validate(settle_labels(values) if isinstance(values, Mapping) else values)
+        except ValidationError as error:
+            raise UsageError("; ".join(_problem(dict(detail)) for detail in error.errors())) from None
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        problems = []
+        if self.hidden_size % self.num_attention_heads:
+            problems.append(
+                f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads {self.num_attention_heads}"
+            )
+        if self.pad_token_id is not None and self.pad_token_id >= self.vocab_size:
+            problems.append(f"pad_token_id {self.pad_token_id} is not in a vocabulary of {self.vocab_size}")
+        if sorted(self.id2label) != list(range(len(self.id2label))):
+            problems.append(f"id2label does not name the labels 0 to {len(self.id2label) - 1}")
+        if len(set(self.id2label.values())) != len(self.id2label):
+            problems.append("id2label names two labels alike")
+        if problems:
+            raise UsageError("; ".join(problems))
+        return self
+
+    @classmethod
+    def of_size(cls, size: str, **settings: Any) -> Self:
+        """The settings of `tiny`, `mini`, `small`, `medium`, `base` or `large`, with any field replaced."""
+        if size not in SIZES:
+            raise unknown_name("size", size, list(SIZES))
+        layers, hidden, heads = SIZES[size]
+        shape = {
+            "num_hidden_layers": layers,
+            "hidden_size": hidden,
+            "num_attention_heads": heads,
+            "intermediate_size": 4 * hidden,
+        }
+        return cls(**{**shape, **settings})
+
+    @property
+    def num_labels(self) -> int:
+        return len(self.id2label)
+
+    @num_labels.setter
+    def num_labels(self, count: int) -> None:
+        self.id2label = default_labels(count)
+
+    @property
+    def label2id(self) -> dict[str, int]:
+        return {name: index for index, name in self.id2label.items()}
+
+    @property
+    def head_size(self) -> int:
+        return self.hidden_size // self.num_attention_heads
+
+    @property
+    def head_dropout_prob(self) -> float:
+        """The dropout in front of a task head."""
+        return self.hidden_dropout_prob if self.classifier_dropout is None else self.classifier_dropout
+
+    def with_settings(self, **settings: Any) -> Self:
+        """A copy with some fields replaced; `num_labels` alone gives new label names."""
+        if "num_labels" in settings and "id2label" not in settings:
+            count = settings["num_labels"]
+            names = self.id2label if count == self.num_labels else None
+            settings = {**settings, "id2label": names}
+        return type(self)(**{**dict(self), **settings})
+
+    def to_dict(self) -> dict[str, Any]:
+        """The content of config.json."""
+        settings = {name: value for name, value in self if name != "other_settings" and value is not None}
+        settings["is_decoder"] = settings.pop("causal")
+        names = settings.pop("id2label")
+        for name in ("output_hidden_states", "output_attentions", "return_dict"):
+            if settings[name] == type(self).model_fields[name].default:
+                del settings[name]
+        if names != default_labels(2):
+            settings["id2label"] = {str(index): name for index, name in sorted(names.items())}
+            settings["label2id"] = self.label2id
+        return dict(sorted({**self.other_settings, **settings, "model_type": MODEL_TYPE}.items()))
+
+    @classmethod
+    def from_dict(cls, settings: Mapping[str, Any]) -> Self:
+        """From the content of a config.json; keys that are not ours are kept in `other_settings`."""
+        problems = [
+            f"{key} is {settings[key]!r}, and only {allowed[0]!r} is offered here"
+            for key, allowed in _ONLY_VALUES.items()
+            if key in settings and settings[key] not in allowed
+        ]
+        if problems:
+            raise UsageError("; ".join(problems))
+        renamed = {("causal" if key == "is_decoder" else key): value for key, value in settings.items()}
+        known = {"num_labels", "label2id", *cls.model_fields} - {"other_settings"}
+        ours = {key: value for key, value in renamed.items() if key in known}
+        others = {
+            key: value
+            for key, value in renamed.items()
+            if key not in known and key not in _NOT_KEPT and key not in _ONLY_VALUES
+        }
+        return cls(**ours, other_settings=others)
+
+    @classmethod
+    def from_pretrained(cls, name_or_folder: str | Path, **settings: Any) -> Self:
+        """The settings of a model folder or installed model, with any field replaced."""
+        path = find_model(name_or_folder) / CONFIG_FILE
+        return cls.from_file_settings(read_settings_file(path), path).with_settings(**settings)
+
+    @classmethod
+    def from_file_settings(cls, settings: Mapping[str, Any], path: Path) -> Self:
+        """`from_dict`, with the blame on the file."""
+        try:
+            return cls.from_dict(settings)
+        except UsageError as error:
+            raise IntegrityError(error.what, where=path) from None
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        write_file(Path(folder) / CONFIG_FILE, json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n")
+
+
+def default_labels(count: int) -> dict[int, str]:
+    """Hugging Face's names for labels that nobody has named."""
+    return {index: f"LABEL_{index}" for index in range(count)}
+
+
+def settle_labels(values: Mapping[str, Any]) -> dict[str, Any]:
+    """One truth about labels out of `num_labels`, `id2label` and `label2id`: names win over a bare number."""
+    settled = {key: value for key, value in values.items() if key not in ("num_labels", "label2id")}
+    names = settled.pop("id2label", None)
+    ids = values.get("label2id")
+    count = values.get("num_labels")
+    if names is None and isinstance(ids, Mapping):
+        names = {index: name for name, index in ids.items()}
+    if names is None and count is not None:
+        if not isinstance(count, int) or not 1 <= count <= _MAX_LABELS:
+            raise UsageError(f"num_labels is {count!r}, not a number from 1 to {_MAX_LABELS:,}")
+        names = default_labels(count)
+    if names is not None:
+        settled["id2label"] = _number_keys(names) if isinstance(names, Mapping) else names
+    return settled
+
+
+def _number_keys(names: Mapping[Any, Any]) -> dict[Any, Any]:
+    """JSON has no number keys: `{"0": "negative"}`. What is no number stays, and is refused as such."""
+    return {
+        int(key) if isinstance(key, str) and key.isascii() and key.isdigit() and len(key) < 10 else key: name
+        for key, name in names.items()
+    }
+
+
+def _problem(detail: dict[str, Any]) -> str:
+    """One pydantic error as `field is value: what is asked for`."""
+    name = ".".join(map(str, detail["loc"]))
+    if detail["type"] == "extra_forbidden":
+        return f"{name} is not a setting of BertConfig"
+    value = repr(detail["input"])
+    shown = value if len(value) <= 60 else value[:57] + "…"
+    return f"{name} is {shown}: {detail['msg'][0].lower()}{detail['msg'][1:]}"

@@ -1,0 +1,113 @@
+"""Embeddings, the stack of layers and the pooler: a packed batch → one vector per piece, one per sequence.
+
+x = dropout(LayerNorm(piece + segment + position));  x = layer(x) for every layer;  pooled = tanh(W · x[first])
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from bertmill.errors import UsageError
+from bertmill.model.config import BertConfig
+from bertmill.model.dropout import Dropout
+from bertmill.model.layers import BertLayer
+from bertmill.model.packing import Layout, PackedBatch
+
+EMBEDDING_LAYER = -1  # the place of the embeddings in the order of layers, for keyed dropout
+
+
+class BertEmbeddings(nn.Module):
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.word_embeddings = nn.Embedding(config.vocab_size, config.hidden_size, padding_idx=config.pad_token_id)
+        self.position_embeddings = nn.Embedding(config.max_position_embeddings, config.hidden_size)
+        self.token_type_embeddings = nn.Embedding(config.type_vocab_size, config.hidden_size)
+        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.dropout = Dropout(config.hidden_dropout_prob, EMBEDDING_LAYER, "embeddings")
+
+    def forward(self, batch: PackedBatch) -> Tensor:
+        self._check(batch)
+        words = self.word_embeddings(batch.piece_ids) if batch.embeddings is None else batch.embeddings
+        # The same order of additions as Hugging Face, for the same rounding.
+        states = words + self._segments(batch) + self._positions(batch)  # [n, H]
+        normed: Tensor = self.dropout(self.LayerNorm(states))
+        return normed
+
+    def _segments(self, batch: PackedBatch) -> Tensor:
+        if batch.segments is None:
+            return self.token_type_embeddings.weight[:1]
+        vectors: Tensor = self.token_type_embeddings(batch.segments)
+        return vectors
+
+    def _positions(self, batch: PackedBatch) -> Tensor:
+        positions = batch.positions
+        if positions is None:
+            positions = torch.cat([torch.arange(length, device=batch.device) for length in batch.lengths])
+        vectors: Tensor = self.position_embeddings(positions)
+        return vectors
+
+    def _check(self, batch: PackedBatch) -> None:
+        """Say what is out of range; torch would say `index out of range in self`. On a GPU looking would cost."""
+        limit = self.position_embeddings.num_embeddings
+        if batch.positions is None and max(batch.lengths) > limit:
+            raise UsageError(f"a sequence has {max(batch.lengths)} pieces, and the model has {limit} positions")
+        if batch.device.type != "cpu":
+            return
+        for what, values, table in (
+            ("piece id", batch.piece_ids, self.word_embeddings),
+            ("segment", batch.segments, self.token_type_embeddings),
+            ("position", batch.positions, self.position_embeddings),
+        ):
+            if values is None:
+                continue
+            low, high, size = int(values.min()), int(values.max()), table.num_embeddings
+            if low < 0 or high >= size:
+                raise UsageError(f"a {what} is {low if low < 0 else high}, and the model has {size} of them from 0 on")
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """What the encoder made of a batch, in the layout's order of pieces."""
+
+    layout: Layout
+    states: Tensor  # [n, H]
+    all_states: tuple[Tensor, ...]  # of the embeddings and every layer, if asked for
+    all_weights: tuple[tuple[Tensor, ...], ...]  # of every layer and group, if asked for
+
+    def extras(self) -> dict[str, Any]:
+        """What was asked for beside the result, in the order in which the batch came in."""
+        return {
+            "hidden_states": tuple(map(self.layout.as_given, self.all_states)) or None,
+            "attentions": tuple(map(self.layout.weights_as_given, self.all_weights)) or None,
+        }
+
+
+class BertEncoder(nn.Module):
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.layer = nn.ModuleList([BertLayer(config, number) for number in range(config.num_hidden_layers)])
+
+    def forward(self, states: Tensor, layout: Layout, want_states: bool, want_weights: bool) -> Encoded:
+        all_states = [states]
+        all_weights: list[tuple[Tensor, ...]] = []
+        for layer in self.layer:
+            states, weights = layer(states, layout, want_weights)
+            if want_states:
+                all_states.append(states)
+            if want_weights:
+                all_weights.append(weights)
+        return Encoded(layout, states, tuple(all_states) if want_states else (), tuple(all_weights))
+
+
+class BertPooler(nn.Module):
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+
+    def forward(self, first_states: Tensor) -> Tensor:
+        return F.tanh(self.dense(first_states))

@@ -1,0 +1,105 @@
+"""One encoder layer on flat pieces, with Hugging Face's module names.
+
+    x = LayerNorm(x + dropout(attention(x)))
+    x = LayerNorm(x + dropout(W₂ · act(W₁ · x)))
+
+Queries, keys and values are one product when their modules are plain linear layers; a module put in their place
+(LoRA, a hook, quantisation) is called as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from bertmill.model.attention import attend, attend_with_weights
+from bertmill.model.config import BertConfig
+from bertmill.model.dropout import Dropout
+from bertmill.model.packing import Layout
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "gelu_new": partial(F.gelu, approximate="tanh"),
+    "relu": F.relu,
+}
+
+
+class BertSelfAttention(nn.Module):
+    def __init__(self, config: BertConfig, layer: int) -> None:
+        super().__init__()
+        self.num_attention_heads = config.num_attention_heads
+        self.query = nn.Linear(config.hidden_size, config.hidden_size)
+        self.key = nn.Linear(config.hidden_size, config.hidden_size)
+        self.value = nn.Linear(config.hidden_size, config.hidden_size)
+        self.dropout = Dropout(config.attention_probs_dropout_prob, layer, "attention weights")
+
+    def forward(self, states: Tensor, layout: Layout, want_weights: bool) -> tuple[Tensor, tuple[Tensor, ...] | None]:
+        qkv = self._queries_keys_values(states)  # [n, 3·H]
+        if want_weights:
+            return attend_with_weights(qkv, layout, self.num_attention_heads, self.dropout)
+        return attend(qkv, layout, self.num_attention_heads, self.dropout), None
+
+    def _queries_keys_values(self, states: Tensor) -> Tensor:
+        modules = (self.query, self.key, self.value)
+        # Joining the weights costs a copy of them, which pays only when many pieces use it.
+        if len(states) >= states.shape[1] and all(map(_is_plain_linear, modules)):
+            weight = torch.cat([module.weight for module in modules])  # [3·H, H]
+            return F.linear(states, weight, torch.cat([module.bias for module in modules]))
+        return torch.cat([module(states) for module in modules], dim=1)
+
+
+class BertSelfOutput(nn.Module):
+    """The end of a sublayer: a linear layer, dropout, the residual, LayerNorm."""
+
+    def __init__(self, config: BertConfig, layer: int, input_size: int, purpose: str) -> None:
+        super().__init__()
+        self.dense = nn.Linear(input_size, config.hidden_size)
+        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.dropout = Dropout(config.hidden_dropout_prob, layer, purpose)
+
+    def forward(self, states: Tensor, residual: Tensor) -> Tensor:
+        normed: Tensor = self.LayerNorm(self.dropout(self.dense(states)) + residual)
+        return normed
+
+
+class BertAttention(nn.Module):
+    def __init__(self, config: BertConfig, layer: int) -> None:
+        super().__init__()
+        self.self = BertSelfAttention(config, layer)
+        self.output = BertSelfOutput(config, layer, config.hidden_size, "attention output")
+
+    def forward(self, states: Tensor, layout: Layout, want_weights: bool) -> tuple[Tensor, tuple[Tensor, ...] | None]:
+        gathered, weights = self.self(states, layout, want_weights)
+        return self.output(gathered, states), weights
+
+
+class BertIntermediate(nn.Module):
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.activation = ACTIVATIONS[config.hidden_act]
+
+    def forward(self, states: Tensor) -> Tensor:
+        return self.activation(self.dense(states))
+
+
+class BertLayer(nn.Module):
+    def __init__(self, config: BertConfig, layer: int) -> None:
+        super().__init__()
+        self.attention = BertAttention(config, layer)
+        self.intermediate = BertIntermediate(config)
+        self.output = BertSelfOutput(config, layer, config.intermediate_size, "feed-forward output")
+
+    def forward(self, states: Tensor, layout: Layout, want_weights: bool) -> tuple[Tensor, tuple[Tensor, ...] | None]:
+        attended, weights = self.attention(states, layout, want_weights)
+        return self.output(self.intermediate(attended), attended), weights
+
+
+def _is_plain_linear(module: nn.Module) -> bool:
+    return type(module) is nn.Linear and not (
+        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+    )

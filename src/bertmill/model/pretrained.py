@@ -1,0 +1,107 @@
+"""What every model class shares: first values of the weights, model folders in and out, small conveniences.
+
+`from_pretrained` builds the model without memory (torch's meta device), compares names and shapes with the folder,
+and only then reads the tensors, straight into their places; what the folder does not have gets its first value.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from bertmill.checkpoint.huggingface import (
+    CONFIG_FILE,
+    LoadReport,
+    canonical,
+    check_vocabulary,
+    load_tensors,
+    open_folder,
+    write_folder,
+)
+from bertmill.checkpoint.names import find_model
+from bertmill.model.config import BertConfig
+
+# A normal distribution cut at two standard deviations has 0.8796 of the standard deviation of the whole one.
+_CUT_AT = 2.0
+_LEFT_BY_CUTTING = 0.8796256610342398
+
+
+class BertPreTrainedModel(nn.Module):
+    """A BERT with or without a head. `load_report` says what `from_pretrained` found."""
+
+    base_model_prefix = "bert"
+    load_report: LoadReport | None = None
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.config = config
+
+    @classmethod
+    def from_pretrained(cls, name_or_folder: str | Path, *, config: BertConfig | None = None, **settings: Any) -> Self:
+        """The model of a folder or installed model, in evaluation mode; `settings` replace those of its config.json."""
+        folder = open_folder(find_model(name_or_folder))
+        if config is None:
+            config = BertConfig.from_file_settings(folder.settings, folder.path / CONFIG_FILE)
+        config = config.with_settings(**settings)
+        check_vocabulary(folder.path, config.vocab_size)
+        with torch.device("meta"):
+            model = cls(config)
+        wanted = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+        tensors, model.load_report = load_tensors(folder, wanted)
+        for name in model.load_report.new:
+            tensors[name] = torch.empty(wanted[name])
+            set_first_value(name, tensors[name], config)
+        model.load_state_dict(tensors, strict=False, assign=True)
+        model.tie_weights()
+        return model.eval()
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write a Hugging Face model folder. A tokenizer or other files already in `folder` stay."""
+        tensors = {name: parameter.detach().cpu() for name, parameter in self.named_parameters()}
+        dtype = str(self.dtype).removeprefix("torch.")
+        settings = {**self.config.to_dict(), "architectures": [type(self).__name__], "dtype": dtype}
+        write_folder(Path(folder), dict(sorted(settings.items())), tensors)
+
+    def initialize(self) -> None:
+        """Give every parameter its first value, from torch's global generator; called by every constructor."""
+        self.tie_weights()
+        for name, parameter in self.named_parameters():
+            if not parameter.is_meta:
+                set_first_value(name, parameter.data, self.config)
+
+    def tie_weights(self) -> None:
+        """Let the names of one tensor be one tensor; classes with a masked-word head have such names."""
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        for name, module in self.named_modules():
+            if name.endswith("word_embeddings") and isinstance(module, nn.Embedding):
+                return module
+        raise AssertionError("every BERT has word embeddings")
+
+    def num_parameters(self, only_trainable: bool = False) -> int:
+        return sum(each.numel() for each in self.parameters() if each.requires_grad or not only_trainable)
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return next(self.parameters()).dtype
+
+
+@torch.no_grad()
+def set_first_value(name: str, tensor: Tensor, config: BertConfig) -> None:
+    """Weights: normal, cut at 2σ, with the σ of `initializer_range`; LayerNorm 1; biases and the padding piece 0."""
+    if name.endswith("LayerNorm.weight"):
+        tensor.fill_(1.0)
+    elif name.endswith("bias"):
+        tensor.zero_()
+    else:
+        uncut = config.initializer_range / _LEFT_BY_CUTTING
+        nn.init.trunc_normal_(tensor, std=uncut, a=-_CUT_AT * uncut, b=_CUT_AT * uncut)
+        if canonical(name) == "embeddings.word_embeddings.weight" and config.pad_token_id is not None:
+            tensor[config.pad_token_id].zero_()

@@ -1,0 +1,324 @@
+"""Hugging Face folders: every dialect is read, round trips keep every byte, hostile folders end in one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import resource
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+import bertmill
+from bertmill import BertConfig, BertForMaskedLM, BertForPreTraining, BertForSequenceClassification, BertModel
+from bertmill.checkpoint.huggingface import check_vocabulary, read_settings_file
+from bertmill.errors import BertmillError, IntegrityError, UsageError
+from bertmill.storage import verify_manifest
+
+SMALL = {
+    "vocab_size": 50,
+    "hidden_size": 16,
+    "num_attention_heads": 2,
+    "num_hidden_layers": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 20,
+}
+CLASSES = [name for name in dir(bertmill) if name.startswith("Bert") and name not in ("BertConfig", "BertTokenizer")]
+IDS = torch.tensor([[2, 7, 9, 3], [2, 8, 3, 0]])
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> None:
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    torch.manual_seed(0)
+    path = tmp_path / "model"
+    BertForPreTraining(BertConfig(**SMALL)).save_pretrained(path)
+    return path
+
+
+def rewrite(folder: Path, change: Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]]) -> None:
+    """Change the tensors of a folder, as another program would: without our manifest."""
+    (folder / "manifest.json").unlink(missing_ok=True)
+    tensors = change(load_file(folder / "model.safetensors"))
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+
+
+def resettle(folder: Path, **settings: Any) -> None:
+    (folder / "manifest.json").unlink(missing_ok=True)
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **settings}))
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_hugging_face_to_ours_and_back_keeps_every_byte(name: str, tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    theirs = getattr(transformers, name)(transformers.BertConfig(**SMALL)).eval()
+    theirs.save_pretrained(tmp_path / "theirs")
+    ours = getattr(bertmill, name).from_pretrained(tmp_path / "theirs")
+    ours.save_pretrained(tmp_path / "ours")
+    again, info = getattr(transformers, name).from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert not info["missing_keys"]
+    assert not info["unexpected_keys"]
+    again.save_pretrained(tmp_path / "again")
+    contents = [(tmp_path / which / "model.safetensors").read_bytes() for which in ("theirs", "ours", "again")]
+    assert contents[0] == contents[1] == contents[2]
+    ids = IDS if name != "BertForMultipleChoice" else IDS[None]
+    for mine, other in zip(ours(ids).to_tuple(), again.eval()(ids).to_tuple(), strict=True):
+        torch.testing.assert_close(mine, other, atol=1e-5, rtol=0)
+
+
+def test_the_same_model_saved_twice_has_the_same_bytes(folder: Path, tmp_path: Path) -> None:
+    model = BertForPreTraining.from_pretrained(folder)
+    for which in ("a", "b"):
+        model.save_pretrained(tmp_path / which)
+    for name in ("config.json", "model.safetensors", "manifest.json"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+        assert (tmp_path / "a" / name).read_bytes() == (folder / name).read_bytes()
+
+
+def test_files_get_the_mode_that_the_umask_leaves(folder: Path) -> None:
+    umask = os.umask(0)
+    os.umask(umask)
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o666 & ~umask}
+
+
+def test_a_model_may_be_saved_beside_a_tokenizer_and_over_an_older_one(folder: Path) -> None:
+    (folder / "vocab.txt").write_text("[PAD]\n")
+    model = BertForMaskedLM(BertConfig(**SMALL))
+    model.save_pretrained(folder)
+    verify_manifest(folder)
+    assert "vocab.txt" in json.loads((folder / "manifest.json").read_text())["files"]
+    assert not [path for path in folder.iterdir() if path.name.startswith(".tmp-")]
+    loaded = BertForMaskedLM.from_pretrained(folder)
+    assert torch.equal(loaded.cls.predictions.decoder.weight, model.cls.predictions.decoder.weight)
+
+
+def test_the_report_says_what_was_loaded_new_and_ignored(folder: Path) -> None:
+    report = BertForSequenceClassification.from_pretrained(folder, num_labels=3).load_report
+    assert len(report.new) == 2
+    assert "new, as expected (random until trained): classifier" in str(report)
+    assert "ignored, as expected (this model has no use): cls.predictions, cls.seq_relationship" in str(report)
+    whole = BertForPreTraining.from_pretrained(folder).load_report
+    assert (whole.new, whole.ignored) == ([], [])
+
+
+def test_a_body_without_prefix_goes_into_a_task_model_and_back(folder: Path, tmp_path: Path) -> None:
+    body = BertModel.from_pretrained(folder)
+    body.save_pretrained(tmp_path / "body")
+    assert "embeddings.word_embeddings.weight" in load_file(tmp_path / "body" / "model.safetensors")
+    task = BertForSequenceClassification.from_pretrained(tmp_path / "body")
+    assert torch.equal(task.bert.pooler.dense.weight, body.pooler.dense.weight)
+
+
+def old_names(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    swapped = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+    renamed = {}
+    for name, tensor in tensors.items():
+        for new, old in swapped.items():
+            name = name.replace(new, old)
+        renamed[name] = tensor
+    return renamed
+
+
+def second_names(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {
+        **tensors,
+        "cls.predictions.decoder.weight": tensors["bert.embeddings.word_embeddings.weight"].clone(),
+        "cls.predictions.decoder.bias": tensors["cls.predictions.bias"].clone(),
+        "bert.embeddings.position_ids": torch.arange(20)[None],
+    }
+
+
+def only_decoder_bias(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    tensors = second_names(tensors)
+    del tensors["cls.predictions.bias"]
+    return tensors
+
+
+@pytest.mark.parametrize("dialect", [old_names, second_names, only_decoder_bias])
+def test_every_dialect_of_names_gives_the_same_model(dialect: Callable[..., Any], folder: Path) -> None:
+    before = BertForPreTraining.from_pretrained(folder)(IDS)
+    rewrite(folder, dialect)
+    model = BertForPreTraining.from_pretrained(folder)
+    assert torch.equal(before.prediction_logits, model(IDS).prediction_logits)
+    assert model.cls.predictions.decoder.weight is model.bert.embeddings.word_embeddings.weight
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_files_become_float32_and_are_saved_as_such(
+    dtype: torch.dtype, folder: Path, tmp_path: Path
+) -> None:
+    rewrite(folder, lambda tensors: {name: tensor.to(dtype) for name, tensor in tensors.items()})
+    resettle(folder, dtype=str(dtype).removeprefix("torch."))
+    model = BertForPreTraining.from_pretrained(folder)
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+    model.save_pretrained(tmp_path / "saved")
+    assert transformers.BertForPreTraining.from_pretrained(tmp_path / "saved").dtype == torch.float32
+
+
+def test_several_files_are_one_model(folder: Path, tmp_path: Path) -> None:
+    theirs = transformers.BertForPreTraining.from_pretrained(folder)
+    theirs.save_pretrained(tmp_path / "sharded", max_shard_size="5KB")
+    assert len(list((tmp_path / "sharded").glob("model-*.safetensors"))) > 1
+    ours = BertForPreTraining.from_pretrained(tmp_path / "sharded")
+    expected = BertForPreTraining.from_pretrained(folder).state_dict()
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in ours.state_dict().items())
+
+
+def test_the_head_decides_when_the_number_of_labels_and_their_names_disagree(folder: Path, tmp_path: Path) -> None:
+    BertForSequenceClassification.from_pretrained(folder, num_labels=3).save_pretrained(tmp_path / "three")
+    resettle(tmp_path / "three", num_labels=3, id2label={"0": "bad", "1": "good"}, label2id={"bad": 0, "good": 1})
+    model = BertForSequenceClassification.from_pretrained(tmp_path / "three")
+    assert model.config.id2label == {0: "bad", 1: "good", 2: "LABEL_2"}
+    assert "num_labels is 3 and id2label names 2" in str(model.load_report)
+
+
+def test_installed_models_go_by_name() -> None:
+    assert BertModel.from_pretrained("minilm").config.hidden_size == 384
+    with pytest.raises(UsageError, match="minilm"):
+        BertModel.from_pretrained("no-such-model")
+
+
+def test_all_differences_are_listed_with_their_shapes(folder: Path) -> None:
+    def spoil(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        del tensors["bert.encoder.layer.0.output.dense.bias"]
+        tensors["bert.encoder.layer.1.output.dense.bias"] = torch.zeros(3)
+        tensors["something.else"] = torch.zeros(2, 2)
+        tensors["bert.embeddings.LayerNorm.bias"] = torch.zeros(16, dtype=torch.int64)
+        return tensors
+
+    rewrite(folder, spoil)
+    with pytest.raises(IntegrityError) as caught:
+        BertForPreTraining.from_pretrained(folder)
+    for words in (
+        "bert.encoder.layer.0.output.dense.bias [16] is missing",
+        "bert.encoder.layer.1.output.dense.bias is [3] and should be [16]",
+        "something.else [2, 2] is not expected",
+        "bert.embeddings.LayerNorm.bias is of type I64",
+    ):
+        assert words in str(caught.value)
+
+
+class Canary:
+    """Unpickling this would leave a file behind."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Path.touch, (self.path,))
+
+
+def truncate(folder: Path, canary: Path) -> None:
+    (folder / "manifest.json").unlink()
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def flip_a_bit(folder: Path, canary: Path) -> None:
+    path = folder / "model.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-5] ^= 16
+    path.write_bytes(data)
+
+
+def put_a_pickle(folder: Path, canary: Path) -> None:
+    (folder / "manifest.json").unlink()
+    (folder / "model.safetensors").write_bytes(pickle.dumps(Canary(canary)))
+
+
+def leave_only_a_pickle(folder: Path, canary: Path) -> None:
+    (folder / "manifest.json").unlink()
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Canary(canary)))
+
+
+def nest_deep(folder: Path, canary: Path) -> None:
+    (folder / "config.json").write_text('{"a":' + "[" * 100_000 + "]" * 100_000 + "}")
+
+
+def make_huge(folder: Path, canary: Path) -> None:
+    with (folder / "config.json").open("wb") as file:
+        file.truncate(100 << 20)
+
+
+def name_shards_outside(folder: Path, canary: Path) -> None:
+    (folder / "manifest.json").unlink()
+    (folder / "model.safetensors").rename(folder.parent / "x")
+    index = {"weight_map": {"bert.pooler.dense.bias": "../x"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def lie_about_lengths(folder: Path, canary: Path) -> None:
+    (folder / "manifest.json").unlink()
+    (folder / "model.safetensors").write_bytes((1 << 60).to_bytes(8, "little") + b"{}")
+
+
+def grow_the_vocabulary(folder: Path, canary: Path) -> None:
+    (folder / "vocab.txt").write_text("piece\n" * 51)
+
+
+def untie(folder: Path, canary: Path) -> None:
+    weight = torch.zeros(50, 16)
+    rewrite(folder, lambda tensors: {**tensors, "cls.predictions.decoder.weight": weight})
+
+
+HOSTILE = {
+    "truncated": (truncate, "not a whole safetensors file"),
+    "flipped bit": (flip_a_bit, "sha256 differs"),
+    "pickle in disguise": (put_a_pickle, "not a whole safetensors file"),
+    "only a pickle": (leave_only_a_pickle, "could run code"),
+    "nested": (nest_deep, "nested deeper"),
+    "100 MB": (make_huge, "bytes"),
+    "path": (name_shards_outside, "leads out of the folder"),
+    "length": (lie_about_lengths, "not a whole safetensors file"),
+    "hidden size": (lambda folder, _: resettle(folder, hidden_size=10**9), "hidden_size is 1000000000"),
+    "layers": (lambda folder, _: resettle(folder, num_hidden_layers=900), "is missing"),
+    "large but allowed": (lambda folder, _: resettle(folder, hidden_size=65536, intermediate_size=262144), "should be"),
+    "shape": (lambda folder, _: resettle(folder, hidden_size=32), "is [50, 16] and should be [50, 32]"),
+    "no JSON": (lambda folder, _: (folder / "config.json").write_bytes(b"\xff{"), "not valid JSON"),
+    "NaN": (lambda folder, _: (folder / "config.json").write_text('{"hidden_size": NaN}'), "not valid JSON"),
+    "a list": (lambda folder, _: (folder / "config.json").write_text("[]"), "does not hold a JSON object"),
+    "no config": (lambda folder, _: (folder / "config.json").unlink(), "config.json: is missing"),
+    "no weights": (lambda folder, _: (folder / "model.safetensors").unlink(), "has no model.safetensors"),
+    "vocabulary": (grow_the_vocabulary, "has 51 pieces"),
+    "untied": (untie, "differs from"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_folder_ends_in_one_line_without_memory_or_code(case: str, folder: Path, tmp_path: Path) -> None:
+    spoil, words = HOSTILE[case]
+    canary = tmp_path / "canary"
+    spoil(folder, canary)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(BertmillError) as caught:
+        BertForPreTraining.from_pretrained(folder)
+    assert caught.value.exit_code in (2, 4)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert not canary.exists()
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10  # KiB
+
+
+def test_a_missing_vocabulary_is_an_error_only_for_those_who_need_it(folder: Path) -> None:
+    check_vocabulary(folder, 50)
+    with pytest.raises(IntegrityError, match=r"vocab\.txt: is missing"):
+        check_vocabulary(folder, 50, required=True)
+
+
+def test_brackets_inside_strings_are_not_depth(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"note": "[" * 1000 + '"\\' + "{" * 1000}))
+    assert "note" in read_settings_file(path)

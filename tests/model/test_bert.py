@@ -1,0 +1,309 @@
+"""Equality with Hugging Face on the same weights, and equality of the ways to say one batch."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from equality import (
+    CLASSES,
+    LENGTHS,
+    SMALL,
+    assert_equal_gradients,
+    assert_equals_hugging_face,
+    padded_inputs,
+    targets_for,
+    their_settings,
+    twins,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+import bertmill
+from bertmill import BertConfig, BertForMaskedLM, BertForPreTraining, BertModel, PackedBatch
+from bertmill.errors import UsageError
+
+V = SMALL["vocab_size"]
+
+
+def inputs_for(name: str, **how: Any) -> dict[str, Tensor]:
+    inputs = padded_inputs(V, **how)
+    if name == "BertForMultipleChoice":
+        return {key: value.view(-1, 2, value.shape[1]) for key, value in inputs.items()}
+    return inputs
+
+
+@pytest.mark.parametrize("side", ["right", "left", "holes", "none"])
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_class_equals_hugging_face_wherever_the_padding_is(name: str, side: str) -> None:
+    inputs = inputs_for(name, side=side)
+    assert_equals_hugging_face(*twins(name), inputs, targets_for(name, inputs, V))
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_class_equals_hugging_face_on_single_sequences_without_a_mask(name: str) -> None:
+    inputs = inputs_for(name, side="none", pairs=False)
+    targets = targets_for(name, inputs, V)
+    del inputs["attention_mask"]
+    assert_equals_hugging_face(*twins(name), inputs, targets)
+
+
+@pytest.mark.parametrize("name", ["BertForMaskedLM", "BertForTokenClassification"])
+def test_labels_at_masked_positions_count_as_they_do_at_hugging_face(name: str) -> None:
+    inputs = inputs_for(name)
+    labels = torch.randint(0, 2, inputs["input_ids"].shape)
+    assert_equals_hugging_face(*twins(name), inputs, {"labels": labels})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"hidden_act": "relu"},
+        {"hidden_act": "gelu_new"},
+        {"type_vocab_size": 1},
+        {"layer_norm_eps": 1e-5},
+        {"causal": True},
+        {"num_hidden_layers": 0},
+        {"pad_token_id": None},
+        {"num_attention_heads": 1},
+    ],
+    ids=str,
+)
+def test_every_setting_means_what_it_means_at_hugging_face(changes: dict[str, Any]) -> None:
+    config = BertConfig(**{**SMALL, **changes})
+    inputs = inputs_for("BertForMaskedLM", pairs=config.type_vocab_size > 1)
+    assert_equals_hugging_face(*twins("BertForMaskedLM", config), inputs, targets_for("BertForMaskedLM", inputs, V))
+
+
+@pytest.mark.parametrize(
+    ("num_labels", "labels"),
+    [
+        (1, torch.tensor([0.5, -1.0, 2.0, 0.0, 1.0, 3.0])),
+        (3, torch.tensor([0, 1, 2, 2, 1, 0])),
+        (3, torch.tensor([[1.0, 0.0, 1.0]] * 6)),
+    ],
+    ids=["number", "class", "set of labels"],
+)
+def test_sequence_labels_of_each_kind_give_the_loss_of_hugging_face(num_labels: int, labels: Tensor) -> None:
+    ours, theirs = twins("BertForSequenceClassification", BertConfig(**SMALL, num_labels=num_labels))
+    assert_equals_hugging_face(ours, theirs, padded_inputs(V), {"labels": labels})
+
+
+def test_embeddings_and_positions_may_be_given_as_at_hugging_face() -> None:
+    ours, theirs = twins("BertModel")
+    inputs = padded_inputs(V)
+    positions = torch.arange(20, 20 + inputs["input_ids"].shape[1])[None]
+    vectors = torch.randn(*inputs.pop("input_ids").shape, SMALL["hidden_size"])
+    mine = ours(inputs_embeds=vectors, position_ids=positions, **inputs)
+    other = theirs(inputs_embeds=vectors, position_ids=positions, **inputs)
+    mask = inputs["attention_mask"].bool()
+    torch.testing.assert_close(mine.last_hidden_state[mask], other.last_hidden_state[mask], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("side", ["right", "left", "holes"])
+def test_attention_weights_equal_hugging_face(side: str) -> None:
+    ours, theirs = twins("BertModel")
+    theirs.set_attn_implementation("eager")
+    inputs = padded_inputs(V, side=side)
+    mine, other = (model(**inputs, output_attentions=True).attentions for model in (ours, theirs))
+    mask = inputs["attention_mask"].bool()
+    for of_layer, of_their_layer in zip(mine, other, strict=True):
+        seen = mask[:, None, :, None].expand(of_layer.shape)
+        torch.testing.assert_close(of_layer[seen], of_their_layer[seen], atol=1e-5, rtol=0)
+
+
+def test_real_weights_give_hugging_faces_vectors() -> None:
+    folder = bertmill.checkpoint.names.find_model("minilm")
+    theirs = transformers.BertModel.from_pretrained(folder).eval()
+    ours = BertModel.from_pretrained("minilm")
+    for side in ("right", "left"):
+        inputs = padded_inputs(30522, lengths=(64, 5, 33, 17), side=side)
+        assert_equals_hugging_face(ours, theirs, inputs, {})
+
+
+@pytest.mark.parametrize(
+    "size",
+    ["tiny", "mini", pytest.param("small", marks=pytest.mark.slow), pytest.param("base", marks=pytest.mark.slow)],
+)
+def test_random_models_of_every_size_equal_hugging_face_and_start_at_the_known_loss(size: str) -> None:
+    torch.manual_seed(0)
+    ours = BertForPreTraining(BertConfig.of_size(size)).eval()
+    theirs = transformers.BertForPreTraining(transformers.BertConfig(**their_settings(ours.config))).eval()
+    theirs.load_state_dict(ours.state_dict())
+    inputs = padded_inputs(30522, lengths=(60, 12, 41, 60, 33, 25, 58, 9))
+    targets = targets_for("BertForPreTraining", inputs, 30522)
+    output = ours(**inputs, **targets)
+    assert abs(output.mlm_loss - (math.log(30522) + 0.0002 * ours.config.hidden_size)) < 0.05
+    assert abs(output.nsp_loss - math.log(2)) < 0.05
+    assert_equals_hugging_face(ours, theirs, inputs, targets)
+
+
+@pytest.mark.parametrize(
+    ("size", "with_pooler", "with_heads"),
+    [
+        ("tiny", 4_385_920, None),
+        ("mini", 11_170_560, None),
+        ("small", 28_763_648, None),
+        ("medium", 41_373_184, None),
+        ("base", 109_482_240, 110_106_428),
+        ("large", 335_141_888, 336_226_108),
+    ],
+)
+def test_parameter_counts_are_those_of_the_paper(size: str, with_pooler: int, with_heads: int | None) -> None:
+    config = BertConfig.of_size(size)
+    with torch.device("meta"):
+        assert BertModel(config).num_parameters() == with_pooler
+        if with_heads is not None:
+            assert BertForPreTraining(config).num_parameters() == with_heads
+
+
+def test_masked_word_models_build_no_pooler_and_no_next_sentence_head() -> None:
+    names = list(BertForMaskedLM(BertConfig(**SMALL)).state_dict())
+    assert not [name for name in names if "pooler" in name or "seq_relationship" in name]
+
+
+def packed(inputs: dict[str, Tensor]) -> PackedBatch:
+    mask = inputs["attention_mask"].bool()
+    return PackedBatch(
+        inputs["input_ids"][mask],
+        mask.sum(1).tolist(),
+        inputs["token_type_ids"][mask],
+        inputs["input_ids"].new_tensor([column for row in mask for column in row.nonzero().flatten().tolist()]),
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=9), st.booleans(), st.integers(0, 99))
+def test_packed_equals_padded_equals_one_by_one(lengths: list[int], causal: bool, seed: int) -> None:
+    torch.manual_seed(0)
+    model = BertModel(BertConfig(**SMALL, causal=causal)).eval()
+    inputs = padded_inputs(V, lengths=tuple(lengths), seed=seed)
+    mask = inputs["attention_mask"].bool()
+    with torch.no_grad():
+        flat = model(packed(inputs))
+        padded = model(**inputs)
+        alone = [
+            model(input_ids=ids[:n][None], token_type_ids=segments[:n][None])
+            for ids, segments, n in zip(inputs["input_ids"], inputs["token_type_ids"], lengths, strict=True)
+        ]
+    torch.testing.assert_close(flat.last_hidden_state, padded.last_hidden_state[mask], atol=1e-5, rtol=0)
+    together = torch.cat([one.last_hidden_state[0] for one in alone])
+    torch.testing.assert_close(flat.last_hidden_state, together, atol=1e-5, rtol=0)
+    torch.testing.assert_close(flat.pooler_output, padded.pooler_output, atol=1e-5, rtol=0)
+    torch.testing.assert_close(flat.pooler_output, torch.cat([one.pooler_output for one in alone]), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("name", [name for name in CLASSES if name not in ("BertModel", "BertForQuestionAnswering")])
+def test_packed_losses_and_gradients_equal_padded_ones(name: str) -> None:
+    ours, _ = twins(name)
+    other, _ = twins(name)
+    inputs = padded_inputs(V)
+    shaped = inputs_for(name)
+    targets = targets_for(name, shaped, V)
+    mask = inputs["attention_mask"].bool()
+    flat_targets = {key: value[mask] if value.shape == mask.shape else value for key, value in targets.items()}
+    choices = {"num_choices": 2} if name == "BertForMultipleChoice" else {}
+    mine = ours(packed(inputs), **flat_targets, **choices)
+    assert_equal_gradients(ours, other, mine.loss, other(**shaped, **targets).loss)
+
+
+def test_a_packed_span_is_chosen_among_the_pieces_of_its_own_sequence() -> None:
+    ours, _ = twins("BertForQuestionAnswering")
+    inputs = padded_inputs(V)
+    positions = {"start_positions": torch.tensor(LENGTHS) - 1, "end_positions": torch.zeros(len(LENGTHS), dtype=int)}
+    together = ours(packed(inputs), **positions)
+    alone = []
+    for row, length in enumerate(LENGTHS):
+        one = {key: value[row : row + 1, :length] for key, value in inputs.items()}
+        alone.append(ours(**one, **{key: value[row : row + 1] for key, value in positions.items()}).loss)
+    torch.testing.assert_close(together.loss, torch.stack(alone).mean(), atol=1e-5, rtol=0)
+    padded = ours(**inputs)
+    assert (padded.start_logits[inputs["attention_mask"] == 0] < -10_000).all()
+
+
+def test_changing_one_sequence_leaves_the_others_equal_to_the_bit() -> None:
+    torch.manual_seed(0)
+    model = BertModel(BertConfig.of_size("tiny")).eval()
+    lengths = [31, 128, 7, 90, 128, 64]
+    ids = torch.randint(1, 30522, (sum(lengths),))
+    changed = ids.clone()
+    start = sum(lengths[:3])
+    changed[start : start + lengths[3]] = torch.randint(1, 30522, (lengths[3],))
+    with torch.no_grad():
+        before = model(PackedBatch(ids, lengths)).last_hidden_state.split(lengths)
+        after = model(PackedBatch(changed, lengths)).last_hidden_state.split(lengths)
+    for number, (old, new) in enumerate(zip(before, after, strict=True)):
+        assert torch.equal(old, new) == (number != 3)
+
+
+def test_outputs_are_read_as_attributes_keys_indices_and_tuples() -> None:
+    ours, _ = twins("BertForPreTraining")
+    inputs = padded_inputs(V)
+    targets = targets_for("BertForPreTraining", inputs, V)
+    output = ours(**inputs, **targets)
+    assert output["loss"] is output.loss is output[0]
+    assert output[1:] == (output.prediction_logits, output.seq_relationship_logits)
+    assert list(output) == ["loss", "prediction_logits", "seq_relationship_logits"]
+    assert output.hidden_states is None
+    assert "hidden_states" not in output
+    loss, logits, relationship = ours(**inputs, **targets, return_dict=False)
+    assert torch.equal(loss, output.loss)
+    assert logits.shape == (*inputs["input_ids"].shape, V)
+    assert relationship.shape == (len(LENGTHS), 2)
+
+
+def test_a_training_step_computes_no_logits_unless_asked() -> None:
+    ours, _ = twins("BertForMaskedLM")
+    inputs = padded_inputs(V)
+    targets = targets_for("BertForMaskedLM", inputs, V)
+    ours.train()
+    assert ours(**inputs, **targets).logits is None
+    assert ours(**inputs, **targets, output_logits=True).logits is not None
+    assert ours(**inputs).logits is not None
+    assert ours.eval()(**inputs, **targets).logits is not None
+
+
+def test_a_module_in_the_place_of_query_or_value_is_called() -> None:
+    ours, _ = twins("BertModel")
+    inputs = padded_inputs(V, lengths=(40, 40), side="none")
+    before = ours(**inputs).last_hidden_state
+
+    class Doubling(torch.nn.Linear):
+        def forward(self, states: Tensor) -> Tensor:
+            return 2 * super().forward(states)
+
+    place = ours.encoder.layer[0].attention.self
+    replacement = Doubling(SMALL["hidden_size"], SMALL["hidden_size"])
+    replacement.load_state_dict(place.query.state_dict())
+    place.query = replacement
+    assert not torch.allclose(before, ours(**inputs).last_hidden_state)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"input_ids": torch.full((1, 4), 97)}, "a piece id is 97"),
+        ({"input_ids": torch.full((1, 4), -1)}, "a piece id is -1"),
+        ({"input_ids": torch.ones(1, 41, dtype=int)}, "a position is 40"),
+        ({"token_type_ids": torch.full((1, 4), 2)}, "a segment is 2"),
+        ({"attention_mask": torch.zeros(1, 4)}, "attention_mask is 0 everywhere"),
+        ({"attention_mask": torch.ones(1, 5)}, "attention_mask has the shape"),
+        ({"input_ids": None}, "exactly one of"),
+        ({"inputs_embeds": torch.zeros(1, 4, 32)}, "exactly one of"),
+    ],
+)
+def test_impossible_inputs_are_named(changes: dict[str, Any], words: str) -> None:
+    model = BertModel(BertConfig(**SMALL)).eval()
+    with pytest.raises(UsageError, match=words):
+        model(**{"input_ids": torch.ones(1, 4, dtype=int), **changes})
+
+
+def test_a_packed_batch_must_be_whole() -> None:
+    with pytest.raises(UsageError, match="at least one piece"):
+        PackedBatch(torch.ones(3, dtype=int), [3, 0])
+    with pytest.raises(UsageError, match="add up to 4"):
+        PackedBatch(torch.ones(3, dtype=int), [4])

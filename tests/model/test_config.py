@@ -1,0 +1,104 @@
+"""The settings of a model: sizes, limits, labels, and other people's files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import transformers
+
+from bertmill import BertConfig
+from bertmill.errors import IntegrityError, UsageError
+
+
+def test_sizes_go_by_name() -> None:
+    config = BertConfig.of_size("mini", vocab_size=1000)
+    assert (config.num_hidden_layers, config.hidden_size, config.num_attention_heads) == (4, 256, 4)
+    assert (config.intermediate_size, config.vocab_size) == (1024, 1000)
+    with pytest.raises(UsageError, match="did you mean tiny"):
+        BertConfig.of_size("tinny")
+
+
+def test_one_error_names_every_problem() -> None:
+    with pytest.raises(UsageError) as caught:
+        BertConfig(hidden_size=10**9, vocab_size=-1, hidden_act="swish", hidden_dropout_prob=1.5, hiden_size=3)
+    for name in ("hidden_size", "vocab_size", "hidden_act", "hidden_dropout_prob", "hiden_size"):
+        assert name in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"hidden_size": 100, "num_attention_heads": 3},
+        {"hidden_size": "768"},
+        {"hidden_size": 768.0},
+        {"hidden_size": True},
+        {"num_hidden_layers": 10**9},
+        {"max_position_embeddings": 10**12},
+        {"type_vocab_size": 0},
+        {"layer_norm_eps": float("nan")},
+        {"num_labels": 10**9},
+        {"num_labels": 0},
+        {"id2label": {"0": "a", "2": "b"}},
+        {"id2label": {"0": "a", "1": "a"}},
+        {"id2label": {"9" * 5000: "a"}},
+        {"id2label": "positive"},
+        {"pad_token_id": 30522},
+        {"position_embedding_type": "relative_key"},
+        {"model_type": "roberta"},
+        {"tie_word_embeddings": False},
+        {"pruned_heads": {"0": [1]}},
+        {"add_cross_attention": True},
+    ],
+    ids=lambda settings: str(settings)[:40],
+)
+def test_settings_that_cannot_be_are_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        BertConfig.from_dict(settings)
+
+
+def test_a_field_may_be_assigned_and_is_checked() -> None:
+    config = BertConfig()
+    config.hidden_dropout_prob = 0.0
+    config.num_labels = 3
+    assert config.id2label == {0: "LABEL_0", 1: "LABEL_1", 2: "LABEL_2"}
+    with pytest.raises(UsageError, match="hidden_size is -1"):
+        config.hidden_size = -1
+
+
+def test_label_names_win_over_a_bare_number() -> None:
+    config = BertConfig.from_dict({"num_labels": 5, "id2label": {"0": "bad", "1": "good"}})
+    assert (config.num_labels, config.label2id) == (2, {"bad": 0, "good": 1})
+    assert BertConfig.from_dict({"label2id": {"b": 1, "a": 0}}).id2label == {0: "a", 1: "b"}
+    assert BertConfig.from_dict({"num_labels": 3}).num_labels == 3
+
+
+def test_a_new_number_of_labels_gives_new_names() -> None:
+    config = BertConfig(id2label={0: "bad", 1: "good"})
+    assert config.with_settings(num_labels=2).id2label == {0: "bad", 1: "good"}
+    assert config.with_settings(num_labels=3).id2label[0] == "LABEL_0"
+
+
+def test_our_file_means_the_same_to_hugging_face(tmp_path: Path) -> None:
+    config = BertConfig.of_size("tiny", causal=True, id2label={0: "a", 1: "b", 2: "c"}, hidden_act="relu")
+    config.save_pretrained(tmp_path)
+    theirs = transformers.BertConfig.from_pretrained(tmp_path)
+    assert (theirs.hidden_size, theirs.is_decoder, theirs.id2label) == (128, True, config.id2label)
+    theirs.save_pretrained(tmp_path)
+    back = BertConfig.from_pretrained(tmp_path)
+    assert {**dict(back), "other_settings": {}} == {**dict(config), "other_settings": {}}
+
+
+def test_keys_that_mean_nothing_to_us_are_kept_but_code_is_not() -> None:
+    config = BertConfig.from_dict({"my_note": [1, 2], "auto_map": {"AutoModel": "evil.Model"}, "dtype": "float16"})
+    assert config.to_dict()["my_note"] == [1, 2]
+    assert "auto_map" not in config.to_dict()
+    assert "dtype" not in config.to_dict()
+
+
+def test_a_bad_file_is_blamed_by_name(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"hidden_size": 10**9}))
+    with pytest.raises(IntegrityError, match=r"config\.json: hidden_size is 1000000000"):
+        BertConfig.from_pretrained(tmp_path)

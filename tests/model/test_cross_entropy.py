@@ -1,0 +1,44 @@
+"""The chunked loss equals torch's, with its gradients, whatever the chunks."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from bertmill.model import cross_entropy
+from bertmill.model.cross_entropy import linear_cross_entropy
+
+
+@pytest.mark.parametrize("elements", [1, 500, 1 << 23])
+@pytest.mark.parametrize("rows", [1, 17])
+def test_loss_and_gradients_equal_those_of_torch(elements: int, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cross_entropy, "_ELEMENTS_PER_CHUNK", elements)
+    monkeypatch.setattr(cross_entropy, "_COLUMNS_PER_PRODUCT", 40)
+    torch.manual_seed(0)
+    tensors = [torch.randn(rows, 8), torch.randn(101, 8), torch.randn(101)]
+    targets = torch.randint(0, 101, (rows,))
+    mine = [tensor.double().requires_grad_() for tensor in tensors]
+    other = [tensor.double().requires_grad_() for tensor in tensors]
+    loss = linear_cross_entropy(*mine, targets)
+    wanted = F.cross_entropy(F.linear(*other), targets)
+    torch.testing.assert_close(loss, wanted)
+    (3 * loss).backward()
+    (3 * wanted).backward()
+    for tensor, same in zip(mine, other, strict=True):
+        torch.testing.assert_close(tensor.grad, same.grad)
+
+
+def test_a_target_that_seems_impossible_has_a_finite_loss() -> None:
+    weight = torch.tensor([[1.0], [-1.0]])
+    loss = linear_cross_entropy(torch.tensor([[500.0]]), weight, torch.zeros(2), torch.tensor([1]))
+    assert loss == 1000
+
+
+def test_without_rows_there_is_no_mean_and_no_gradient() -> None:
+    states = torch.zeros(0, 4, requires_grad=True)
+    weight = torch.randn(5, 4, requires_grad=True)
+    loss = linear_cross_entropy(states, weight, torch.zeros(5), torch.zeros(0, dtype=int))
+    assert loss.isnan()
+    loss.backward()
+    assert not weight.grad.any()
