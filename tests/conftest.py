@@ -6,7 +6,7 @@ import lzma
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -15,7 +15,7 @@ import pytest
 GUARD = Path(__file__).parent / "network_guard"
 sys.path.insert(0, str(GUARD))
 sys.modules.pop("sitecustomize", None)
-import sitecustomize  # noqa: E402, F401 (the guard, now in this process)
+import sitecustomize  # noqa: E402 (the guard, now in this process)
 
 os.environ["PYTHONPATH"] = str(GUARD)  # and in every child
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -24,6 +24,13 @@ hypothesis.settings.register_profile("house", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("house")
 
 RunCommand = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(autouse=True)
+def no_network() -> Iterator[None]:
+    yield
+    attempts, sitecustomize.ATTEMPTS[:] = list(sitecustomize.ATTEMPTS), []
+    assert not attempts
 
 
 @pytest.fixture(scope="session")

@@ -106,11 +106,45 @@ def test_written_files_have_the_mode_of_the_umask(tmp_path: Path) -> None:
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o666 & ~umask
 
 
-@pytest.mark.parametrize("name", ["../x", "/etc/passwd", "a/../../x", "link/x", "a\0b"])
+def test_an_error_of_the_caller_stays_what_it_is(tmp_path: Path) -> None:
+    def read_what_is_not_there() -> None:
+        with new_folder(tmp_path / "out"):
+            Path("absent").read_text()
+
+    with pytest.raises(FileNotFoundError, match="absent"):
+        read_what_is_not_there()
+
+
+def test_a_folder_that_is_missing_or_a_file_in_the_way_is_a_usage_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "absent/a", tmp_path / "file/a", tmp_path / ("a" * 300)):
+        with pytest.raises(UsageError, match="cannot be written"):
+            write_file(path, "x")
+
+
+def test_a_manifest_can_be_renewed_for_some_files_alone(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    for name in ("a", "b", "inner/manifest.json"):
+        (tmp_path / name).write_text("old")
+    write_manifest(tmp_path)
+    for name in ("a", "b"):
+        (tmp_path / name).write_text("new")
+    write_manifest(tmp_path, ["a"])
+    with pytest.raises(IntegrityError) as caught:
+        verify_manifest(tmp_path)
+    assert "b is not what was written" in str(caught.value)
+    assert "a is" not in str(caught.value).replace(str(tmp_path), "")
+    (tmp_path / "inner/manifest.json").unlink()
+    with pytest.raises(IntegrityError, match=r"inner/manifest\.json is missing"):
+        verify_manifest(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc/passwd", "a/../../x", "link/x", "a\0b", "a" * 300, "loop/x"])
 def test_a_name_that_leads_out_of_the_folder_is_refused(tmp_path: Path, name: str) -> None:
     root = tmp_path / "root"
     root.mkdir()
     (root / "link").symlink_to("/tmp")
+    (root / "loop").symlink_to("loop")
     with pytest.raises(IntegrityError):
         safe_join(root, name)
 

@@ -12,6 +12,7 @@ import sys
 import textwrap
 import unicodedata
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 from tokenizers import normalizers, pre_tokenizers
@@ -74,13 +75,14 @@ def combining_class(character: str) -> int:
     )
 
 
-def marks_by_class(_memory: dict[int, str] = {}) -> dict[int, str]:  # noqa: B006 (computed once)
-    """One well-established mark of every combining class; first come, oldest in Unicode."""
-    if not _memory:
-        for c in CHARACTERS:
-            if unicodedata.combining(c) and is_nonstarter(c):
-                _memory.setdefault(unicodedata.combining(c), c)
-    return _memory
+@cache
+def marks_by_class() -> dict[int, str]:
+    """One well-established mark of every combining class. The classes' numbers are Python's; Unicode keeps them."""
+    marks: dict[int, str] = {}
+    for c in CHARACTERS:
+        if unicodedata.combining(c) and is_nonstarter(c):
+            marks.setdefault(unicodedata.combining(c), c)
+    return marks
 
 
 def ranges(name: str, characters: Iterable[str]) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from pathlib import Path
 
 from bertmill.cli.flags import make_parser
 from bertmill.cli.main import COMMANDS, overview
+from bertmill.config import COMMAND_SETTINGS
 
 REFERENCE = Path(__file__).parent.parent / "docs/commands.md"
 HEADER = """# All commands
@@ -22,8 +22,8 @@ is `text_field = "x"`. Exit codes: 0 done; 2 usage or settings; 3 data; 4 integr
 def make_reference() -> str:
     sections = [HEADER, "```text\n" + overview() + "\n```\n"]
     for command in COMMANDS:
-        settings = importlib.import_module(f"bertmill.cli.{command}").SETTINGS
-        sections.append(f"## {command}\n\n```text\n{make_parser(command, settings).format_help()}```\n")
+        parser = make_parser(command, COMMAND_SETTINGS[command])
+        sections.append(f"## {command}\n\n```text\n{parser.format_help()}```\n")
     return "\n".join(sections)
 
 

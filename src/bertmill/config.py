@@ -74,6 +74,14 @@ class DemoSettings(Settings):
     """Show what bertmill does, on a text and a real model that come with the installation."""
 
 
+COMMAND_SETTINGS: dict[str, type[Settings]] = {
+    "demo": DemoSettings,
+    "tokenize": TokenizeSettings,
+    "inspect": InspectSettings,
+    "check": CheckSettings,
+    "bench": BenchSettings,
+}
+
 SettingsT = TypeVar("SettingsT", bound=Settings)
 
 

@@ -33,9 +33,7 @@ class BertmillError(Exception):
         super().__init__(f"{place}{what}{advice}")
 
 
-class UsageError(BertmillError, ValueError):
-    """Also a ValueError, which is what Python callers expect for a wrong argument."""
-
+class UsageError(BertmillError):
     exit_code = 2
     http_status = 400
 

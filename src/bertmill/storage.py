@@ -28,7 +28,7 @@ _BLOCK = 1 << 20
 
 def write_file(path: Path, content: bytes | str) -> None:
     """Replace `path` by `content`, atomically and durably."""
-    with new_file(path) as temporary:
+    with _disk_errors(path), new_file(path) as temporary:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
@@ -36,14 +36,15 @@ def write_file(path: Path, content: bytes | str) -> None:
 def new_file(path: Path) -> Iterator[Path]:
     """A temporary name to write to; on leaving without error the file takes the place of `path`."""
     temporary = _temporary_sibling(path)
-    with _disk_errors(path):
-        try:
+    try:
+        with _full_disk(path):
             yield temporary
-            _publish(temporary)
+        with _disk_errors(path):
+            _publish(temporary, _default_mode(path.parent))
             temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-        _fsync_folder(path.parent)
+            _fsync(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -55,25 +56,38 @@ def new_folder(path: Path) -> Iterator[Path]:
     if path.exists():
         raise UsageError("exists already", where=path, remedy="choose another name or remove it first")
     temporary = _temporary_sibling(path)
-    with _disk_errors(path):
-        try:
+    try:
+        with _disk_errors(path):
             temporary.mkdir(parents=True)
+        with _full_disk(path):
             yield temporary
+        with _disk_errors(path):
             write_manifest(temporary)
             temporary.rename(path)
-        except BaseException:
-            shutil.rmtree(temporary, ignore_errors=True)
-            raise
-        _fsync_folder(path.parent)
+            _fsync(path.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
-def write_manifest(folder: Path) -> None:
-    """Make every file of `folder` durable and readable by all the umask allows, then list them with size and sha256."""
-    files: dict[str, Any] = {}
-    for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.name != MANIFEST):
-        _publish(path)
-        files[path.relative_to(folder).as_posix()] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
-    write_file(folder / MANIFEST, json.dumps({"files": files}, indent=1) + "\n")
+def write_manifest(folder: Path, names: Collection[str] | None = None) -> None:
+    """Make the files of `folder` durable, with the mode the umask gives, and list them with size and sha256.
+
+    With `names`, the entries of other files that are listed already stay as they are: a file that somebody changed
+    must not become right because its neighbour was written.
+    """
+    manifest = folder / MANIFEST
+    files = _read_manifest(manifest) if names is not None and manifest.exists() else {}
+    mode = _default_mode(folder)
+    everything = sorted(folder.rglob("*"))
+    for path in everything:
+        name = path.relative_to(folder).as_posix()
+        if path.is_file() and path != manifest and (name not in files or name in (names or ())):
+            _publish(path, mode)
+            files[name] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
+    for inner in everything:
+        if inner.is_dir():
+            _fsync(inner)
+    write_file(manifest, json.dumps({"files": files}, indent=1) + "\n")
 
 
 def verify_manifest(folder: Path, names: Collection[str] | None = None) -> None:
@@ -81,18 +95,24 @@ def verify_manifest(folder: Path, names: Collection[str] | None = None) -> None:
 
     `names` looks at those files alone, for a reader who needs no others.
     """
-    manifest = folder / MANIFEST
-    try:
-        entries = json.loads(manifest.read_bytes())["files"].items()
-        expected = {name: (int(entry["bytes"]), str(entry["sha256"])) for name, entry in entries}
-    except FileNotFoundError:
-        raise IntegrityError("is missing", where=manifest, remedy="the folder was not written to its end") from None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise IntegrityError("is not a manifest of bertmill", where=manifest) from None
+    expected = _read_manifest(folder / MANIFEST)
     looked_at = [name for name in expected if names is None or name in names]
-    problems = [problem for name in looked_at if (problem := _difference(folder, name, *expected[name]))]
+    problems = [problem for name in looked_at if (problem := _difference(folder, name, expected[name]))]
     if problems:
         raise IntegrityError("; ".join(problems), where=folder, remedy="copy or create the folder again")
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        raise IntegrityError("is missing", where=path, remedy="the folder was not written to its end")
+    entries = read_json(path).get("files")
+    is_entry = isinstance(entries, dict) and all(
+        isinstance(entry, dict) and isinstance(entry.get("bytes"), int) and isinstance(entry.get("sha256"), str)
+        for entry in entries.values()
+    )
+    if not isinstance(entries, dict) or not is_entry:
+        raise IntegrityError("is not a manifest of bertmill", where=path)
+    return entries
 
 
 def sha256_of(path: Path) -> str:
@@ -126,19 +146,23 @@ def safe_join(root: Path, name: str) -> Path:
     if "\0" in name:
         raise IntegrityError(f"the file name {name!r} contains NUL", where=root)
     base = root.resolve()
-    path = (base / name).resolve()
+    try:
+        path = (base / name).resolve()
+        path.exists()  # the file system knows best what it cannot hold
+    except (OSError, RuntimeError, ValueError):  # too long, a loop of links, not a name at all
+        raise IntegrityError(f"the file name {name!r} cannot be used", where=root) from None
     if not path.is_relative_to(base):
         raise IntegrityError(f"the file name {name!r} leads out of the folder", where=root)
     return path
 
 
-def _difference(folder: Path, name: str, size: int, sha256: str) -> str | None:
+def _difference(folder: Path, name: str, entry: dict[str, Any]) -> str | None:
     path = safe_join(folder, name)
     if not path.is_file():
         return f"{name} is missing"
-    if path.stat().st_size != size:
-        return f"{name} has {path.stat().st_size:,} bytes, not {size:,}"
-    if sha256_of(path) != sha256:
+    if path.stat().st_size != entry["bytes"]:
+        return f"{name} has {path.stat().st_size:,} bytes, not {entry['bytes']:,}"
+    if sha256_of(path) != entry["sha256"]:
         return f"{name} is not what was written (sha256 differs)"
     return None
 
@@ -147,11 +171,24 @@ def _temporary_sibling(path: Path) -> Path:
     return path.with_name(f"{TEMPORARY_PREFIX}{path.name}-{secrets.token_hex(4)}")
 
 
-def _publish(path: Path) -> None:
-    """fsync, and give the mode that `open` would have given: some libraries write 0600 whatever the umask."""
-    umask = os.umask(0)
-    os.umask(umask)
-    path.chmod(0o666 & ~umask)
+def _default_mode(folder: Path) -> int:
+    """The mode that the umask gives a new file, seen on one: asking for the umask would change it for all threads."""
+    probe = _temporary_sibling(folder / "mode")
+    probe.touch()
+    try:
+        return probe.stat().st_mode & 0o777
+    finally:
+        probe.unlink()
+
+
+def _publish(path: Path, mode: int) -> None:
+    """Durable, and as readable as other files: some libraries write 0600 whatever the umask."""
+    path.chmod(mode)
+    _fsync(path)
+
+
+def _fsync(path: Path) -> None:
+    """Of a file or a folder."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -159,24 +196,24 @@ def _publish(path: Path) -> None:
         os.close(descriptor)
 
 
-def _fsync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+@contextmanager
+def _full_disk(path: Path) -> Iterator[None]:
+    """Say in bertmill's words that there is no space for `path`."""
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        raise ResourceError(
+            f"cannot be written: {error.strerror}", where=path, remedy="free some space and try again"
+        ) from error
 
 
 @contextmanager
 def _disk_errors(path: Path) -> Iterator[None]:
-    """Say the operating system's refusals in bertmill's words."""
+    """Say in bertmill's words whatever keeps `path` from being written."""
     try:
-        yield
+        with _full_disk(path):
+            yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise ResourceError(
-                f"cannot be written: {error.strerror}", where=path, remedy="free some space and try again"
-            ) from error
-        if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.EEXIST):
-            raise UsageError(f"cannot be written: {error.strerror}", where=path) from error
-        raise
+        raise UsageError(f"cannot be written: {error.strerror}", where=path) from error

@@ -17,7 +17,6 @@ from safetensors.torch import load_file, save_file
 
 import bertmill
 from bertmill import BertConfig, BertForMaskedLM, BertForPreTraining, BertForSequenceClassification, BertModel
-from bertmill.checkpoint.huggingface import check_vocabulary, read_settings_file
 from bertmill.errors import BertmillError, IntegrityError, UsageError
 from bertmill.storage import verify_manifest
 
@@ -279,7 +278,7 @@ HOSTILE = {
     "flipped bit": (flip_a_bit, "sha256 differs"),
     "pickle in disguise": (put_a_pickle, "not a whole safetensors file"),
     "only a pickle": (leave_only_a_pickle, "could run code"),
-    "nested": (nest_deep, "nested deeper"),
+    "nested": (nest_deep, "nested too deeply"),
     "100 MB": (make_huge, "bytes"),
     "path": (name_shards_outside, "leads out of the folder"),
     "length": (lie_about_lengths, "not a whole safetensors file"),
@@ -287,10 +286,10 @@ HOSTILE = {
     "layers": (lambda folder, _: resettle(folder, num_hidden_layers=900), "is missing"),
     "large but allowed": (lambda folder, _: resettle(folder, hidden_size=65536, intermediate_size=262144), "should be"),
     "shape": (lambda folder, _: resettle(folder, hidden_size=32), "is [50, 16] and should be [50, 32]"),
-    "no JSON": (lambda folder, _: (folder / "config.json").write_bytes(b"\xff{"), "not valid JSON"),
-    "NaN": (lambda folder, _: (folder / "config.json").write_text('{"hidden_size": NaN}'), "not valid JSON"),
-    "a list": (lambda folder, _: (folder / "config.json").write_text("[]"), "does not hold a JSON object"),
-    "no config": (lambda folder, _: (folder / "config.json").unlink(), "config.json: is missing"),
+    "no JSON": (lambda folder, _: (folder / "config.json").write_bytes(b"\xff{"), "is not JSON"),
+    "NaN": (lambda folder, _: resettle(folder, layer_norm_eps=float("nan")), "layer_norm_eps is nan"),
+    "a list": (lambda folder, _: (folder / "config.json").write_text("[]"), "is not a JSON object"),
+    "no config": (lambda folder, _: (folder / "config.json").unlink(), "config.json: cannot be read"),
     "no weights": (lambda folder, _: (folder / "model.safetensors").unlink(), "has no model.safetensors"),
     "vocabulary": (grow_the_vocabulary, "has 51 pieces"),
     "untied": (untie, "differs from"),
@@ -310,15 +309,3 @@ def test_a_hostile_folder_ends_in_one_line_without_memory_or_code(case: str, fol
     assert "\n" not in str(caught.value)
     assert not canary.exists()
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10  # KiB
-
-
-def test_a_missing_vocabulary_is_an_error_only_for_those_who_need_it(folder: Path) -> None:
-    check_vocabulary(folder, 50)
-    with pytest.raises(IntegrityError, match=r"vocab\.txt: is missing"):
-        check_vocabulary(folder, 50, required=True)
-
-
-def test_brackets_inside_strings_are_not_depth(tmp_path: Path) -> None:
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps({"note": "[" * 1000 + '"\\' + "{" * 1000}))
-    assert "note" in read_settings_file(path)

@@ -91,6 +91,25 @@ def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
     assert done.returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("shell", "code", "message"),
+    [
+        ("demo > /dev/full", 6, "standard output: No space left on device"),
+        ("tokenize --model minilm --text a >&-", 0, ""),
+        ("tokenize --model minilm - <&-", 2, "standard input is closed"),
+        ("tokenize --model minilm $(printf 'a%.0s' {1..300})", 2, "File name too long"),
+        ("tokenize --model '' --text a", 2, "the name of the model is empty"),
+        ("demo more", 2, "'more' is one argument too many"),
+    ],
+)
+def test_what_the_shell_can_do_wrong_is_one_line(shell: str, code: int, message: str) -> None:
+    program = Path(sys.executable).with_name("bertmill")
+    done = subprocess.run(["bash", "-c", f"{program} {shell}"], capture_output=True, text=True)
+    assert done.returncode == code
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == (1 if message else 0)
+
+
 def test_python_m_bertmill_is_the_same_program() -> None:
     done = subprocess.run([sys.executable, "-m", "bertmill", "--version"], capture_output=True, text=True)
     assert done.stdout.startswith("bertmill ")

@@ -62,6 +62,7 @@ def test_what_a_page_shows_is_what_happens(block: Block, tmp_path: Path, request
         done = subprocess.run(["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True)
         output = done.stdout + done.stderr
         assert re.fullmatch(pattern_of(expected), output.strip()), f"$ {command}\n{output}"
+        assert done.returncode == 0, f"$ {command}\n{output}"
 
 
 def commands(content: str) -> list[tuple[str, str]]:
@@ -95,8 +96,14 @@ def test_both_readmes_show_the_same_commands() -> None:
 
 
 def test_every_source_file_stands_in_the_tree_of_the_readme() -> None:
-    tree = (ROOT / "README.md").read_text()
+    tree = (ROOT / "README.md").read_text().split("## The tree")[1]
     source = ROOT / "src/bertmill"
     names = [path.relative_to(source) for path in source.rglob("*.py") if path.name != "__init__.py"]
-    missing = [str(name) for name in names if not re.search(rf"\b{name.stem}\b", tree)]
+    missing = [str(name) for name in names if not re.search(rf"\b{re.escape(name.name)}\b", tree)]
     assert not missing
+
+
+def test_no_block_escapes_by_its_kind() -> None:
+    for page in PAGES:
+        for number, fence in enumerate(re.findall(r"^\s*```(.*)$", page.read_text(), re.MULTILINE)):
+            assert fence in ([""] if number % 2 else ["console", "python", "text", "toml"]), page

@@ -5,11 +5,13 @@ import subprocess
 import sys
 
 import pytest
+import sitecustomize
 
 
 def test_a_foreign_connection_fails() -> None:
     with socket.socket() as connection, pytest.raises(RuntimeError, match="tried to connect"):
         connection.connect(("192.0.2.1", 80))
+    assert sitecustomize.ATTEMPTS.pop() == ("192.0.2.1", 80)
 
 
 def test_a_loopback_connection_works() -> None:

@@ -1,14 +1,18 @@
 """No test may leave this machine: any connection that is not to the loopback fails. Child processes load this too."""
 
+import re
 import socket
 from typing import Any
+
+ATTEMPTS: list[Any] = []  # a library may swallow the error; the attempt is remembered
 
 _connect, _connect_ex = socket.socket.connect, socket.socket.connect_ex
 
 
 def _refuse_foreign(address: Any) -> None:
     is_inet = isinstance(address, tuple)
-    if is_inet and not (str(address[0]) in ("localhost", "::1") or str(address[0]).startswith("127.")):
+    if is_inet and not (str(address[0]) in ("localhost", "::1") or re.fullmatch(r"127(\.\d+){3}", str(address[0]))):
+        ATTEMPTS.append(address)
         raise RuntimeError(f"a test tried to connect to {address}")
 
 

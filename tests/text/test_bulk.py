@@ -1,6 +1,9 @@
 """Any number of workers gives the same pieces in the same order."""
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -43,3 +46,15 @@ def test_texts_are_read_only_as_they_are_needed(monkeypatch: pytest.MonkeyPatch)
 
 def test_no_texts_give_nothing() -> None:
     assert list(encode_texts(WORDPIECE, [], workers=2)) == []
+
+
+def test_a_script_without_the_guard_ends_with_a_message(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from bertmill import BertTokenizer\n"
+        "from bertmill.text.bulk import encode_texts\n"
+        "list(encode_texts(BertTokenizer.from_pretrained('minilm').wordpiece, ['a'], workers=2))\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0
+    assert "a worker process died; call this under" in done.stderr

@@ -36,11 +36,13 @@ def test_plain_and_compressed_files_give_the_same_lines(tmp_path: Path, name: st
     assert next(read_lines([str(path)])) == Line(str(path), 1, "first line")
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "A.JSONL"])
 def test_records_give_their_text_field(tmp_path: Path, name: str) -> None:
     records = [{"text": "one\ud800", "body": "b1"}, {"text": "two\nlines", "body": "b2"}]
     path = write(tmp_path / name, "\n\n".join(map(json.dumps, records)).encode())
-    assert texts(path) == ["one\ufffd", "two\nlines"]
+    repairs = Repairs()
+    assert [line.text for line in read_lines([str(path)], repairs=repairs)] == ["one\ufffd", "two\nlines"]
+    assert repairs == Repairs(lone_surrogates=1)
     assert [line.text for line in read_lines([str(path)], text_field="body")] == ["b1", "b2"]
     assert [line.number for line in read_lines([str(path)])] == [1, 3]
 
@@ -56,6 +58,12 @@ def test_globs_and_several_names(tmp_path: Path) -> None:
         write(tmp_path / name, name.encode())
     assert texts(tmp_path / "?.txt", tmp_path / "3.md") == ["1.txt", "2.txt", "3.md"]
     assert texts(tmp_path / "[4].txt") == ["[4].txt"]
+    write(tmp_path / "folder/5.txt", b"5.txt")
+    assert texts(tmp_path / "f*") == ["5.txt"]
+
+
+def test_a_few_bytes_in_another_encoding_are_repaired(tmp_path: Path) -> None:
+    assert texts(write(tmp_path / "latin1.txt", b"caf\xe9\n")) == ["caf\ufffd"]
 
 
 def test_standard_input_is_a_dash(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -120,11 +128,30 @@ def test_a_compressed_file_that_is_cut_or_none_is_a_data_error(tmp_path: Path, s
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(DataError, match=f"not a whole {suffix} file"):
         texts(path)
+    whole = write(path, b"a line\n").read_bytes()
+    path.write_bytes(whole + whole)  # two frames are one text
+    assert texts(path) == ["a line"] * 2
+    path.write_bytes(whole + b"what is this?")
+    with pytest.raises(DataError, match=f"not a whole {suffix} file"):
+        texts(path)
     path.write_bytes(b"this is not compressed at all")
     with pytest.raises(DataError, match=f"not a whole {suffix} file"):
         texts(path)
 
 
+def test_what_may_not_be_read_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "a/b.txt", b"x")
+
+    def refuse(path: str) -> None:  # as for a user who is not root
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr("os.scandir", refuse)
+    with pytest.raises(UsageError, match="cannot be read: Permission denied"):
+        texts(tmp_path)
+
+
 def test_no_name_at_all_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match="empty"):
+        texts("")
     with pytest.raises(UsageError, match="no text is given"):
         texts()

@@ -1,6 +1,8 @@
 """BertTokenizer gives what transformers.BertTokenizer gives, call by call, file by file."""
 
 import json
+import pickle
+import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -61,6 +63,7 @@ CALLS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
     ((TEXT, PAIR), {"return_offsets_mapping": True, "return_special_tokens_mask": True, "return_length": True}),
     (([TEXT, PAIR],), {"return_token_type_ids": False, "return_attention_mask": False}),
     ((TEXT * 100,), {"truncation": True}),
+    ((TEXT,), {"max_length": 8}),
     ((TEXT, PAIR), {"truncation": True, "max_length": 12}),
     ((TEXT, PAIR), {"truncation": "only_first", "max_length": 20}),
     ((TEXT, PAIR), {"truncation": "only_second", "max_length": 24}),
@@ -138,7 +141,28 @@ def test_ways_back_from_pieces_to_characters_and_words() -> None:
     assert ours.input_ids == ours["input_ids"]
     with pytest.raises(AttributeError, match="no 'labels' here"):
         ours.labels  # noqa: B018
-    assert OURS(TEXT, return_tensors="pt").to("cpu")["input_ids"].device.type == "cpu"
+    assert ours.char_to_token(4) == ours.char_to_token(0, 4)
+    assert ours.token_to_chars(2) == ours.token_to_chars(0, 2)
+
+
+def test_a_batch_moves_in_place_and_can_be_pickled() -> None:
+    batch = OURS(TEXT, return_tensors="pt")
+    assert batch.to("meta") is batch
+    assert batch["input_ids"].device.type == "meta"
+    batch = OURS([TEXT, PAIR])
+    assert pickle.loads(pickle.dumps(batch)).data == batch.data
+
+
+def test_time_to_truncate_a_pair_is_linear() -> None:
+    def seconds(num_words: int) -> float:
+        text = "word " * num_words
+        started = time.process_time()
+        for _ in range(3):
+            OURS(text, text, truncation=True, max_length=64)
+        return time.process_time() - started
+
+    seconds(1000)
+    assert seconds(80_000) < 3 * seconds(40_000)
 
 
 def test_ids_pieces_and_text_convert_as_theirs(read_lines: Callable[[str, int], list[str]]) -> None:
@@ -149,6 +173,7 @@ def test_ids_pieces_and_text_convert_as_theirs(read_lines: Callable[[str, int], 
     assert OURS.decode(torch.tensor(rows[0])) == THEIRS.decode(torch.tensor(rows[0]))
     assert OURS.decode(101) == THEIRS.decode(101)
     assert OURS.decode([]) == ""
+    assert OURS.batch_decode(rows[0]) == THEIRS.batch_decode(rows[0])
     assert OURS.decode(rows[:2]) == THEIRS.decode(rows[:2])
     assert OURS.tokenize(TEXT) == THEIRS.tokenize(TEXT)
     assert OURS.tokenize(TEXT, PAIR, add_special_tokens=True) == THEIRS.tokenize(TEXT, PAIR, add_special_tokens=True)
@@ -205,6 +230,20 @@ def test_what_they_save_opens_here_with_the_same_ids(tmp_path: Path) -> None:
     assert len(ours) == len(theirs)
 
 
+def test_pieces_that_a_vocabulary_file_cannot_hold_are_not_written(tmp_path: Path) -> None:
+    pieces = {piece: number for number, piece in enumerate([*SPECIAL_TOKENS, "a\nb", "c"])}
+    for vocabulary in (pieces, {**pieces, "c": 17}):
+        with pytest.raises(IntegrityError, match="cannot be written line by line"):
+            bertmill.BertTokenizer(vocabulary).save_pretrained(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_padding_to_an_unknown_length_is_refused() -> None:
+    tokenizer = bertmill.BertTokenizer(dict(OURS.vocab), model_max_length=1e30)
+    with pytest.raises(UsageError, match="needs a max_length"):
+        tokenizer(TEXT, padding="max_length")
+
+
 def test_a_vocabulary_file_is_enough(data: Path) -> None:
     path = data / "vocab/bert-base-chinese-vocab.txt"
     ours = bertmill.BertTokenizer.from_pretrained(path, do_lower_case=False)
@@ -228,6 +267,7 @@ def pipeline_with(**changes: Any) -> str:
     return json.dumps({**PIPELINE, **changes})
 
 
+EMPTY = {"id": 0, "content": "", "special": True, "normalized": False}
 ADDED = {"id": 0, "content": "x", "special": False, "normalized": True}
 
 
@@ -245,8 +285,19 @@ ADDED = {"id": 0, "content": "x", "special": False, "normalized": True}
         ("vocab.txt", b"\xff\xfe", IntegrityError, "not UTF-8"),
         ("tokenizer.json", "{", IntegrityError, "not JSON"),
         ("tokenizer.json", "[" * 200_000, IntegrityError, "nested too deeply"),
-        ("tokenizer.json", pipeline_with(model={"type": "BPE"}), UsageError, "not a WordPiece tokenizer"),
+        ("tokenizer.json", pipeline_with(model={"type": "BPE"}), UsageError, "its model is BPE"),
+        ("tokenizer.json", pipeline_with(normalizer={"type": "NFC"}), UsageError, "its normalizer is NFC"),
+        ("tokenizer.json", pipeline_with(pre_tokenizer=None), UsageError, "its pre_tokenizer is None"),
+        ("tokenizer.json", pipeline_with(model={"max_input_chars_per_word": 3}), UsageError, "is 3, and only 100"),
         ("tokenizer.json", pipeline_with(model={"type": "WordPiece"}), IntegrityError, "has no vocabulary"),
+        ("tokenizer.json", pipeline_with(added_tokens=3), IntegrityError, "malformed added tokens"),
+        ("tokenizer.json", pipeline_with(added_tokens=[EMPTY]), IntegrityError, "without text"),
+        ("tokenizer_config.json", '{"do_lower_case": "no"}', IntegrityError, "do_lower_case is 'no'"),
+        ("tokenizer_config.json", '{"model_max_length": NaN}', IntegrityError, "model_max_length is nan"),
+        ("tokenizer_config.json", '{"padding_side": "up"}', IntegrityError, "padding_side is 'up'"),
+        ("tokenizer_config.json", '{"never_split": 3}', IntegrityError, "never_split is 3"),
+        ("tokenizer_config.json", '{"added_tokens_decoder": [1]}', IntegrityError, "malformed added tokens"),
+        ("vocab.txt", "\ufeff[PAD]", IntegrityError, "byte order mark"),
         ("tokenizer.json", pipeline_with(added_tokens=[ADDED]), UsageError, "not supported"),
         ("tokenizer.json", pipeline_with(added_tokens=[3]), IntegrityError, "malformed"),
         ("tokenizer.json", pipeline_with(model={"vocab": {"a": 0}}, added_tokens=[]), IntegrityError, "lacks"),
@@ -256,6 +307,8 @@ ADDED = {"id": 0, "content": "x", "special": False, "normalized": True}
 def test_a_bad_folder_is_one_clear_line(
     tmp_path: Path, file: str, content: str | bytes, kind: type[Exception], message: str
 ) -> None:
+    if file == "tokenizer_config.json":
+        (tmp_path / "vocab.txt").write_text("\n".join(SPECIAL_TOKENS))
     (tmp_path / file).write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(kind, match=message) as caught:
         bertmill.BertTokenizer.from_pretrained(tmp_path)
@@ -275,6 +328,12 @@ def test_a_bad_folder_is_one_clear_line(
         (([TEXT], PAIR), {}, "as many as text has"),
         (([TEXT], [PAIR, PAIR]), {}, "as many as text has"),
         ((3,), {}, "must be a string, not int"),
+        ((TEXT,), {"padding": "max_lenght"}, "padding 'max_lenght' is not known"),
+        ((TEXT,), {"padding": True, "padding_side": "rigth"}, "padding_side 'rigth' is not known"),
+        ((TEXT,), {"truncation": True, "max_length": 9, "stride": -1}, "stride is -1"),
+        (([("a", "b", "c")],), {}, "a text or a pair"),
+        ((TEXT,), {"padding": "max_length", "max_length": 15, "pad_to_multiple_of": 8, "truncation": True}, "multiple"),
+        ((TEXT,), {"truncation": "only_first", "max_length": 2}, "leaves no room for the text"),
         (([TEXT],), {"is_split_into_words": True, "padding": True}, None),
         ((TEXT,), {"is_split_into_words": True}, "must be a list of words"),
     ],

@@ -23,6 +23,8 @@ from bertmill.model.bert import BertForPreTraining, BertModel
 from bertmill.model.config import BertConfig
 from bertmill.model.packing import PackedBatch
 from bertmill.runtime import set_threads
+from bertmill.text.files import read_lines
+from bertmill.text.tokenizer import BertTokenizer
 
 LENGTH = 128
 SELECTED = 0.15
@@ -142,12 +144,10 @@ def _mixed_forward(lengths: list[int], rounds: int) -> Row:
 
 
 def _lengths_of_sst2(data: Path) -> list[int]:
-    import tokenizers
-
-    tokenizer = tokenizers.BertWordPieceTokenizer(str(data / "vocab/bert-base-uncased-vocab.txt"))
-    lines = (data / "glue/SST-2/dev.tsv").read_text(encoding="utf-8").splitlines()[1:]
-    texts = [line.split("\t")[0] for line in lines[: 32 - len(LONG_LENGTHS)]]
-    return [len(tokenizer.encode(text).ids) for text in texts] + list(LONG_LENGTHS)
+    tokenizer = BertTokenizer.from_pretrained(data / "vocab/bert-base-uncased-vocab.txt")
+    lines = list(read_lines([str(data / "glue/SST-2/dev.tsv")]))[1:]
+    texts = [line.text.split("\t")[0] for line in lines[: 32 - len(LONG_LENGTHS)]]
+    return [len(ids) for ids in tokenizer(texts)["input_ids"]] + list(LONG_LENGTHS)
 
 
 def _peak_memory() -> Row:

@@ -6,7 +6,6 @@ runs on as many threads as there are cores. Both get the same lines and the same
 
 from __future__ import annotations
 
-import lzma
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 from bertmill.bench.measure import Row, best_seconds
 from bertmill.config import BenchSettings
 from bertmill.text.bulk import encode_texts, locate_texts
+from bertmill.text.files import read_lines
 from bertmill.text.tokenizer import BertTokenizer
 
 NUM_BYTES = 20_000_000
@@ -44,6 +44,13 @@ def measure(settings: BenchSettings, data: Path) -> Iterator[Row]:
 
 
 def _lines(path: Path) -> list[str]:
-    with lzma.open(path) as file:
-        text = file.read(NUM_BYTES).decode(errors="ignore")
-    return [line for line in text.split("\n") if line]
+    """The first lines of the file, up to `NUM_BYTES`."""
+    lines: list[str] = []
+    size = 0
+    for line in read_lines([str(path)]):
+        size += len(line.text.encode()) + 1
+        if size > NUM_BYTES:
+            break
+        if line.text:
+            lines.append(line.text)
+    return lines

@@ -1,7 +1,7 @@
 """Hugging Face model folders ↔ a dict of settings and named tensors.
 
 Reading is in three steps, and nothing is allocated for weights before the last: the settings (a JSON file, limited
-in size and depth), the names, shapes and types of the tensors (the headers of one or several safetensors files),
+in size), the names, shapes and types of the tensors (the headers of one or several safetensors files),
 and a plan that finds a source for every tensor the model wants. What the plan cannot explain is one error that
 lists all differences. Names are compared in one form: without the `bert.` of a body inside a task model, and with
 `weight`/`bias` for the `gamma`/`beta` of old files. Files are read as data; no code and no pickle is ever run.
@@ -10,7 +10,6 @@ lists all differences. Names are compared in one form: without the `bert.` of a 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +21,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from bertmill.errors import IntegrityError, UsageError
-from bertmill.storage import MANIFEST, new_file, new_folder, verify_manifest, write_file, write_manifest
+from bertmill.storage import MANIFEST, new_file, new_folder, read_json, verify_manifest, write_file, write_manifest
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
@@ -31,7 +30,6 @@ VOCABULARY_FILE = "vocab.txt"
 PICKLED_FILE = "pytorch_model.bin"
 
 _MAX_JSON_BYTES = 4 << 20
-_MAX_JSON_DEPTH = 32
 _MAX_LISTED = 500  # differences in one message: more than BERT-large has tensors
 _FLOAT_TYPES = ("F64", "F32", "F16", "BF16")
 
@@ -90,7 +88,7 @@ class ModelFolder:
 
 def open_folder(folder: Path) -> ModelFolder:
     """Read settings and headers; the hashes of our manifest are checked when there is one."""
-    settings = read_settings_file(folder / CONFIG_FILE)
+    settings = read_json(folder / CONFIG_FILE, max_bytes=_MAX_JSON_BYTES)
     paths = _weight_files(folder)
     if (folder / MANIFEST).is_file():
         verify_manifest(folder, {CONFIG_FILE, *(path.name for path in paths)})
@@ -144,57 +142,20 @@ def write_folder(folder: Path, settings: Mapping[str, Any], tensors: Mapping[str
         if not folder.is_dir():
             raise UsageError("is not a folder", where=folder)
         _write_files(folder, settings, tensors)
-        write_manifest(folder)
+        write_manifest(folder, (CONFIG_FILE, WEIGHTS_FILE))
     else:
         with new_folder(folder) as temporary:
             _write_files(temporary, settings, tensors)
 
 
-def read_settings_file(path: Path) -> dict[str, Any]:
-    """The object in a JSON file, refused before parsing when it is too large or nested too deep."""
-    try:
-        if not path.is_file():
-            raise IntegrityError("is missing", where=path)
-        size = path.stat().st_size
-        if size > _MAX_JSON_BYTES:
-            raise IntegrityError(f"has {size:,} bytes; settings have at most {_MAX_JSON_BYTES:,}", where=path)
-        text = path.read_text(encoding="utf-8")
-        if _depth(text) > _MAX_JSON_DEPTH:
-            raise IntegrityError(f"is nested deeper than {_MAX_JSON_DEPTH} levels", where=path)
-        content = json.loads(text, parse_constant=_refuse_constant)
-    except OSError as error:
-        raise IntegrityError(f"cannot be read: {error.strerror}", where=path) from None
-    except ValueError as error:
-        raise IntegrityError(f"is not valid JSON: {error}", where=path) from None
-    if not isinstance(content, dict):
-        raise IntegrityError("does not hold a JSON object", where=path)
-    return content
-
-
-def check_vocabulary(folder: Path, vocab_size: int, required: bool = False) -> None:
-    """IntegrityError when vocab.txt names more pieces than the embedding has rows, or is `required` and missing."""
+def check_vocabulary_size(folder: Path, vocab_size: int) -> None:
+    """IntegrityError when vocab.txt, if there is one, names more pieces than the embedding has rows."""
     path = folder / VOCABULARY_FILE
-    if not path.is_file():
-        if required:
-            raise IntegrityError("is missing", where=path, remedy="copy it from where the model came from")
-        return
-    with path.open("rb") as file:
-        lines = sum(1 for _ in file)
-    if lines > vocab_size:
-        raise IntegrityError(f"has {lines:,} pieces, and the model's embedding {vocab_size:,} rows", where=path)
-
-
-def _depth(text: str) -> int:
-    deepest = depth = 0
-    outside_strings = re.sub(r'"(?:[^"\\]|\\.)*"', "", text, flags=re.DOTALL)
-    for bracket in re.findall(r"[][{}]", outside_strings):
-        depth += 1 if bracket in "[{" else -1
-        deepest = max(deepest, depth)
-    return deepest
-
-
-def _refuse_constant(word: str) -> None:
-    raise ValueError(f"{word} is not a JSON number")
+    if path.is_file():
+        with path.open("rb") as file:
+            lines = sum(1 for _ in file)
+        if lines > vocab_size:
+            raise IntegrityError(f"has {lines:,} pieces, and the model's embedding {vocab_size:,} rows", where=path)
 
 
 def _weight_files(folder: Path) -> list[Path]:
@@ -209,7 +170,7 @@ def _weight_files(folder: Path) -> list[Path]:
                 remedy="if you trust it: bertmill convert --allow-pickle",
             )
         raise IntegrityError(f"has no {WEIGHTS_FILE}", where=folder)
-    shards = read_settings_file(index_path).get("weight_map")
+    shards = read_json(index_path, max_bytes=_MAX_JSON_BYTES).get("weight_map")
     if not isinstance(shards, dict) or not shards or not all(isinstance(name, str) for name in shards.values()):
         raise IntegrityError("has no weight_map from tensors to files", where=index_path)
     return [_shard(folder, index_path, name) for name in sorted(set(shards.values()))]

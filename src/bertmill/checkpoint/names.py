@@ -19,6 +19,8 @@ GROUP = "bertmill.models"
 
 def find_model(model: str | Path) -> Path:
     """The folder of `model`; UsageError when there is none."""
+    if not str(model):
+        raise UsageError("the name of the model is empty")
     path = Path(model)
     if path.is_dir():
         return path

@@ -14,8 +14,6 @@ from bertmill.bench.measure import Row
 from bertmill.config import BenchSettings, unknown_name
 from bertmill.errors import UsageError
 
-SETTINGS = BenchSettings
-
 
 def run(settings: BenchSettings) -> None:
     for name in settings.names:

@@ -15,8 +15,6 @@ from bertmill.model.config import BertConfig
 from bertmill.storage import MANIFEST, verify_manifest
 from bertmill.text.tokenizer import NO_LIMIT, BertTokenizer
 
-SETTINGS = CheckSettings
-
 
 def run(settings: CheckSettings) -> None:
     path = find_model(settings.model)
@@ -70,7 +68,7 @@ def _tokenizer(folder: ModelFolder, config: BertConfig) -> str:
         problems.append(f"its padding is {tokenizer.pad_token_id}, and the model's {config.pad_token_id}")
     if config.max_position_embeddings < tokenizer.model_max_length < NO_LIMIT:
         problems.append(
-            f"it makes {tokenizer.model_max_length} pieces, and the model has {config.max_position_embeddings} positions"
+            f"it gives {tokenizer.model_max_length} pieces, the model has {config.max_position_embeddings} positions"
         )
     if problems:
         raise IntegrityError("; ".join(problems))

@@ -7,8 +7,6 @@ import time
 from bertmill.config import DemoSettings
 from bertmill.text.tokenizer import BertTokenizer
 
-SETTINGS = DemoSettings
-
 MODEL = "minilm"
 TEXTS = [
     "The naïve café owner was unaffable.",

@@ -13,8 +13,6 @@ from bertmill.config import InspectSettings
 from bertmill.model.config import SIZES, BertConfig
 from bertmill.text.tokenizer import BertTokenizer
 
-SETTINGS = InspectSettings
-
 MANY_LABELS = 20
 HEADS_IN_WORDS = {
     "pooler.": "pooler (one vector per sequence)",

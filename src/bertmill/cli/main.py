@@ -1,18 +1,19 @@
 """Find the command, read its settings, run it, and turn errors into one line and an exit code.
 
-`COMMANDS` is the whole table of contents. A command is the module of its name here, with `SETTINGS`
-(its class in config.py) and `run(settings)`; it is imported only when called, so `--help` is quick.
+`COMMANDS` is the whole table of contents. A command is the module of its name here with `run(settings)`; it is
+imported only when it runs, so that help is quick.
 """
 
 from __future__ import annotations
 
+import errno
 import importlib
 import io
 import os
 import sys
 from collections.abc import Sequence
 
-from bertmill.errors import INTERRUPTED, BertmillError
+from bertmill.errors import INTERRUPTED, BertmillError, ResourceError, UsageError
 from bertmill.version import __version__
 
 COMMANDS = {
@@ -30,26 +31,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The entry point: returns the exit code."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # results are UTF-8 whatever the locale says
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    if not words or words[0] in HELP_WORDS:
-        print(overview())
-        return 0 if words else 2
-    if words[0] == "--version":
-        print(f"bertmill {__version__}")
-        return 0
     try:
-        _run(words[0], words[1:])
-        sys.stdout.flush()
+        code = _run(list(sys.argv[1:] if arguments is None else arguments))
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except BertmillError as error:
-        print(f"bertmill: {error}", file=sys.stderr)
-        return error.exit_code
+        return _failed(str(error), error.exit_code)
+    except MemoryError:
+        return _failed("there is not enough memory", ResourceError.exit_code)
     except KeyboardInterrupt:
-        print("bertmill: interrupted", file=sys.stderr)
-        return INTERRUPTED
-    except BrokenPipeError:
-        # The reader (`head`, say) has seen enough. Python would complain once more when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
+        return _failed("interrupted", INTERRUPTED)
+    except BrokenPipeError:  # the reader (`head`, say) has seen enough
+        _forget_output()
+        return 0
+    except OSError as error:
+        _forget_output()
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+        kind = ResourceError if is_full else UsageError
+        return _failed(f"{error.filename or 'standard output'}: {error.strerror}", kind.exit_code)
+    return code
+
+
+def _failed(message: str, exit_code: int) -> int:
+    print(f"bertmill: {message}", file=sys.stderr)
+    return exit_code
+
+
+def _forget_output() -> None:
+    """What is still in the buffer cannot be written; Python would complain once more when it closes stdout."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def overview() -> str:
@@ -69,14 +79,22 @@ def overview() -> str:
     )
 
 
-def _run(command: str, words: list[str]) -> None:
-    from bertmill.cli.flags import settings_from_words
-
+def _run(words: list[str]) -> int:
+    if not words or words[0] in HELP_WORDS:
+        print(overview())
+        return 0 if words else UsageError.exit_code
+    if words[0] == "--version":
+        print(f"bertmill {__version__}")
+        return 0
+    command = words[0]
     if command not in COMMANDS:
         from bertmill.config import unknown_name
 
         raise unknown_name("command", command, list(COMMANDS))
-    module = importlib.import_module(f"bertmill.cli.{command}")
-    settings = settings_from_words(command, module.SETTINGS, words)
+    from bertmill.cli.flags import settings_from_words
+    from bertmill.config import COMMAND_SETTINGS
+
+    settings = settings_from_words(command, COMMAND_SETTINGS[command], words[1:])
     if settings is not None:
-        module.run(settings)
+        importlib.import_module(f"bertmill.cli.{command}").run(settings)
+    return 0

@@ -15,8 +15,6 @@ from bertmill.text.files import read_lines
 from bertmill.text.repair import Repairs, repair_text
 from bertmill.text.tokenizer import BertTokenizer
 
-SETTINGS = TokenizeSettings
-
 
 def run(settings: TokenizeSettings) -> None:
     if settings.files and settings.text:

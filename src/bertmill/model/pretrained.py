@@ -16,7 +16,7 @@ from bertmill.checkpoint.huggingface import (
     CONFIG_FILE,
     LoadReport,
     canonical,
-    check_vocabulary,
+    check_vocabulary_size,
     load_tensors,
     open_folder,
     write_folder,
@@ -46,7 +46,7 @@ class BertPreTrainedModel(nn.Module):
         if config is None:
             config = BertConfig.from_file_settings(folder.settings, folder.path / CONFIG_FILE)
         config = config.with_settings(**settings)
-        check_vocabulary(folder.path, config.vocab_size)
+        check_vocabulary_size(folder.path, config.vocab_size)
         with torch.device("meta"):
             model = cls(config)
         wanted = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}

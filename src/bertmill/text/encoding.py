@@ -142,13 +142,17 @@ class BatchEncoding(UserDict[str, Any]):
         """0 for the first text's pieces, 1 for the second's; None for special tokens and padding."""
         return self.encodings[batch_index].sequence_ids
 
-    def token_to_chars(self, batch_index: int, token_index: int) -> tuple[int, int] | None:
-        """The characters a piece covers, in its text; None for special tokens and padding."""
+    def token_to_chars(self, batch_index: int, token_index: int | None = None) -> tuple[int, int] | None:
+        """The characters a piece covers, in its text; None for special tokens and padding. (i) is short for (0, i)."""
+        if token_index is None:
+            batch_index, token_index = 0, batch_index
         encoding = self.encodings[batch_index]
         return None if encoding.sequence_ids[token_index] is None else encoding.offsets[token_index]
 
-    def char_to_token(self, batch_index: int, char_index: int, sequence_index: int = 0) -> int | None:
-        """The piece that covers a character of a text; None for white space and what was cut off."""
+    def char_to_token(self, batch_index: int, char_index: int | None = None, sequence_index: int = 0) -> int | None:
+        """The piece that covers a character; None for white space and what was cut off. (i) is short for (0, i)."""
+        if char_index is None:
+            batch_index, char_index = 0, batch_index
         encoding = self.encodings[batch_index]
         for index, ((start, end), sequence) in enumerate(zip(encoding.offsets, encoding.sequence_ids, strict=True)):
             if sequence == sequence_index and start <= char_index < end:

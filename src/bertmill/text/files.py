@@ -7,15 +7,18 @@ read in order of their names, without hidden files.
 
 from __future__ import annotations
 
-import gzip
+import io
 import json
 import lzma
+import os
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from glob import glob
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import Any, NamedTuple
+
+import zstandard
 
 from bertmill.errors import DataError, UsageError
 from bertmill.text.repair import Repairs, repair_blocks, repair_text
@@ -60,70 +63,89 @@ def find_files(names: Sequence[str]) -> list[str]:
 
 
 def _expand(name: str) -> list[str]:
-    if name == STANDARD_INPUT or Path(name).is_file():
+    if not name:
+        raise UsageError("a file name is empty")
+    path = Path(name)
+    if name == STANDARD_INPUT or path.is_file():
         return [name]
-    if Path(name).is_dir():
-        inside = (path.relative_to(name) for path in Path(name).rglob("*") if path.is_file())
-        visible = sorted(path for path in inside if not any(part.startswith(".") for part in path.parts))
-        if not visible:
-            raise DataError("the folder holds no files", where=name)
-        return [str(Path(name) / path) for path in visible]
-    matches = sorted(match for match in glob(name, recursive=True) if Path(match).is_file())  # noqa: PTH207 (may be absolute)
-    if matches:
-        return matches
-    if Path(name).exists():  # a pipe or a device
+    if path.is_dir():
+        return _files_of_folder(name)
+    if path.exists():  # a pipe or a device
         return [name]
-    raise UsageError("there is no such file", where=name)
+    matches = sorted(glob(name, recursive=True))  # noqa: PTH207 (a name may be absolute)
+    if not matches:
+        raise UsageError("there is no such file", where=name)
+    return [file for match in matches for file in ([match] if Path(match).is_file() else _expand(match))]
+
+
+def _files_of_folder(folder: str) -> list[str]:
+    files: list[Path] = []
+    for inner, folders, names in os.walk(folder, onerror=_refuse_unreadable):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        files += [Path(inner) / name for name in names if not name.startswith(".")]
+    if not files:
+        raise DataError("the folder holds no files", where=folder)
+    return list(map(str, sorted(files)))
+
+
+def _refuse_unreadable(error: OSError) -> None:
+    raise UsageError(f"cannot be read: {error.strerror}", where=error.filename)
+
+
+def _suffixes(file: str) -> list[str]:
+    return [suffix.lower() for suffix in Path(file).suffixes]
 
 
 def _is_jsonl(file: str) -> bool:
-    suffixes = [suffix for suffix in Path(file).suffixes if suffix not in COMPRESSED]
-    return bool(suffixes) and suffixes[-1] == ".jsonl"
+    return [suffix for suffix in _suffixes(file) if suffix not in COMPRESSED][-1:] == [".jsonl"]
 
 
 def _blocks(file: str) -> Iterator[bytes]:
     """The bytes of `file`, decompressed."""
     try:
         with _open(file) as stream:
-            blocks = iter(lambda: stream.read(_BLOCK), b"")
-            yield from _decompress_zstandard(blocks) if Path(file).suffix == ".zst" else blocks
-    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
-        raise _unreadable(file, error) from None
+            # read1: what somebody types is there at once, not when a block is full
+            blocks = iter(lambda: stream.read1(_BLOCK), b"")
+            suffix = _suffixes(file)[-1:]
+            yield from _decompress(blocks, suffix[0]) if suffix and suffix[0] in COMPRESSED else blocks
+    except OSError as error:
+        raise UsageError(f"cannot be read: {error.strerror}", where=file) from None
+    except (EOFError, lzma.LZMAError, zlib.error, zstandard.ZstdError) as error:
+        raise DataError(
+            f"is not a whole {Path(file).suffix} file: {error}", where=file, remedy="copy it again"
+        ) from None
 
 
-def _open(file: str) -> BinaryIO:
-    if file == STANDARD_INPUT:
-        return open(sys.stdin.fileno(), "rb", closefd=False)
-    suffix = Path(file).suffix
-    if suffix == ".gz":
-        return cast(BinaryIO, gzip.open(file))
-    if suffix == ".xz":
-        return cast(BinaryIO, lzma.open(file))
-    return Path(file).open("rb")
+def _open(file: str) -> io.BufferedReader:
+    if file != STANDARD_INPUT:
+        return Path(file).open("rb")
+    if sys.stdin is None:
+        raise UsageError("standard input is closed")
+    return open(sys.stdin.fileno(), "rb", closefd=False)
 
 
-def _decompress_zstandard(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Frame by frame, because the library's own file object does not notice a file that was cut short."""
-    import zstandard
-
+def _decompress(blocks: Iterable[bytes], suffix: str) -> Iterator[bytes]:
+    """Frame by frame: the libraries' own file objects do not all notice a file that is cut short or goes on wrongly."""
     frame = None
-    try:
-        for block in blocks:
-            while block:
-                frame = frame or zstandard.ZstdDecompressor().decompressobj()
+    for block in blocks:
+        while block:
+            if frame is None:
+                block = block.lstrip(b"\0")  # padding between frames
+                frame = _new_decompressor(suffix) if block else None
+            else:
                 yield frame.decompress(block)
                 block = frame.unused_data if frame.eof else b""
                 frame = None if frame.eof else frame
-    except zstandard.ZstdError as error:
-        raise EOFError(error) from None
     if frame is not None:
-        raise EOFError("it ends in the middle of a frame")
+        raise EOFError("it ends too early")
 
 
-def _unreadable(file: str, error: Exception) -> UsageError | DataError:
-    if isinstance(error, OSError) and error.errno is not None:
-        return UsageError(f"cannot be read: {error.strerror}", where=file)
-    return DataError(f"is not a whole {Path(file).suffix} file: {error}", where=file, remedy="copy it again")
+def _new_decompressor(suffix: str) -> Any:
+    if suffix == ".gz":
+        return zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)  # with gzip's header and checksum
+    if suffix == ".xz":
+        return lzma.LZMADecompressor()
+    return zstandard.ZstdDecompressor().decompressobj()
 
 
 def _lines(blocks: Iterable[bytes], file: str, repairs: Repairs) -> Iterator[Line]:

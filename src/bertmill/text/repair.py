@@ -65,8 +65,8 @@ def _decode(blocks: Iterable[bytes], repairs: Repairs) -> Iterator[str]:
     repairs.byte_order_marks += bool(mark)
     repairs.utf16 += encoding != "utf-8"
     decoder = codecs.getincrementaldecoder(encoding)(_mark_bad_bytes.__name__)
-    for block in chain([head[len(mark) :]], iterator, [None]):
-        text = decoder.decode(block or b"", final=block is None)
+    for part in chain([head[len(mark) :]], iterator, [None]):
+        text = decoder.decode(part or b"", final=part is None)
         if not text.isascii() and _BAD_BYTE in text:
             repairs.bad_bytes += text.count(_BAD_BYTE)
             text = text.replace(_BAD_BYTE, _REPLACEMENT)

@@ -252,7 +252,11 @@ class BertTokenizer:
         return self.convert_tokens_to_string([piece for piece in pieces if piece is not None])
 
     def batch_decode(self, sequences: Any, skip_special_tokens: bool = False) -> list[str]:
-        return [self.decode(ids, skip_special_tokens) for ids in sequences]
+        """The text of each row of ids; of one row, a list with its text."""
+        rows = sequences.tolist() if hasattr(sequences, "tolist") else sequences
+        if len(rows) > 0 and isinstance(rows[0], int):
+            rows = [rows]
+        return [self.decode(ids, skip_special_tokens) for ids in rows]
 
     # Parts of a call
 
@@ -315,6 +319,8 @@ class BertTokenizer:
             length = max(map(len, encodings))
         if multiple:
             length = -(-length // multiple) * multiple
+            if padding == "max_length" and length > (max_length or length):
+                raise UsageError(f"max_length {max_length} is not a multiple of pad_to_multiple_of {multiple}")
         return [encoding.padded(length, side) for encoding in encodings]
 
 

@@ -8,24 +8,54 @@ from `tokenizer_config.json`, and what that leaves open from the normalizer in `
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from bertmill.errors import IntegrityError, UsageError
-from bertmill.storage import read_json, write_file
+from bertmill.storage import MANIFEST, read_json, write_file, write_manifest
 from bertmill.text.vocabulary import VOCABULARY_FILE, read_vocabulary, vocabulary_text
 from bertmill.text.wordpiece import CONTINUATION, MAX_WORD_CHARACTERS
 
 PIPELINE_FILE = "tokenizer.json"
 CONFIG_FILE = "tokenizer_config.json"
-ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+# What this tokenizer computes; a pipeline that says anything else would get wrong ids.
+_ONLY_PARTS = {"normalizer": "BertNormalizer", "pre_tokenizer": "BertPreTokenizer", "model": "WordPiece"}
+_ONLY_VALUES = {"continuing_subword_prefix": CONTINUATION, "max_input_chars_per_word": MAX_WORD_CHARACTERS}
 _NORMALIZER_KEYS = {
     "do_lower_case": "lowercase",
     "strip_accents": "strip_accents",
     "tokenize_chinese_chars": "handle_chinese_chars",
 }
 _MAX_PIPELINE_BYTES = 256 << 20
+
+
+class _Config(BaseModel):
+    """The entries of `tokenizer_config.json` that matter here; they are arguments of BertTokenizer."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    do_lower_case: bool | None = None
+    tokenize_chinese_chars: bool | None = None
+    strip_accents: bool | None = None
+    never_split: list[str] | None = None
+    model_max_length: float | None = Field(None, ge=1, allow_inf_nan=False)
+    padding_side: Literal["left", "right"] | None = None
+    truncation_side: Literal["left", "right"] | None = None
+    pad_token: str | None = None
+    unk_token: str | None = None
+    cls_token: str | None = None
+    sep_token: str | None = None
+    mask_token: str | None = None
+
+    @field_validator("pad_token", "unk_token", "cls_token", "sep_token", "mask_token", mode="before")
+    @classmethod
+    def _content(cls, token: Any) -> Any:
+        """A special token is written as a string or as an object around it."""
+        return token.get("content") if isinstance(token, dict) else token
 
 
 @dataclass
@@ -48,73 +78,81 @@ def read_tokenizer_files(path: Path) -> TokenizerFiles:
         files = TokenizerFiles(read_vocabulary(path / VOCABULARY_FILE))
     else:
         raise UsageError(f"holds neither {PIPELINE_FILE} nor {VOCABULARY_FILE}", where=path)
-    files.settings.update(_known_settings(config))
-    for number, token in dict(config.get("added_tokens_decoder") or {}).items():
+    files.settings.update(_checked(config, path / CONFIG_FILE))
+    added = config.get("added_tokens_decoder") or {}
+    if not isinstance(added, Mapping) or not all(isinstance(token, Mapping) for token in added.values()):
+        raise IntegrityError("has malformed added tokens", where=path / CONFIG_FILE)
+    for number, token in added.items():
         content = _added_token({**token, "id": number}, files.vocabulary, path / CONFIG_FILE)
         if content not in files.special_tokens:
             files.special_tokens.append(content)
     return files
 
 
+def _checked(config: dict[str, Any], path: Path) -> dict[str, Any]:
+    try:
+        return _Config.model_validate(config).model_dump(exclude_none=True)
+    except ValidationError as error:
+        problems = [f"{detail['loc'][0]} is {detail['input']!r}: {detail['msg'].lower()}" for detail in error.errors()]
+        raise IntegrityError("; ".join(problems), where=path) from None
+
+
 def _from_pipeline(path: Path) -> TokenizerFiles:
     pipeline = read_json(path, max_bytes=_MAX_PIPELINE_BYTES)
-    model = pipeline.get("model")
-    if not isinstance(model, dict) or model.get("type", "WordPiece") != "WordPiece":
-        raise UsageError("is not a WordPiece tokenizer, which is what BERT uses", where=path)
+    parts = {part: pipeline.get(part) for part in _ONLY_PARTS}
+    for part, kind in _ONLY_PARTS.items():
+        content = parts[part]
+        found = content.get("type", kind) if isinstance(content, dict) else content
+        if found != kind:
+            raise UsageError(f"its {part} is {found}, and BERT's is {kind}", where=path)
+    normalizer, model = parts["normalizer"], parts["model"]
+    assert isinstance(normalizer, dict)
+    assert isinstance(model, dict)
+    for name, value in _ONLY_VALUES.items():
+        if model.get(name, value) != value:
+            raise UsageError(f"its {name} is {model[name]!r}, and only {value!r} is offered here", where=path)
     vocabulary = model.get("vocab")
-    if not isinstance(vocabulary, dict):
-        raise IntegrityError("has no vocabulary", where=path)
-    special = [_added_token(token, vocabulary, path) for token in pipeline.get("added_tokens") or []]
-    normalizer = pipeline.get("normalizer") or {}
+    added = pipeline.get("added_tokens") or []
+    if not isinstance(vocabulary, dict) or not isinstance(added, list):
+        raise IntegrityError("has no vocabulary or malformed added tokens", where=path)
+    special = [_added_token(token, vocabulary, path) for token in added]
     settings = {ours: normalizer[theirs] for ours, theirs in _NORMALIZER_KEYS.items() if theirs in normalizer}
-    return TokenizerFiles(vocabulary, special, settings)
+    return TokenizerFiles(vocabulary, special, _checked(settings, path))
 
 
 def _added_token(token: Any, vocabulary: dict[str, int], path: Path) -> str:
-    """The text of an added token, entered in the vocabulary with its id."""
+    """The text of an added special token, entered in the vocabulary with its id."""
     try:
         content, number = str(token["content"]), int(token["id"])
         is_plain = not (token.get("lstrip") or token.get("rstrip") or token.get("single_word"))
-        is_literal = token.get("special") or not token.get("normalized")
+        is_special = bool(token.get("special"))
     except (KeyError, TypeError, ValueError, AttributeError):
         raise IntegrityError("has a malformed added token", where=path) from None
-    if not (is_plain and is_literal):
+    if not content:
+        raise IntegrityError("has an added token without text", where=path)
+    if not (is_plain and is_special):
         raise UsageError(
-            f"the added token {content!r} is matched on normalised text or eats white space, which is not supported",
-            where=path,
+            f"the added token {content!r} is not special or eats white space, which is not supported", where=path
         )
     if vocabulary.setdefault(content, number) != number:
         raise IntegrityError(f"gives {content!r} two different ids", where=path)
     return content
 
 
-def _known_settings(config: dict[str, Any]) -> dict[str, Any]:
-    """The entries of `tokenizer_config.json` that matter here, under the names of BertTokenizer's arguments."""
-    settings = {role: _content(config[role]) for role in ROLES if config.get(role) is not None}
-    for name in ("do_lower_case", "tokenize_chinese_chars", "strip_accents", "model_max_length", "never_split"):
-        if config.get(name) is not None:
-            settings[name] = config[name]
-    for name in ("padding_side", "truncation_side"):
-        if config.get(name) in ("left", "right"):
-            settings[name] = config[name]
-    return settings
-
-
-def _content(token: Any) -> str:
-    """A special token is written as a string or as an object around it."""
-    return str(token["content"] if isinstance(token, dict) and "content" in token else token)
-
-
 def write_tokenizer_files(
     folder: Path, vocabulary: dict[str, int], special_tokens: list[str], settings: dict[str, Any]
 ) -> None:
     """Write the three files; `settings` are the arguments of BertTokenizer."""
+    contents = {
+        VOCABULARY_FILE: vocabulary_text(vocabulary),
+        PIPELINE_FILE: json.dumps(_pipeline(vocabulary, special_tokens, settings), ensure_ascii=False) + "\n",
+        CONFIG_FILE: json.dumps({"tokenizer_class": "BertTokenizer", **settings}, indent=2, ensure_ascii=False) + "\n",
+    }
     folder.mkdir(parents=True, exist_ok=True)
-    pipeline = _pipeline(vocabulary, special_tokens, settings)
-    config = {"tokenizer_class": "BertTokenizer", **settings}
-    write_file(folder / VOCABULARY_FILE, vocabulary_text(vocabulary))
-    write_file(folder / PIPELINE_FILE, json.dumps(pipeline, ensure_ascii=False) + "\n")
-    write_file(folder / CONFIG_FILE, json.dumps(config, indent=2, ensure_ascii=False) + "\n")
+    for name, content in contents.items():
+        write_file(folder / name, content)
+    if (folder / MANIFEST).exists():  # of a model that was saved before its tokenizer
+        write_manifest(folder, contents)
 
 
 def _pipeline(vocabulary: dict[str, int], special_tokens: list[str], settings: dict[str, Any]) -> dict[str, Any]:

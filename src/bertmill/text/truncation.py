@@ -55,7 +55,7 @@ def _limits(lengths: tuple[int, ...], room: int, strategy: Strategy) -> tuple[in
     if index >= len(lengths):
         raise UsageError("truncation only_second needs a second text")
     kept = room - (sum(lengths) - lengths[index])
-    if kept <= 0:
+    if kept <= 0 and len(lengths) == 2:
         raise UsageError(
             f"the other text alone fills max_length, so truncation {strategy} leaves no room",
             remedy="use longest_first",

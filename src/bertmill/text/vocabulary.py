@@ -26,6 +26,8 @@ def read_vocabulary(path: Path) -> dict[str, int]:
         raise UsageError(f"cannot be read: {error.strerror}", where=path) from None
     except UnicodeDecodeError as error:
         raise IntegrityError(f"is not UTF-8 text (byte {error.start})", where=path) from None
+    if text.startswith("\ufeff"):
+        raise IntegrityError("begins with a byte order mark", where=path, remedy="save it without")
     # Only a line feed ends a line: pieces such as U+2028 or U+0085 are characters like any other.
     pieces = text.removesuffix("\n").split("\n") if text else []
     pieces = [piece.removesuffix("\r") for piece in pieces]
@@ -56,6 +58,9 @@ def vocabulary_text(vocabulary: dict[str, int]) -> str:
     pieces = sorted(vocabulary, key=vocabulary.__getitem__)
     if [vocabulary[piece] for piece in pieces] != list(range(len(pieces))):
         raise IntegrityError("the ids of the vocabulary have gaps, so it cannot be written line by line")
+    broken = [piece for piece in pieces if "\n" in piece or piece.endswith("\r")]
+    if broken:
+        raise IntegrityError(f"the piece {broken[0]!r} holds a line break, so it cannot be written line by line")
     return "".join(f"{piece}\n" for piece in pieces)
 
 
