@@ -45,7 +45,8 @@ class BertSelfAttention(nn.Module):
 
     def _queries_keys_values(self, states: Tensor) -> Tensor:
         modules = (self.query, self.key, self.value)
-        # Joining the weights costs a copy of them, which pays only when many pieces use it.
+        # Joining the weights costs a copy of them. Measured against three products: up to twice as slow for a few
+        # pieces, equal near as many pieces as the hidden size, 5 to 20 % faster for 4096.
         if len(states) >= states.shape[1] and all(map(_is_plain_linear, modules)):
             weight = torch.cat([module.weight for module in modules])  # [3·H, H]
             return F.linear(states, weight, torch.cat([module.bias for module in modules]))
