@@ -273,7 +273,7 @@ def test_time_is_linear_in_the_length_of_hostile_text(kind: str, method: str) ->
 def test_the_memory_of_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wordpiece_module, "MAX_CACHED_STRINGS", 1000)
     wordpiece = WordPiece(alphabet())
-    caches = [value for value in vars(wordpiece).values() if isinstance(value, dict) and value is not alphabet()]
+    caches = [value for value in vars(wordpiece).values() if isinstance(value, wordpiece_module._Cache)]
     assert len(caches) == 4
     for text in [f"{'x' * 1000} word{number}" for number in range(2000)] + [" ".join(map(str, range(50_000)))]:
         wordpiece.ids(text)

@@ -1,7 +1,7 @@
 """WordPiece: a text becomes pieces, each with its id, the characters it covers and the word it is part of.
 
-1. The text is cut at white space into chunks, and a chunk into units: every CJK ideograph and every
-   punctuation character is one, and so is each run of other characters between them.
+1. The text is cut at spaces into chunks, and a chunk into units: every CJK ideograph and every punctuation
+   character is one, and so is each run of other characters between them and other white space.
 2. A unit is cleaned (controls dropped), stripped of accents and lowered (uncased models), and split again
    where that brought out punctuation: `≠` is `=` with a mark. This gives words.
 3. A word is matched greedily, longest piece first; a word that cannot be matched is one `[UNK]`.
@@ -21,7 +21,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator
-from itertools import chain
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from bertmill.text.characters import (
@@ -44,10 +44,8 @@ MAX_WORD_CHARACTERS = 100
 MAX_CACHED_STRINGS = 1 << 18
 MAX_CACHED_CHARACTERS = 40  # longer ones hardly repeat
 _ASCII_UNITS = re.compile("[0-9A-Za-z]+|[^0-9A-Za-z]")
-_ID_BYTES = array("I").itemsize
 
-Span = tuple[int, int, int]  # id of a piece, where it starts, where it ends
-Row = tuple[int, int, int, int]  # the same, and 1 if it begins a word, else 0
+Row = tuple[int, int, int, int]  # id of a piece, where it starts, where it ends, and 1 if it begins a word, else 0
 
 
 class Pieces(NamedTuple):
@@ -82,12 +80,17 @@ class WordPiece:
         self.special_tokens = tuple(special_tokens)
         self.unknown = unknown
         self._unknown_id = vocabulary[unknown]
+        self._first_pieces = vocabulary  # at the beginning of a word
+        self._inner_pieces = {
+            piece.removeprefix(CONTINUATION): number
+            for piece, number in vocabulary.items()
+            if piece.startswith(CONTINUATION)
+        }
         self._max_piece_characters = max(map(len, vocabulary))
-        self._chunks = re.compile(f"[^{WHITE_SPACE_CLASS}]+")
-        self._units = _unit_pattern(chinese_characters)
+        self._units = _unit_pattern(chinese_characters, self.never_split)
         self._special = _any_of(special_tokens)
         self._rows_of_unit = _Cache(self._analyse_unit)
-        self._rows_of_chunk = _Cache(lambda chunk: _packed(self._analyse_chunk(chunk)))
+        self._rows_of_chunk = _Cache(self._analyse_chunk)
         self._ids_of_unit = _Cache(self._encode_unit)
         self._ids_of_chunk = _Cache(self._encode_chunk)
 
@@ -107,7 +110,7 @@ class WordPiece:
         """The ids of all pieces of `text`. The fast way: a look-up for every chunk seen before, and one join."""
         ids = array("I")
         if split_special or not self._special.search(text):
-            ids.frombytes(b"".join(map(self._ids_of_chunk.__getitem__, self._chunks.findall(text))))
+            ids.frombytes(b"".join(map(self._ids_of_chunk.__getitem__, text.split(" "))))
             return ids
         for start, end, is_special in self._segments(text):
             if is_special:
@@ -120,20 +123,20 @@ class WordPiece:
         """The pieces of `text` with the characters they cover and their words."""
         import numpy as np
 
-        chunks: list[bytes] = []  # rows of each chunk
+        rows: list[bytes] = []  # of each chunk
         offsets: list[int] = []  # where it starts in the text
         for start, end, is_special in [(0, len(text), False)] if split_special else self._segments(text):
             if is_special:
-                chunks.append(_packed([(self.vocabulary[text[start:end]], 0, end - start, 1)]))
+                rows.append(_packed([(self.vocabulary[text[start:end]], 0, end - start, 1)]))
                 offsets.append(start)
             else:
-                for match in self._chunks.finditer(text, start, end):
-                    chunks.append(self._rows_of_chunk[match[0]])
-                    offsets.append(match.start())
-        rows = np.frombuffer(b"".join(chunks), np.uint32).reshape(-1, 4)
-        num_pieces = np.fromiter(map(len, chunks), np.intp, len(chunks)) // rows.strides[0]
+                chunks = text[start:end].split(" ")
+                rows += map(self._rows_of_chunk.__getitem__, chunks)
+                offsets += accumulate((len(chunk) + 1 for chunk in chunks[:-1]), initial=start)
+        table = np.frombuffer(b"".join(rows), np.uint32).reshape(-1, 4)
+        num_pieces = np.fromiter(map(len, rows), np.intp, len(rows)) // table.strides[0]
         offset = np.repeat(np.array(offsets, np.uint32), num_pieces)
-        ids, starts, ends, begins_word = rows.T
+        ids, starts, ends, begins_word = table.T
         return Pieces(ids, starts + offset, ends + offset, np.cumsum(begins_word, dtype=np.uint32) - 1)
 
     def _segments(self, text: str) -> Iterator[tuple[int, int, bool]]:
@@ -149,38 +152,36 @@ class WordPiece:
 
     def _encode_chunk(self, chunk: str) -> bytes:
         """What `_analyse_chunk` gives, ids only."""
-        if chunk in self.never_split:
-            return _packed(self._protected(chunk))[:_ID_BYTES]
         text, units = self._prepare(chunk)
         return b"".join(map(self._ids_of_unit.__getitem__, units.findall(text)))
 
-    def _analyse_chunk(self, chunk: str) -> list[Row]:
-        if chunk in self.never_split:
-            return self._protected(chunk)
+    def _analyse_chunk(self, chunk: str) -> bytes:
         text, units = self._prepare(chunk)
         rows = []
         for match in units.finditer(text):
             offset = match.start()
             for piece_id, start, end, begins_word in self._rows_of_unit[match[0]]:
                 rows.append((piece_id, start + offset, end + offset, begins_word))
-        return rows
-
-    def _protected(self, chunk: str) -> list[Row]:
-        return [(self.vocabulary.get(chunk, self._unknown_id), 0, len(chunk), 1)]
+        return _packed(rows)
 
     def _prepare(self, chunk: str) -> tuple[str, re.Pattern[str]]:
         """The text in which to look for units, and their pattern; ASCII, which is most text, has a quicker one."""
-        if chunk.isascii() and chunk.isprintable():
+        if chunk.isascii() and chunk.isprintable() and not self.never_split:
             return chunk.lower() if self.lowercase else chunk, _ASCII_UNITS
         return chunk, self._units
 
     def _encode_unit(self, unit: str) -> bytes:
+        """What `_analyse_unit` gives, ids only."""
+        if unit.isascii() and unit.isalnum() and unit not in self.never_split:
+            return array("I", self._match(unit.lower() if self.lowercase else unit)[0]).tobytes()
         return array("I", [row[0] for row in self._analyse_unit(unit)]).tobytes()
 
     def _analyse_unit(self, unit: str) -> list[Row]:
+        if unit in self.never_split:
+            return [(self.vocabulary.get(unit, self._unknown_id), 0, len(unit), 1)]
         if unit.isascii() and unit.isprintable():
-            word = unit.lower() if self.lowercase else unit
-            return [(piece_id, start, end, start == 0) for piece_id, start, end in self._match(word)]
+            ids, ends = self._match(unit.lower() if self.lowercase else unit)
+            return [(*span, span[1] == 0) for span in zip(ids, [0, *ends], ends, strict=False)]
         return self._analyse_carefully(unit)
 
     def _analyse_carefully(self, unit: str) -> list[Row]:
@@ -188,7 +189,8 @@ class WordPiece:
         rows = []
         characters = normalise(unit, strip_accents=self.strip_accents, lowercase=self.lowercase)
         for origins in split_punctuation(characters):
-            for piece_id, start, end in self._match("".join(character for character, _ in origins)):
+            ids, ends = self._match("".join(character for character, _ in origins))
+            for piece_id, start, end in zip(ids, [0, *ends], ends, strict=False):
                 rows.append((piece_id, *self._covered(unit, origins[start:end]), int(start == 0)))
         return rows
 
@@ -200,22 +202,27 @@ class WordPiece:
             end += 1
         return min(indices), end
 
-    def _match(self, word: str) -> list[Span]:
-        """The pieces of `word`: always the longest that fits; one unknown piece if nothing does."""
+    def _match(self, word: str) -> tuple[list[int], list[int]]:
+        """Ids of the pieces of `word` and where each ends: always the longest that fits, or one unknown piece."""
         length = len(word)
-        find = self.vocabulary.get
-        spans: list[Span] = []
-        start, prefix = 0, ""
-        while start < length <= MAX_WORD_CHARACTERS:
+        if length > MAX_WORD_CHARACTERS:
+            return [self._unknown_id], [length]
+        ids: list[int] = []
+        ends: list[int] = []
+        start = 0
+        find = self._first_pieces.get
+        while start < length:
             for end in range(min(length, start + self._max_piece_characters), start, -1):
-                piece_id = find(prefix + word[start:end])
+                piece_id = find(word[start:end])
                 if piece_id is not None:
-                    spans.append((piece_id, start, end))
-                    start, prefix = end, CONTINUATION
                     break
             else:
-                break
-        return spans if start == length else [(self._unknown_id, 0, length)]
+                return [self._unknown_id], [length]
+            ids.append(piece_id)
+            ends.append(end)
+            start = end
+            find = self._inner_pieces.get
+        return ids, ends
 
 
 def _packed(rows: Iterable[Row]) -> bytes:
@@ -241,9 +248,13 @@ class _Cache(dict[str, ValueT]):
         return value
 
 
-def _unit_pattern(chinese_characters: bool) -> re.Pattern[str]:
+def _unit_pattern(chinese_characters: bool, never_split: Collection[str]) -> re.Pattern[str]:
     alone = PUNCTUATION_CLASS + (IDEOGRAPH_CLASS if chinese_characters else "")
-    return re.compile(f"[^{alone}]+|[{alone}]")
+    pattern = f"[^{WHITE_SPACE_CLASS}{alone}]+|[{alone}]"
+    if never_split:
+        between_spaces = f"(?<![^{WHITE_SPACE_CLASS}])(?:{_any_of(never_split).pattern})(?![^{WHITE_SPACE_CLASS}])"
+        pattern = f"{between_spaces}|{pattern}"
+    return re.compile(pattern)
 
 
 def _any_of(strings: Collection[str]) -> re.Pattern[str]:
