@@ -111,7 +111,7 @@ def read_settings(
         for detail in error.errors():
             problems.append(_problem(kind, dict(detail), flags, toml_path))
     if problems:
-        raise UsageError(problems[0] if len(problems) == 1 else "\n  ".join(["several things are wrong:", *problems]))
+        raise UsageError(" · ".join(problems))
     return settings
 
 

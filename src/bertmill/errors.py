@@ -30,7 +30,12 @@ class BertmillError(Exception):
         self.remedy = remedy
         place = "" if self.where is None else f"{self.where}: "
         advice = "" if remedy is None else f"; {remedy}"
-        super().__init__(f"{place}{what}{advice}")
+        super().__init__(_printable(f"{place}{what}{advice}"))
+
+
+def _printable(message: str) -> str:
+    """Names out of foreign files may hold control characters: they are shown, not sent to the terminal."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in message)
 
 
 class UsageError(BertmillError):

@@ -72,21 +72,19 @@ def new_folder(path: Path) -> Iterator[Path]:
 def write_manifest(folder: Path, names: Collection[str] | None = None) -> None:
     """Make the files of `folder` durable, with the mode the umask gives, and list them with size and sha256.
 
-    With `names`, the entries of other files that are listed already stay as they are: a file that somebody changed
-    must not become right because its neighbour was written.
+    With `names`, only those: other entries stay as they are, and files that are not ours are not touched.
     """
     manifest = folder / MANIFEST
     files = _read_manifest(manifest) if names is not None and manifest.exists() else {}
     mode = _default_mode(folder)
-    everything = sorted(folder.rglob("*"))
-    for path in everything:
-        name = path.relative_to(folder).as_posix()
-        if path.is_file() and path != manifest and (name not in files or name in (names or ())):
+    paths = sorted(folder.rglob("*")) if names is None else [folder / name for name in names]
+    for path in paths:
+        if path.is_dir():
+            _fsync(path)
+        elif path != manifest:
             _publish(path, mode)
+            name = path.relative_to(folder).as_posix()
             files[name] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
-    for inner in everything:
-        if inner.is_dir():
-            _fsync(inner)
     write_file(manifest, json.dumps({"files": files}, indent=1) + "\n")
 
 
@@ -96,10 +94,11 @@ def verify_manifest(folder: Path, names: Collection[str] | None = None) -> None:
     `names` looks at those files alone, for a reader who needs no others.
     """
     expected = _read_manifest(folder / MANIFEST)
-    looked_at = [name for name in expected if names is None or name in names]
-    problems = [problem for name in looked_at if (problem := _difference(folder, name, expected[name]))]
+    problems = [problem for name in names or expected if (problem := _difference(folder, name, expected.get(name)))]
     if problems:
-        raise IntegrityError("; ".join(problems), where=folder, remedy="copy or create the folder again")
+        raise IntegrityError(
+            "; ".join(problems), where=folder, remedy=f"copy the folder again, or remove {MANIFEST} if you changed it"
+        )
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:
@@ -126,6 +125,8 @@ def sha256_of(path: Path) -> str:
 def read_json(path: Path, *, max_bytes: int = 16 << 20) -> dict[str, Any]:
     """The JSON object in `path`; refused, not parsed, when it is larger than anything sensible."""
     try:
+        if path.exists() and not path.is_file():
+            raise IntegrityError("is not a file", where=path)
         size = path.stat().st_size
         if size > max_bytes:
             raise IntegrityError(f"has {size:,} bytes, more than the {max_bytes:,} allowed", where=path)
@@ -156,7 +157,9 @@ def safe_join(root: Path, name: str) -> Path:
     return path
 
 
-def _difference(folder: Path, name: str, entry: dict[str, Any]) -> str | None:
+def _difference(folder: Path, name: str, entry: dict[str, Any] | None) -> str | None:
+    if entry is None:
+        return f"{name} is not in {MANIFEST}"
     path = safe_join(folder, name)
     if not path.is_file():
         return f"{name} is missing"

@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import resource
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -94,10 +95,13 @@ def test_files_get_the_mode_that_the_umask_leaves(folder: Path) -> None:
 
 def test_a_model_may_be_saved_beside_a_tokenizer_and_over_an_older_one(folder: Path) -> None:
     (folder / "vocab.txt").write_text("[PAD]\n")
+    (folder / "secret").touch(0o600)
     model = BertForMaskedLM(BertConfig(**SMALL))
     model.save_pretrained(folder)
     verify_manifest(folder)
-    assert "vocab.txt" in json.loads((folder / "manifest.json").read_text())["files"]
+    listed = json.loads((folder / "manifest.json").read_text())["files"]
+    assert sorted(listed) == ["config.json", "model.safetensors", "vocab.txt"]
+    assert (folder / "secret").stat().st_mode & 0o777 == 0o600
     assert not [path for path in folder.iterdir() if path.name.startswith(".tmp-")]
     loaded = BertForMaskedLM.from_pretrained(folder)
     assert torch.equal(loaded.cls.predictions.decoder.weight, model.cls.predictions.decoder.weight)
@@ -273,7 +277,26 @@ def untie(folder: Path, canary: Path) -> None:
     rewrite(folder, lambda tensors: {**tensors, "cls.predictions.decoder.weight": weight})
 
 
+def take_out_of_the_manifest(folder: Path, canary: Path) -> None:
+    manifest = json.loads((folder / "manifest.json").read_text())
+    del manifest["files"]["model.safetensors"]
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+def claim_many_labels(folder: Path, canary: Path) -> None:
+    rewrite(folder, lambda tensors: {**tensors, "classifier.bias": torch.zeros(5_000_000, 0)})
+    resettle(folder, num_labels=5_000_000, id2label={"0": "a"})
+
+
+def name_a_tensor_badly(folder: Path, canary: Path) -> None:
+    rewrite(folder, lambda tensors: {**tensors, "evil\n\x1b[31mname": torch.zeros(1)})
+
+
 HOSTILE = {
+    "not in the manifest": (take_out_of_the_manifest, "model.safetensors is not in manifest.json"),
+    "name of a tensor": (name_a_tensor_badly, "is not expected"),
+    "label2id": (lambda folder, _: resettle(folder, label2id={"a": []}), "label2id"),
+    "label": (lambda folder, _: resettle(folder, id2label={"0": "\ud800", "1": "b"}), "cannot be printed"),
     "truncated": (truncate, "not a whole safetensors file"),
     "flipped bit": (flip_a_bit, "sha256 differs"),
     "pickle in disguise": (put_a_pickle, "not a whole safetensors file"),
@@ -306,6 +329,18 @@ def test_a_hostile_folder_ends_in_one_line_without_memory_or_code(case: str, fol
         BertForPreTraining.from_pretrained(folder)
     assert caught.value.exit_code in (2, 4)
     assert words in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert str(caught.value).isprintable()
     assert not canary.exists()
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10  # KiB
+
+
+def test_labels_that_only_a_hostile_head_has_are_not_believed(folder: Path, tmp_path: Path) -> None:
+    claim_many_labels(folder, tmp_path)
+    started = time.process_time()
+    assert BertForPreTraining.from_pretrained(folder).config.num_labels == 1
+    assert time.process_time() - started < 1
+
+
+def test_padding_of_none_survives_a_round_trip(tmp_path: Path) -> None:
+    BertForMaskedLM(BertConfig(**{**SMALL, "pad_token_id": None})).save_pretrained(tmp_path / "model")
+    assert BertForMaskedLM.from_pretrained(tmp_path / "model").config.pad_token_id is None

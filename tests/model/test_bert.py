@@ -25,6 +25,7 @@ from torch import Tensor
 
 import bertmill
 from bertmill import BertConfig, BertForMaskedLM, BertForPreTraining, BertModel, PackedBatch
+from bertmill.checkpoint.names import find_model
 from bertmill.errors import UsageError
 
 V = SMALL["vocab_size"]
@@ -116,13 +117,17 @@ def test_attention_weights_equal_hugging_face(side: str) -> None:
         torch.testing.assert_close(of_layer[seen], of_their_layer[seen], atol=1e-5, rtol=0)
 
 
-def test_real_weights_give_hugging_faces_vectors() -> None:
-    folder = bertmill.checkpoint.names.find_model("minilm")
-    theirs = transformers.BertModel.from_pretrained(folder).eval()
-    ours = BertModel.from_pretrained("minilm")
-    for side in ("right", "left"):
-        inputs = padded_inputs(30522, lengths=(64, 5, 33, 17), side=side)
-        assert_equals_hugging_face(ours, theirs, inputs, {})
+@pytest.mark.parametrize("name", CLASSES)
+def test_real_weights_give_what_hugging_face_gives(name: str) -> None:
+    theirs = getattr(transformers, name).from_pretrained(find_model("minilm")).eval()
+    ours = getattr(bertmill, name).from_pretrained("minilm")
+    ours.load_state_dict(theirs.state_dict())  # their random head, too
+    # Enough pieces for the fused product of queries, keys and values, and few enough for three.
+    for lengths in ((64, 5, 33, 17, 130, 150), (9, 3)):
+        inputs = padded_inputs(30522, lengths=lengths, side="left" if len(lengths) == 2 else "right")
+        if name == "BertForMultipleChoice":
+            inputs = {key: value.view(-1, 2, value.shape[1]) for key, value in inputs.items()}
+        assert_equals_hugging_face(ours, theirs, inputs, targets_for(name, inputs, 30522))
 
 
 @pytest.mark.parametrize(
@@ -134,10 +139,12 @@ def test_random_models_of_every_size_equal_hugging_face_and_start_at_the_known_l
     ours = BertForPreTraining(BertConfig.of_size(size)).eval()
     theirs = transformers.BertForPreTraining(transformers.BertConfig(**their_settings(ours.config))).eval()
     theirs.load_state_dict(ours.state_dict())
-    inputs = padded_inputs(30522, lengths=(60, 12, 41, 60, 33, 25, 58, 9))
+    # As many pieces as queries, keys and values need to be one product.
+    lengths = (60, 12, 41, 60, 33, 25, 58, 9) * (3 if size in ("small", "base") else 1)
+    inputs = padded_inputs(30522, lengths=lengths)
     targets = targets_for("BertForPreTraining", inputs, 30522)
     # As many of each: a fresh model says nearly the same of every pair, so the balance of the labels shows.
-    targets["next_sentence_label"] = torch.arange(8) % 2
+    targets["next_sentence_label"] = torch.arange(len(lengths)) % 2
     output = ours(**inputs, **targets)
     assert abs(output.mlm_loss - (math.log(30522) + 0.0002 * ours.config.hidden_size)) < 0.05
     assert abs(output.nsp_loss - math.log(2)) < 0.05
@@ -309,3 +316,88 @@ def test_a_packed_batch_must_be_whole() -> None:
         PackedBatch(torch.ones(3, dtype=int), [3, 0])
     with pytest.raises(UsageError, match="add up to 4"):
         PackedBatch(torch.ones(3, dtype=int), [4])
+
+
+def test_a_wrapped_decoder_is_called_for_the_loss_too() -> None:
+    class Wrapped(torch.nn.Module):
+        def __init__(self, base: torch.nn.Linear) -> None:
+            super().__init__()
+            self.base = base
+            self.more = torch.nn.Linear(base.in_features, base.out_features)
+            self.weight, self.bias = base.weight, base.bias
+
+        def forward(self, states: torch.Tensor) -> torch.Tensor:
+            return self.base(states) + self.more(states)
+
+    model = bertmill.BertForMaskedLM(bertmill.BertConfig.of_size("tiny", vocab_size=100)).eval()
+    model.cls.predictions.decoder = Wrapped(model.cls.predictions.decoder)
+    ids = torch.randint(5, 100, (2, 9))
+    output = model(ids, labels=ids)
+    expected = torch.nn.functional.cross_entropy(output.logits.flatten(0, 1), ids.flatten())
+    assert torch.allclose(output.loss, expected, rtol=1e-6)
+    output.loss.backward()
+    assert model.cls.predictions.decoder.more.weight.grad is not None
+
+
+@pytest.mark.parametrize("shape", [(1, 8), (8, 40)])
+def test_a_replaced_forward_a_hook_and_a_missing_bias_are_honoured_in_any_batch(shape: tuple[int, int]) -> None:
+    config = bertmill.BertConfig.of_size("tiny", vocab_size=100)
+    model = bertmill.BertModel(config).eval()
+    ids = torch.randint(5, 100, shape)
+    attention = model.encoder.layer[0].attention.self
+    before = model(ids).last_hidden_state
+    seen = []
+    handle = attention.key.register_forward_hook(lambda *_: seen.append(1))
+    assert torch.allclose(model(ids).last_hidden_state, before, atol=1e-5)
+    assert seen == [1]
+    handle.remove()
+    attention.value.forward = torch.zeros_like
+    assert not torch.allclose(model(ids).last_hidden_state, before, atol=1e-5)
+    del attention.value.forward
+    attention.query.bias = None
+    assert torch.allclose(model(ids).last_hidden_state, before, atol=1e-5)  # a fresh bias is zero
+
+
+def test_a_span_position_beyond_its_own_sequence_does_not_count_whatever_the_neighbours() -> None:
+    model = bertmill.BertForQuestionAnswering(bertmill.BertConfig.of_size("tiny", vocab_size=100)).eval()
+    short, long = torch.randint(5, 100, (5,)), torch.randint(5, 100, (12,))
+    beyond = {"start_positions": torch.tensor([6, 1]), "end_positions": torch.tensor([2, 3])}
+    together = model(bertmill.PackedBatch(torch.cat([short, long]), [5, 12]), **beyond).loss
+    ends = model(bertmill.PackedBatch(short, [5]), None, None, None, None, torch.tensor([1]), torch.tensor([2]))
+    alone = model(bertmill.PackedBatch(long, [12]), start_positions=torch.tensor([1]), end_positions=torch.tensor([3]))
+    start_of_long = torch.nn.functional.cross_entropy(alone.start_logits[None], torch.tensor([1]))
+    both_ends = [
+        torch.nn.functional.cross_entropy(output.end_logits[None], torch.tensor([place]))
+        for output, place in ((ends, 2), (alone, 3))
+    ]
+    assert torch.allclose(together, (start_of_long + torch.stack(both_ends).mean()) / 2, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"attention_mask": torch.ones(12)}, "brings its own"),
+        ({"labels": torch.zeros(6, dtype=torch.int64)}, "not one for 12 pieces"),
+        ({"labels": torch.full((12,), 100)}, "not one of the 100 pieces"),
+    ],
+)
+def test_what_does_not_fit_a_packed_batch_is_refused(arguments: dict[str, torch.Tensor], message: str) -> None:
+    model = bertmill.BertForMaskedLM(bertmill.BertConfig.of_size("tiny", vocab_size=100))
+    batch = bertmill.PackedBatch(torch.randint(5, 100, (12,)), torch.tensor([5, 7]))
+    with pytest.raises(UsageError, match=message):
+        model(batch, **arguments)
+
+
+@pytest.mark.parametrize("shape", [(3,), (0, 4), (2, 0)])
+def test_inputs_that_are_no_batch_are_refused(shape: tuple[int, ...]) -> None:
+    model = bertmill.BertModel(bertmill.BertConfig.of_size("tiny", vocab_size=100))
+    with pytest.raises(UsageError, match="not \\[sequences, pieces\\]"):
+        model(torch.zeros(shape, dtype=torch.int64))
+
+
+def test_a_second_derivative_is_refused_and_not_wrong() -> None:
+    model = bertmill.BertForMaskedLM(bertmill.BertConfig.of_size("tiny", vocab_size=100)).eval()
+    vectors = torch.randn(1, 4, 128, requires_grad=True)
+    loss = model(inputs_embeds=vectors, labels=torch.tensor([[7, 8, 9, 10]]), output_attentions=True).loss
+    with pytest.raises(RuntimeError, match="no second derivative"):
+        torch.autograd.grad(loss, vectors, create_graph=True)

@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from bertmill import BertConfig, BertForPreTraining
 from bertmill.model import cross_entropy
 from bertmill.model.cross_entropy import linear_cross_entropy
 
@@ -42,3 +43,27 @@ def test_without_rows_there_is_no_mean_and_no_gradient() -> None:
     assert loss.isnan()
     loss.backward()
     assert not weight.grad.any()
+
+
+def test_a_sure_prediction_far_from_zero_has_an_exact_loss() -> None:
+    torch.manual_seed(0)
+    states, weight = torch.randn(4, 8), torch.randn(100, 8)
+    for offset in (0.0, 20.0, 200.0):
+        bias = torch.full((100,), offset)
+        bias[7] += 30
+        targets = torch.full((4,), 7)
+        exact = torch.nn.functional.cross_entropy((states.double() @ weight.double().T) + bias.double(), targets)
+        theirs = torch.nn.functional.cross_entropy(states @ weight.T + bias, targets)
+        ours = linear_cross_entropy(states, weight, bias, targets)
+        assert abs(ours - exact) <= 2 * abs(theirs - exact) + 1e-6
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_models_run_under_autocast(training: bool) -> None:
+    model = BertForPreTraining(BertConfig.of_size("tiny", vocab_size=100)).train(training)
+    ids = torch.randint(5, 100, (2, 16))
+    with torch.autocast("cpu", torch.bfloat16):
+        output = model(ids, labels=ids, next_sentence_label=torch.tensor([0, 1]))
+    output.loss.backward()
+    assert torch.isfinite(output.loss)
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)

@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from bertmill.errors import IntegrityError, UsageError
+from bertmill.errors import IntegrityError, ResourceError, UsageError
 from bertmill.storage import MANIFEST, new_file, new_folder, read_json, verify_manifest, write_file, write_manifest
 
 CONFIG_FILE = "config.json"
@@ -31,6 +31,9 @@ PICKLED_FILE = "pytorch_model.bin"
 
 _MAX_JSON_BYTES = 4 << 20
 _MAX_LISTED = 500  # differences in one message: more than BERT-large has tensors
+# What a manifest lists of a folder that was there before; other people's files in it are none of our business.
+_LISTED_FILES = (CONFIG_FILE, WEIGHTS_FILE, VOCABULARY_FILE, "tokenizer.json", "tokenizer_config.json")
+_MAX_LABELS = 1 << 16
 _FLOAT_TYPES = ("F64", "F32", "F16", "BF16")
 
 # A model may lack these, or have them where the file does not: a head is new until it is trained.
@@ -116,7 +119,7 @@ def load_tensors(folder: ModelFolder, wanted: Mapping[str, Shape]) -> tuple[dict
 
     IntegrityError, listing every difference, when the folder is not explained by what is wanted.
     """
-    sources, report = _plan(folder, wanted)
+    sources, report = plan_loading(folder, wanted)
     _check_ties(folder, sources)
     tensors = {}
     with _Reader() as reader:
@@ -142,7 +145,7 @@ def write_folder(folder: Path, settings: Mapping[str, Any], tensors: Mapping[str
         if not folder.is_dir():
             raise UsageError("is not a folder", where=folder)
         _write_files(folder, settings, tensors)
-        write_manifest(folder, (CONFIG_FILE, WEIGHTS_FILE))
+        write_manifest(folder, [name for name in _LISTED_FILES if (folder / name).is_file()])
     else:
         with new_folder(folder) as temporary:
             _write_files(temporary, settings, tensors)
@@ -167,7 +170,7 @@ def _weight_files(folder: Path) -> list[Path]:
             raise UsageError(
                 f"has only {PICKLED_FILE}, a pickle, which could run code",
                 where=folder,
-                remedy="if you trust it: bertmill convert --allow-pickle",
+                remedy="save it as safetensors with the program that wrote it",
             )
         raise IntegrityError(f"has no {WEIGHTS_FILE}", where=folder)
     shards = read_json(index_path, max_bytes=_MAX_JSON_BYTES).get("weight_map")
@@ -222,7 +225,7 @@ class _Reader:
         return tensor.to(torch.float32, copy=True)
 
 
-def _plan(folder: ModelFolder, wanted: Mapping[str, Shape]) -> tuple[dict[str, StoredTensor], LoadReport]:
+def plan_loading(folder: ModelFolder, wanted: Mapping[str, Shape]) -> tuple[dict[str, StoredTensor], LoadReport]:
     """A source for every wanted tensor that has one, or all the reasons why this is not possible."""
     report = LoadReport(folder.path, remarks=list(folder.remarks))
     sources: dict[str, StoredTensor] = {}
@@ -289,8 +292,9 @@ def _settle_labels(
     names, count = settings.get("id2label"), settings.get("num_labels")
     if not isinstance(names, dict) or not isinstance(count, int) or len(names) == count:
         return settings, ()
-    rows = [tensors[head].shape[0] for head in ("classifier.bias", "qa_outputs.bias") if head in tensors]
-    if count in rows and count > 0:
+    shapes = [tensors[head].shape for head in ("classifier.bias", "qa_outputs.bias") if head in tensors]
+    rows = [shape[0] for shape in shapes if len(shape) == 1 and 0 < shape[0] <= _MAX_LABELS]
+    if count in rows:
         known = {str(key): value for key, value in names.items()}
         names = {str(index): known.get(str(index), f"LABEL_{index}") for index in range(count)}
     remark = f"num_labels is {count} and id2label names {len(settings['id2label'])}: taken are the {len(names)} labels"
@@ -301,8 +305,11 @@ def _settle_labels(
 def _write_files(folder: Path, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
     write_file(folder / CONFIG_FILE, json.dumps(settings, indent=2, ensure_ascii=False) + "\n")
     with new_file(folder / WEIGHTS_FILE) as temporary:
-        # One metadata key only: with more, safetensors writes them in another order every time.
-        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, temporary, {"format": "pt"})
+        try:
+            # One metadata key only: with more, safetensors writes them in another order every time.
+            save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, temporary, {"format": "pt"})
+        except SafetensorError as error:  # not an OSError, even when the disk is full
+            raise ResourceError(f"cannot be written: {error}", where=folder / WEIGHTS_FILE) from None
 
 
 def _heads_of(names: Iterable[str]) -> str:

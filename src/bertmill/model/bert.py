@@ -2,10 +2,10 @@
 
 A call takes padded tensors (Hugging Face's arguments; a packed batch is made of them, and the outputs are padded
 again) or, as its first argument, a `PackedBatch`, which training and inference use: then labels per piece and
-outputs per piece are flat, in the order of the batch. Padded or packed, the same numbers come out.
-
-Where Hugging Face looks at masked positions (the first column under left padding, labels there, the softmax of a
-span over all columns), so do we; elsewhere masked positions are not computed and come back as zeros.
+outputs per piece are flat, in the order of the batch. Padded or packed, the same numbers come out, but for what
+Hugging Face reads off masked positions of a padded batch: the first column under left padding (the pooler), labels
+there, and the softmax of a span over all columns. These we compute as they do; other masked positions are not
+computed and come back as zeros (span logits: very low).
 """
 
 from __future__ import annotations
@@ -38,13 +38,14 @@ from bertmill.model.outputs import (
     SequenceOutput,
     SpanOutput,
 )
-from bertmill.model.packing import IGNORED_LABEL, PackedBatch, padding_of, plan_layout, unpad
+from bertmill.model.packing import IGNORED_LABEL, PackedBatch, padding_of, plan_layout, the_given, unpad
 from bertmill.model.pretrained import BertPreTrainedModel
 
 
 class _CallableModel(BertPreTrainedModel):
     """The call that all models share; a model says what it does with a packed batch in `_run`."""
 
+    TARGETS: ClassVar[tuple[str, ...]] = ("labels",)  # in Hugging Face's order of positional arguments
     LABELS_PER_PIECE: ClassVar[bool] = False
     READS_FIRST_COLUMN: ClassVar[bool] = True
 
@@ -55,22 +56,31 @@ class _CallableModel(BertPreTrainedModel):
         token_type_ids: Tensor | None = None,
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
-        labels: Tensor | None = None,
-        *,
+        *positional_targets: Tensor | None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
         **targets: Any,
     ) -> ModelOutput | tuple[Any, ...]:
         """Padded tensors [B, T] or a `PackedBatch`; `targets` are the further arguments that this class takes."""
+        if len(positional_targets) > len(self.TARGETS):
+            raise TypeError(f"this model takes {', '.join(self.TARGETS)} after inputs_embeds, and no more")
+        targets = {**dict(zip(self.TARGETS, positional_targets, strict=False)), **targets}
+        labels = targets.pop("labels", None)
         wishes = {
             "want_states": self.config.output_hidden_states if output_hidden_states is None else output_hidden_states,
             "want_weights": self.config.output_attentions if output_attentions is None else output_attentions,
         }
         if isinstance(input_ids, PackedBatch):
+            if any(each is not None for each in (attention_mask, token_type_ids, position_ids, inputs_embeds)):
+                raise UsageError("a packed batch brings its own segments, positions and embeddings")
+            if self.LABELS_PER_PIECE and labels is not None and labels.shape != (input_ids.num_pieces,):
+                raise UsageError(
+                    f"labels have the shape {list(labels.shape)}, not one for {input_ids.num_pieces} pieces"
+                )
             output = self._run(input_ids, labels=labels, **wishes, **targets)
         else:
-            needed = self._needed(input_ids if input_ids is not None else inputs_embeds, labels, targets)
+            needed = self._needed(the_given(input_ids, inputs_embeds), labels, targets)
             batch, padding = unpad(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, needed)
             if labels is not None and self.LABELS_PER_PIECE:
                 labels = padding.flat(labels)
@@ -83,12 +93,12 @@ class _CallableModel(BertPreTrainedModel):
     ) -> ModelOutput:
         raise NotImplementedError
 
-    def _needed(self, given: Tensor | None, labels: Tensor | None, targets: dict[str, Any]) -> Tensor | None:
+    def _needed(self, given: Tensor, labels: Tensor | None, targets: dict[str, Any]) -> Tensor | None:
         """Positions [B, T] that must be computed even where the mask is 0, because Hugging Face looks at them."""
         needed = None
         if labels is not None and self.LABELS_PER_PIECE:
             needed = labels != IGNORED_LABEL
-        if given is not None and self.READS_FIRST_COLUMN:
+        if self.READS_FIRST_COLUMN:
             needed = torch.zeros(given.shape[:2], dtype=torch.bool, device=given.device) if needed is None else needed
             needed[:, 0] = True
         return needed
@@ -131,6 +141,7 @@ class BertModel(_CallableModel):
 class BertForPreTraining(_CallableModel):
     """Masked words and next sentence: `labels` per piece, `next_sentence_label` per sequence (1 = not the next)."""
 
+    TARGETS = ("labels", "next_sentence_label")
     LABELS_PER_PIECE = True
 
     def __init__(self, config: BertConfig) -> None:
@@ -279,6 +290,7 @@ class BertForTokenClassification(_CallableModel):
 class BertForQuestionAnswering(_CallableModel):
     """Where an answer starts and ends. Positions count from 0 in each sequence (padded: in each row)."""
 
+    TARGETS = ("start_positions", "end_positions")
     READS_FIRST_COLUMN = False
 
     def __init__(self, config: BertConfig) -> None:
@@ -290,9 +302,9 @@ class BertForQuestionAnswering(_CallableModel):
         self.qa_outputs = nn.Linear(config.hidden_size, config.num_labels)
         self.initialize()
 
-    def _needed(self, given: Tensor | None, labels: Tensor | None, targets: dict[str, Any]) -> Tensor | None:
+    def _needed(self, given: Tensor, labels: Tensor | None, targets: dict[str, Any]) -> Tensor | None:
         # Their softmax goes over all columns, masked ones too. A packed batch has only real pieces to choose from.
-        if given is None or targets.get("start_positions") is None:
+        if targets.get("start_positions") is None:
             return None
         return torch.ones(given.shape[:2], dtype=torch.bool, device=given.device)
 
@@ -313,7 +325,8 @@ class BertForQuestionAnswering(_CallableModel):
         loss = None
         if start_positions is not None and end_positions is not None:
             rows = padding_of(batch.lengths, batch.device).padded(logits, NOWHERE)  # [B, T, 2]
-            loss = span_loss(rows[..., 0], rows[..., 1], start_positions, end_positions)
+            lengths = torch.tensor(batch.lengths, device=batch.device)
+            loss = span_loss(rows[..., 0], rows[..., 1], start_positions, end_positions, lengths)
         start_logits, end_logits = logits.unbind(1)
         return SpanOutput(loss, start_logits, end_logits, **encoded.extras())
 
@@ -373,6 +386,12 @@ MODEL_CLASSES: dict[str, type[_CallableModel]] = {
         BertForMultipleChoice,
     )
 }
+
+
+def class_of(config: BertConfig) -> type[_CallableModel]:
+    """The class that a folder says its model is; without a word of it, the one without a head."""
+    named = [MODEL_CLASSES[name] for name in config.architectures or [] if name in MODEL_CLASSES]
+    return named[0] if named else BertModel
 
 
 def _masked_words(

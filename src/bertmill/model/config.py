@@ -43,7 +43,7 @@ _ONLY_VALUES: dict[str, tuple[Any, ...]] = {
     "pruned_heads": ({}, None),
 }
 # Written by whoever saves, about their own program or numbers; or code that a folder wants to have run.
-_NOT_KEPT = ("auto_map", "torch_dtype", "dtype")
+_NOT_KEPT = ("auto_map", "torch_dtype", "dtype", "transformers_version", "_name_or_path")
 
 _MAX_SIZE = 1 << 16
 _MAX_VOCABULARY = 1 << 24
@@ -99,6 +99,8 @@ class BertConfig(BaseModel):
             problems.append(f"pad_token_id {self.pad_token_id} is not in a vocabulary of {self.vocab_size}")
         if sorted(self.id2label) != list(range(len(self.id2label))):
             problems.append(f"id2label does not name the labels 0 to {len(self.id2label) - 1}")
+        if not all(name.isprintable() for name in self.id2label.values()):
+            problems.append("id2label holds a label that cannot be printed")
         if len(set(self.id2label.values())) != len(self.id2label):
             problems.append("id2label names two labels alike")
         if problems:
@@ -150,7 +152,9 @@ class BertConfig(BaseModel):
 
     def to_dict(self) -> dict[str, Any]:
         """The content of config.json."""
-        settings = {name: value for name, value in self if name != "other_settings" and value is not None}
+        settings = {name: value for name, value in self if name != "other_settings"}
+        optional = ("classifier_dropout", "problem_type", "architectures")
+        settings = {name: value for name, value in settings.items() if name not in optional or value is not None}
         settings["is_decoder"] = settings.pop("causal")
         names = settings.pop("id2label")
         for name in ("output_hidden_states", "output_attentions", "return_dict"):
@@ -212,9 +216,11 @@ def settle_labels(values: Mapping[str, Any]) -> dict[str, Any]:
     ids = values.get("label2id")
     count = values.get("num_labels")
     if names is None and isinstance(ids, Mapping):
+        if not all(isinstance(index, int) for index in ids.values()) or len(set(ids.values())) != len(ids):
+            raise UsageError("label2id does not give every label a number of its own")
         names = {index: name for name, index in ids.items()}
     if names is None and count is not None:
-        if not isinstance(count, int) or not 1 <= count <= _MAX_LABELS:
+        if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= _MAX_LABELS:
             raise UsageError(f"num_labels is {count!r}, not a number from 1 to {_MAX_LABELS:,}")
         names = default_labels(count)
     if names is not None:
@@ -225,7 +231,9 @@ def settle_labels(values: Mapping[str, Any]) -> dict[str, Any]:
 def _number_keys(names: Mapping[Any, Any]) -> dict[Any, Any]:
     """JSON has no number keys: `{"0": "negative"}`. What is no number stays, and is refused as such."""
     return {
-        int(key) if isinstance(key, str) and key.isascii() and key.isdigit() and len(key) < 10 else key: name
+        int(key) if isinstance(key, str) and key.isascii() and key.isdigit() and len(key) < 10 else key: (
+            str(name) if isinstance(name, int) else name
+        )
         for key, name in names.items()
     }
 

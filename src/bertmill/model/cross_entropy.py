@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bertmill.errors import UsageError
+
 # Logits at a time: large enough for full speed of the products, small enough to stay near the caches.
 _ELEMENTS_PER_CHUNK = 1 << 23
 # Pieces of the vocabulary per product: one product of few rows with 30,000 columns is up to 1.5 × slower (MKL).
@@ -21,6 +23,13 @@ _COLUMNS_PER_PRODUCT = 1024
 
 def linear_cross_entropy(states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
     """Mean over the rows of `states` [n, H] of -log softmax(states·weightᵀ + bias)[target]; NaN without rows."""
+    if (
+        targets.device.type == "cpu"
+        and len(targets)
+        and not 0 <= int(targets.min()) <= int(targets.max()) < len(weight)
+    ):
+        raise UsageError(f"a label is not one of the {len(weight)} pieces of the vocabulary")
+    states = states.to(weight.dtype)  # under autocast they come in another one
     wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (states, weight, bias))
     loss: Tensor = _LinearCrossEntropy.apply(states, weight, bias, targets, wanted)  # type: ignore[no-untyped-call]
     return loss
@@ -30,7 +39,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, wanted: bool) -> Tensor:
         n, V = len(states), len(weight)
-        loss = states.new_zeros(())
+        loss = states.new_zeros((), dtype=torch.float32)
         gradients = tuple(map(torch.zeros_like if n == 0 else torch.empty_like, (states, weight, bias)))
         rows = -(-n // max(1, -(-n * V // _ELEMENTS_PER_CHUNK)))  # of chunks that are as even as possible
         buffer = states.new_empty(V * rows)
@@ -43,10 +52,12 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 logits[torch.arange(len(logits), device=targets.device), targets[chunk]] -= 1
                 _add_gradients(gradients, chunk, states, weight, logits, 1 / n)
         ctx.save_for_backward(*gradients)
-        return loss / n
+        return (loss / n).to(states.dtype)
 
     @staticmethod
     def backward(ctx: Any, *above: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():  # asked for with create_graph
+            raise RuntimeError("the masked-word loss has no second derivative; compute it from the logits instead")
         scale = above[0]
         # The usual factor is 1, and W is large.
         gradients = ctx.saved_tensors if scale == 1 else [tensor * scale for tensor in ctx.saved_tensors]
@@ -66,8 +77,8 @@ def _softmax_and_loss(logits: Tensor, targets: Tensor) -> Tensor:
     largest = logits.amax(1)
     torch.softmax(logits, 1, out=logits)
     # The largest probability is exp(largest - log Σ exp) and never so small that its logarithm loses digits.
-    log_sums = largest - logits.amax(1).log()
-    return (log_sums - of_targets).sum()
+    # Large numbers are subtracted first: their difference is exact, their distance to the logarithm would not be.
+    return ((largest - of_targets) - logits.amax(1).log()).sum(dtype=torch.float32)
 
 
 def _add_gradients(

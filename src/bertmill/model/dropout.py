@@ -64,15 +64,16 @@ class Dropout(nn.Dropout):
         numbers = words.view(torch.int16)[:count].view(shape)
         return numbers >= self._threshold - _LEVELS // 2
 
-    def forward(self, states: Tensor) -> Tensor:
+    def forward(self, states: Tensor, salt: int = 0) -> Tensor:
         if not self.active:
             return states
-        dropped: Tensor = _Drop.apply(states, self.draw(tuple(states.shape), states.device), self.scale)  # type: ignore[no-untyped-call]
+        keep = self.draw(tuple(states.shape), states.device, salt)
+        dropped: Tensor = _Drop.apply(states, keep, self.scale)  # type: ignore[no-untyped-call]
         return dropped
 
     @property
     def _threshold(self) -> int:
-        # p = 1 would leave nothing to scale; a probability above zero drops at least sometimes.
+        # p = 1 would leave nothing to scale (BertConfig refuses it).
         return min(round(self.p * _LEVELS), _LEVELS - 1)
 
     def _key(self, salt: int) -> _Key | None:

@@ -24,6 +24,11 @@ EMBEDDING_LAYER = -1  # the place of the embeddings in the order of layers, for 
 class BertEmbeddings(nn.Module):
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
+        self.sizes = {
+            "piece id": config.vocab_size,
+            "segment": config.type_vocab_size,
+            "position": config.max_position_embeddings,
+        }
         self.word_embeddings = nn.Embedding(config.vocab_size, config.hidden_size, padding_idx=config.pad_token_id)
         self.position_embeddings = nn.Embedding(config.max_position_embeddings, config.hidden_size)
         self.token_type_embeddings = nn.Embedding(config.type_vocab_size, config.hidden_size)
@@ -39,9 +44,10 @@ class BertEmbeddings(nn.Module):
         return normed
 
     def _segments(self, batch: PackedBatch) -> Tensor:
-        if batch.segments is None:
-            return self.token_type_embeddings.weight[:1]
-        vectors: Tensor = self.token_type_embeddings(batch.segments)
+        segments = batch.segments
+        if segments is None:
+            segments = torch.zeros(1, dtype=torch.int64, device=batch.device)
+        vectors: Tensor = self.token_type_embeddings(segments)  # [n or 1, H]
         return vectors
 
     def _positions(self, batch: PackedBatch) -> Tensor:
@@ -53,19 +59,15 @@ class BertEmbeddings(nn.Module):
 
     def _check(self, batch: PackedBatch) -> None:
         """Say what is out of range; torch would say `index out of range in self`. On a GPU looking would cost."""
-        limit = self.position_embeddings.num_embeddings
+        limit = self.sizes["position"]
         if batch.positions is None and max(batch.lengths) > limit:
             raise UsageError(f"a sequence has {max(batch.lengths)} pieces, and the model has {limit} positions")
         if batch.device.type != "cpu":
             return
-        for what, values, table in (
-            ("piece id", batch.piece_ids, self.word_embeddings),
-            ("segment", batch.segments, self.token_type_embeddings),
-            ("position", batch.positions, self.position_embeddings),
-        ):
+        for what, values in (("piece id", batch.piece_ids), ("segment", batch.segments), ("position", batch.positions)):
             if values is None:
                 continue
-            low, high, size = int(values.min()), int(values.max()), table.num_embeddings
+            low, high, size = int(values.min()), int(values.max()), self.sizes[what]
             if low < 0 or high >= size:
                 raise UsageError(f"a {what} is {low if low < 0 else high}, and the model has {size} of them from 0 on")
 

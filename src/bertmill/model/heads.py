@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from bertmill.errors import UsageError
 from bertmill.model.config import BertConfig
 from bertmill.model.cross_entropy import linear_cross_entropy
-from bertmill.model.layers import ACTIVATIONS
+from bertmill.model.layers import ACTIVATIONS, is_plain_linear
 from bertmill.model.packing import IGNORED_LABEL
 
 
@@ -48,6 +48,8 @@ class BertLMPredictionHead(nn.Module):
 
     def loss(self, states: Tensor, targets: Tensor) -> Tensor:
         """The mean cross-entropy of `states` [n, H] against `targets` [n], without keeping the logits."""
+        if not is_plain_linear(self.decoder):  # LoRA, a hook: it is called as it is
+            return F.cross_entropy(self(states), targets)
         return linear_cross_entropy(self.transform(states), self.decoder.weight, self.decoder.bias, targets)
 
 
@@ -92,11 +94,13 @@ def classification_loss(logits: Tensor, labels: Tensor, problem_type: str | None
     return F.binary_cross_entropy_with_logits(logits, wanted)
 
 
-def span_loss(start_logits: Tensor, end_logits: Tensor, start_positions: Tensor, end_positions: Tensor) -> Tensor:
-    """The mean of the two cross-entropies over columns [B, T]; a position beyond the last column does not count."""
-    columns = start_logits.shape[1]
-    start, end = (positions.flatten().clamp(0, columns) for positions in (start_positions, end_positions))
-    return (
-        F.cross_entropy(start_logits, start, ignore_index=columns)
-        + F.cross_entropy(end_logits, end, ignore_index=columns)
-    ) / 2
+def span_loss(
+    start_logits: Tensor, end_logits: Tensor, start_positions: Tensor, end_positions: Tensor, lengths: Tensor
+) -> Tensor:
+    """The mean of the two cross-entropies over columns [B, T]; a position beyond its sequence does not count."""
+    losses = []
+    for logits, positions in ((start_logits, start_positions), (end_logits, end_positions)):
+        wanted = positions.flatten().clamp(min=0)
+        wanted = wanted.where(wanted < lengths, IGNORED_LABEL)
+        losses.append(F.cross_entropy(logits, wanted, ignore_index=IGNORED_LABEL))
+    return torch.stack(losses).mean()

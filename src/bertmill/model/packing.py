@@ -46,6 +46,7 @@ class PackedBatch:
     embeddings: Tensor | None = None  # [n, H]
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "lengths", [int(length) for length in self.lengths])  # also from a tensor
         if (self.piece_ids is None) == (self.embeddings is None):
             raise UsageError("exactly one of piece ids and embeddings must be given")
         if not self.lengths or min(self.lengths) < 1:
@@ -247,9 +248,7 @@ def unpad(
     Kept are the pieces with mask 1, and, as readers only, those that `needed` [B, T] marks. The position of a
     piece is its column, wherever the padding is.
     """
-    given = input_ids if input_ids is not None else inputs_embeds
-    if given is None or (input_ids is not None and inputs_embeds is not None):
-        raise UsageError("exactly one of input_ids and inputs_embeds must be given")
+    given = the_given(input_ids, inputs_embeds)
     B, T = given.shape[:2]
     _check_shapes((B, T), attention_mask, token_type_ids, position_ids)
     visible = torch.ones(B, T, dtype=torch.bool, device=given.device) if attention_mask is None else attention_mask != 0
@@ -269,6 +268,16 @@ def unpad(
         embeddings=None if inputs_embeds is None else padding.flat(inputs_embeds),
     )
     return batch, padding
+
+
+def the_given(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
+    """The one of them that is there, if it is a batch: ids [B, T] or vectors [B, T, H]."""
+    given = input_ids if input_ids is not None else inputs_embeds
+    if given is None or (input_ids is not None and inputs_embeds is not None):
+        raise UsageError("exactly one of input_ids and inputs_embeds must be given")
+    if given.ndim != (2 if inputs_embeds is None else 3) or 0 in given.shape:
+        raise UsageError(f"the inputs have the shape {list(given.shape)}, not [sequences, pieces]")
+    return given
 
 
 def padding_of(lengths: Sequence[int], device: torch.device) -> Padding:

@@ -15,10 +15,12 @@ from torch import Tensor, nn
 from bertmill.checkpoint.huggingface import (
     CONFIG_FILE,
     LoadReport,
+    ModelFolder,
     canonical,
     check_vocabulary_size,
     load_tensors,
     open_folder,
+    plan_loading,
     write_folder,
 )
 from bertmill.checkpoint.names import find_model
@@ -49,7 +51,7 @@ class BertPreTrainedModel(nn.Module):
         check_vocabulary_size(folder.path, config.vocab_size)
         with torch.device("meta"):
             model = cls(config)
-        wanted = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+        wanted = model.shapes()
         tensors, model.load_report = load_tensors(folder, wanted)
         for name in model.load_report.new:
             tensors[name] = torch.empty(wanted[name])
@@ -57,6 +59,15 @@ class BertPreTrainedModel(nn.Module):
         model.load_state_dict(tensors, strict=False, assign=True)
         model.tie_weights()
         return model.eval()
+
+    @classmethod
+    def compare(cls, folder: ModelFolder, config: BertConfig) -> LoadReport:
+        """What `from_pretrained` would report or refuse, without reading a weight."""
+        with torch.device("meta"):
+            return plan_loading(folder, cls(config).shapes())[1]
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {name: tuple(parameter.shape) for name, parameter in self.named_parameters()}
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write a Hugging Face model folder. A tokenizer or other files already in `folder` stay."""
@@ -69,7 +80,7 @@ class BertPreTrainedModel(nn.Module):
         """Give every parameter its first value, from torch's global generator; called by every constructor."""
         self.tie_weights()
         for name, parameter in self.named_parameters():
-            if not parameter.is_meta:
+            if not parameter.is_meta and not name.startswith(f"{self.base_model_prefix}."):  # the body has done its own
                 set_first_value(name, parameter.data, self.config)
 
     def tie_weights(self) -> None:

@@ -19,6 +19,8 @@ _MAX_ID = 1 << 31
 def read_vocabulary(path: Path) -> dict[str, int]:
     """Piece → id from a `vocab.txt`."""
     try:
+        if path.exists() and not path.is_file():
+            raise UsageError("is not a file", where=path)
         if path.stat().st_size > _MAX_BYTES:
             raise IntegrityError("is too large for a vocabulary", where=path)
         text = path.read_bytes().decode("utf-8")

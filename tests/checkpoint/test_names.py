@@ -1,0 +1,62 @@
+"""A model's name leads to a folder, also by what other packages offer, and no code of theirs runs."""
+
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from bertmill.checkpoint import names
+from bertmill.checkpoint.names import find_model
+from bertmill.errors import UsageError
+
+
+@pytest.fixture
+def offer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An installed package that carries a model and must not be imported."""
+    package = tmp_path / "carrier_of_models"
+    (package / "models/my-bert").mkdir(parents=True)
+    (package / "__init__.py").write_text("raise RuntimeError('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    offers = {
+        "my-bert": "carrier_of_models:models/my-bert",
+        "absent": "no_such_package_anywhere:model",
+        "outside": "carrier_of_models:../..",
+        "empty": "carrier_of_models:nothing",
+        "dotted": "carrier_of_models.inner:model",
+        "bare": "carrier_of_models",
+    }
+    entries = [EntryPoint(name, value, names.GROUP) for name, value in offers.items()]
+    monkeypatch.setattr(names, "entry_points", lambda group: entries)
+    return package
+
+
+def test_a_package_offers_a_model_without_being_imported(offer: Path) -> None:
+    assert find_model("my-bert") == offer / "models/my-bert"
+    assert "carrier_of_models" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("absent", "pip install no-such-package-anywhere"),
+        ("empty", "does not hold the model"),
+        ("dotted", "not package:folder"),
+        ("bare", "not package:folder"),
+        ("unheard-of", "known: absent, bare, dotted"),
+        ("", "the name of the model is empty"),
+    ],
+)
+def test_a_name_that_leads_nowhere_is_a_usage_error(offer: Path, name: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        find_model(name)
+
+
+def test_a_package_cannot_lead_out_of_itself(offer: Path) -> None:
+    with pytest.raises(Exception, match="leads out of the folder"):
+        find_model("outside")
+
+
+def test_a_folder_is_itself_and_minilm_is_installed(tmp_path: Path) -> None:
+    assert find_model(tmp_path) == tmp_path
+    assert (find_model("minilm") / "config.json").is_file()
