@@ -136,7 +136,8 @@ def assert_equal_gradients(ours: nn.Module, theirs: nn.Module, our_loss: Tensor,
             assert parameter.grad.abs().max() < 1e-7, name
             assert other.abs().max() < 1e-7, name
         else:
-            assert (parameter.grad - other).abs().max() <= 1e-5 * other.abs().max(), name
+            # Where a gradient all but cancels (a shift of all choices), rounding of 1e-9 is left.
+            assert (parameter.grad - other).abs().max() <= max(1e-5 * float(other.abs().max()), 1e-9), name
 
 
 def scalar_of(output: Any, mask: Tensor) -> Tensor:
