@@ -48,13 +48,27 @@ def test_no_texts_give_nothing() -> None:
     assert list(encode_texts(WORDPIECE, [], workers=2)) == []
 
 
-def test_a_script_without_the_guard_ends_with_a_message(tmp_path: Path) -> None:
+SCRIPT = """
+{imports}
+from bertmill import BertTokenizer
+from bertmill.text.bulk import encode_texts
+wordpiece = BertTokenizer.from_pretrained('minilm').wordpiece
+assert [row.tolist() for row in encode_texts(wordpiece, ['hello world'] * 3, workers=2)] == [[7592, 2088]] * 3
+"""
+
+
+def run_script(tmp_path: Path, imports: str) -> subprocess.CompletedProcess[str]:
     script = tmp_path / "script.py"
-    script.write_text(
-        "from bertmill import BertTokenizer\n"
-        "from bertmill.text.bulk import encode_texts\n"
-        "list(encode_texts(BertTokenizer.from_pretrained('minilm').wordpiece, ['a'], workers=2))\n"
-    )
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60)
+    script.write_text(SCRIPT.format(imports=imports))
+    return subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60)
+
+
+def test_a_process_without_threads_is_forked_and_needs_no_guard(tmp_path: Path) -> None:
+    done = run_script(tmp_path, "import sys")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_script_with_torch_and_without_the_guard_ends_with_a_message(tmp_path: Path) -> None:
+    done = run_script(tmp_path, "import torch")
     assert done.returncode != 0
     assert "a worker process died; call this under" in done.stderr

@@ -80,8 +80,7 @@ class WordPiece:
         self.special_tokens = tuple(special_tokens)
         self.unknown = unknown
         self._unknown_id = vocabulary[unknown]
-        self._first_pieces = vocabulary  # at the beginning of a word
-        self._inner_pieces = {
+        self._inner_pieces = {  # those that go on inside a word, by what they add
             piece.removeprefix(CONTINUATION): number
             for piece, number in vocabulary.items()
             if piece.startswith(CONTINUATION)
@@ -153,7 +152,13 @@ class WordPiece:
     def _encode_chunk(self, chunk: str) -> bytes:
         """What `_analyse_chunk` gives, ids only."""
         text, units = self._prepare(chunk)
-        return b"".join(map(self._ids_of_unit.__getitem__, units.findall(text)))
+        ids = self._ids_of_unit
+        if units is _ASCII_UNITS:  # most chunks are a word, or a word and what stands behind it
+            if text.isalnum():
+                return ids[text]
+            if text[:-1].isalnum():
+                return ids[text[:-1]] + ids[text[-1]]
+        return b"".join(map(ids.__getitem__, units.findall(text)))
 
     def _analyse_chunk(self, chunk: str) -> bytes:
         text, units = self._prepare(chunk)
@@ -210,14 +215,13 @@ class WordPiece:
         ids: list[int] = []
         ends: list[int] = []
         start = 0
-        find = self._first_pieces.get
+        find = self.vocabulary.get
         while start < length:
-            for end in range(min(length, start + self._max_piece_characters), start, -1):
-                piece_id = find(word[start:end])
-                if piece_id is not None:
-                    break
-            else:
-                return [self._unknown_id], [length]
+            end = min(length, start + self._max_piece_characters)
+            while (piece_id := find(word[start:end])) is None:
+                end -= 1
+                if end == start:
+                    return [self._unknown_id], [length]
             ids.append(piece_id)
             ends.append(end)
             start = end
