@@ -81,9 +81,9 @@ def _columns(
         results = _in_processes(function, wordpiece, blocks, num_workers)
     for lengths, content in results:
         ends = np.cumsum(lengths)
-        table = np.frombuffer(content, np.uint32).reshape(num_columns, -1)
+        columns = list(np.frombuffer(content, np.uint32).reshape(num_columns, -1))
         for length, end in zip(lengths, ends.tolist(), strict=True):
-            yield tuple(table[:, end - length : end])
+            yield tuple(column[end - length : end] for column in columns)
 
 
 def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:

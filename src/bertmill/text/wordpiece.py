@@ -43,7 +43,7 @@ UNKNOWN = "[UNK]"
 MAX_WORD_CHARACTERS = 100
 MAX_CACHED_STRINGS = 1 << 18
 MAX_CACHED_CHARACTERS = 40  # longer ones hardly repeat
-_ASCII_UNITS = re.compile("[0-9A-Za-z]+|[^0-9A-Za-z]")
+_ASCII_UNITS = re.compile("[0-9A-Za-z]+|[^0-9A-Za-z]")  # of printable ASCII
 
 Row = tuple[int, int, int, int]  # id of a piece, where it starts, where it ends, and 1 if it begins a word, else 0
 
@@ -109,6 +109,8 @@ class WordPiece:
         """The ids of all pieces of `text`. The fast way: a look-up for every chunk seen before, and one join."""
         ids = array("I")
         if split_special or not self._special.search(text):
+            if self.lowercase and text.isascii() and not self.never_split:
+                text = text.lower()  # in one go, and there are fewer different chunks
             ids.frombytes(b"".join(map(self._ids_of_chunk.__getitem__, text.split(" "))))
             return ids
         for start, end, is_special in self._segments(text):
@@ -151,29 +153,23 @@ class WordPiece:
 
     def _encode_chunk(self, chunk: str) -> bytes:
         """What `_analyse_chunk` gives, ids only."""
-        text, units = self._prepare(chunk)
         ids = self._ids_of_unit
-        if units is _ASCII_UNITS:  # most chunks are a word, or a word and what stands behind it
-            if text.isalnum():
-                return ids[text]
-            if text[:-1].isalnum():
-                return ids[text[:-1]] + ids[text[-1]]
-        return b"".join(map(ids.__getitem__, units.findall(text)))
+        if chunk.isascii() and chunk.isprintable() and not self.never_split:
+            # Most chunks are a word, or a word and what stands behind it.
+            if chunk.isalnum():
+                return ids[chunk]
+            if chunk[:-1].isalnum():
+                return ids[chunk[:-1]] + ids[chunk[-1]]
+            return b"".join(map(ids.__getitem__, _ASCII_UNITS.findall(chunk)))
+        return b"".join(map(ids.__getitem__, self._units.findall(chunk)))
 
     def _analyse_chunk(self, chunk: str) -> bytes:
-        text, units = self._prepare(chunk)
         rows = []
-        for match in units.finditer(text):
+        for match in self._units.finditer(chunk):
             offset = match.start()
             for piece_id, start, end, begins_word in self._rows_of_unit[match[0]]:
                 rows.append((piece_id, start + offset, end + offset, begins_word))
         return _packed(rows)
-
-    def _prepare(self, chunk: str) -> tuple[str, re.Pattern[str]]:
-        """The text in which to look for units, and their pattern; ASCII, which is most text, has a quicker one."""
-        if chunk.isascii() and chunk.isprintable() and not self.never_split:
-            return chunk.lower() if self.lowercase else chunk, _ASCII_UNITS
-        return chunk, self._units
 
     def _encode_unit(self, unit: str) -> bytes:
         """What `_analyse_unit` gives, ids only."""
