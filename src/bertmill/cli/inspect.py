@@ -62,12 +62,12 @@ def _facts(folder: ModelFolder, config: BertConfig, tokenizer: BertTokenizer) ->
         "vocabulary": tokenizer.vocab_size,
         "cased": not tokenizer.do_lower_case,
         "made_for": config.architectures or [],
-        "written_by": _writer(config),
+        "written_by": _writer(folder),
     }
 
 
-def _writer(config: BertConfig) -> str | None:
-    version = config.other_settings.get("transformers_version")
+def _writer(folder: ModelFolder) -> str | None:
+    version = folder.settings.get("transformers_version")
     return None if version is None else f"transformers {version}"
 
 
