@@ -48,7 +48,8 @@ def parameters() -> list:  # type: ignore[type-arg]
 
 @pytest.mark.parametrize("block", parameters())
 def test_what_a_page_shows_is_what_happens(block: Block, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "100"}
+    outside_make = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    environment = outside_make | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "100"}
     if "BERTMILL_DATA" in block.content or "bertmill bench" in block.content:
         environment["BERTMILL_DATA"] = str(request.getfixturevalue("data"))
     if block.kind == "python":

@@ -258,16 +258,15 @@ def test_time_is_linear_in_the_length_of_hostile_text(kind: str, method: str) ->
     vocabulary = read_vocabulary(find_model("minilm") / "vocab.txt")
 
     def seconds(text: str) -> float:
-        times = []
-        for _ in range(3):
-            encode = getattr(WordPiece(vocabulary), method)
-            started = time.process_time()
-            encode(text)
-            times.append(time.process_time() - started)
-        return min(times)
+        encode = getattr(WordPiece(vocabulary), method)
+        started = time.process_time()
+        encode(text)
+        return time.process_time() - started
 
     text = HOSTILE[kind]
-    assert seconds(text) < 3 * seconds(text[: len(text) // 2])
+    half = text[: len(text) // 2]
+    times = [(seconds(text), seconds(half)) for _ in range(4)]  # in turns: noise hits both alike
+    assert min(whole for whole, _ in times) < 3 * min(part for _, part in times)
 
 
 def test_the_memory_of_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
