@@ -18,7 +18,7 @@ from bertmill.text.tokenizer import NO_LIMIT, BertTokenizer
 
 def run(settings: CheckSettings) -> None:
     path = find_model(settings.model)
-    folder = open_folder(path)  # what cannot be opened at all is an error at once
+    folder = open_folder(path, check_hashes=False)  # what cannot be opened at all is an error at once
     config = BertConfig.from_file_settings(folder.settings, path / CONFIG_FILE)
     checks: dict[str, Callable[[], str]] = {
         "hashes": lambda: _hashes(folder),
