@@ -167,7 +167,8 @@ class Instances:
         firsts = np.repeat(records["first_document"].astype(np.int64), num_breaks)
         place_in_instance = np.arange(len(firsts)) - np.repeat(np.cumsum(num_breaks) - num_breaks, num_breaks)
         breaks = sentence_ends(self.corpus, document_ends(self.corpus, firsts + place_in_instance) - 1)
-        rows = zip(records["start"].tolist(), records["length"].tolist(), np.split(breaks, np.cumsum(num_breaks)[:-1]))
+        inner_breaks = np.split(breaks, np.cumsum(num_breaks)[:-1])
+        rows = zip(records["start"].tolist(), records["length"].tolist(), inner_breaks, strict=True)
         return [list(pairwise([start, *inner.tolist(), start + length])) for start, length, inner in rows]
 
     def _lay_out(self, texts: list[list[Slice]]) -> tuple[InstanceBatch, Flags, Flags | None]:
