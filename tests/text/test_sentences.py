@@ -34,6 +34,7 @@ ENGLISH = [
     "King George V.|This was long ago.",
     "See No. 5 and vol. 3 and pp. 7.|No.|He did not.",
     "See Vol. II of it.",
+    "No.|I did not.",
     "On Jan. 5 and Sept. 6 it rained.|Then came Oct. 7.",
     "Apple Inc. said so.|Apple Inc.|It did.|Sammy Davis Jr. Park",
     "About 3.14 or .5 of version 1.2.3 is at www.example.com/a.b?c=d! today.",
