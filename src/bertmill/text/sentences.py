@@ -24,32 +24,38 @@ _CANDIDATE = re.compile(
 )
 _CHINESE_TERMINATORS = frozenset("。！？｡")
 _CHINESE = re.compile("[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
-_GOES_ON = frozenset(".!?…。！？,;:，、；：》〉-–—~～·%=+/&|")  # behind a terminator: the sentence is not over
+_GOES_ON = frozenset(".!?…。！？,;:，、；：》〉-–—~～·%=+&|")  # behind a terminator: the sentence is not over
 _NEXT_WORD = re.compile(r"[^\W\d_]++(?!\.)")
-_LETTERS_WITH_DOTS = re.compile(r"(?:[^\W\d_]\.)+[^\W\d_]|Ph\.D")
-_NUMBER = re.compile(r"\d|[IVXLC]+\b")
+_LETTERS_WITH_DOTS = re.compile(r"(?:[^\W\d_][.-]{1,2})+[^\W\d_]|Ph\.D")
+_NUMBER = re.compile(r"\d|[IVXLC]{2,}\b|[VX]\b")  # `No. I did not` has none
 _REACH = 16  # characters looked at before a terminator: more than an abbreviation has
 _BEFORE_A_WORD = "\"'“‘«‹([{（「『*_-–—/"
 
-_NEVER_AN_END = frozenset(
-    "mr mrs ms messrs mme mlle dr drs prof rev hon fr msgr st ste sts gen col maj capt cpt cmdr cdr lt sgt cpl pvt adm "
-    "brig gov sen rep pres amb supt insp mt vs viz cf e.g i.e c.f eg ie approx attn".split()
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_NEVER_AN_END = _words(
+    "mr mrs ms messrs mme mlle dr drs prof rev hon fr msgr st ste sts gen col maj capt cpt cmdr cdr lt lieut sgt cpl "
+    "pvt adm brig gov sen rep pres amb supt insp mt vs viz cf e.g i.e c.f eg ie approx attn"
 )
-_NO_END_BEFORE_A_NUMBER = frozenset(
+_NO_END_BEFORE_A_NUMBER = _words(
     "no nos nr num vol vols pp pg fig figs art arts sec secs sect ch chap eq eqs op ex bk pt pts ser par para ref app "
-    "ca circa fl ll vv ver cl".split()
+    "ca circa fl ll vv ver cl"
 )
 _NUMBERED_LETTERS = "bcdflnpr"  # born, circa, died, folio, line, note, page, reigned
-_SELDOM_AN_END = frozenset(
+_SELDOM_AN_END = _words(
     "inc co corp ltd llc bros jr sr esq etc al ave blvd rd dept dist est univ assn assoc mfg intl natl ed eds trans "
-    "repr ft lb lbs oz jour proc soc amer brit phil mag geol jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thur thurs fri sat".split()
+    "repr ft lb lbs oz jour proc acad inst soc amer brit phil mag geol rept "
+    "jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thur thurs fri sat"
 )
 _ABBREVIATIONS = _NEVER_AN_END | _NO_END_BEFORE_A_NUMBER | _SELDOM_AN_END
-_FIRST_WORDS = frozenset(
+_FIRST_WORDS = _words(
     "the a an this that these those there here it its he his she her they their we our you your i my in on at by for "
     "from to with after before during since while when where as if although though however but and or so because both "
     "some many most all several each every one two three no not another other such what who why how then thus "
-    "according despite under until once also only following between among unlike today later".split()
+    "according despite under until once also only following between among unlike today later"
 )
 
 
