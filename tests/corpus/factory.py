@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from bertmill.corpus.masking import VocabularyIds
 from bertmill.corpus.shards import Corpus, pack_words, piece_type, shard_file
-from bertmill.storage import MANIFEST, write_manifest
+from bertmill.storage import write_manifest
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 SPECIAL_IDS = VocabularyIds(size=1000, cls=2, sep=3, mask=4, special=(0, 1, 2, 3, 4))
@@ -51,11 +50,9 @@ def write_corpus(
         }
         for kind, content in contents.items():
             (folder / shard_file(shard, kind)).write_bytes(content.tobytes())
-    write_manifest(folder)
-    manifest = json.loads((folder / MANIFEST).read_text())
-    identity = hashlib.sha256(json.dumps(manifest["files"]).encode()).hexdigest()
-    manifest["corpus"] = {"shards": num_shards, "vocabulary_size": vocabulary_size, "sha256": identity}
-    (folder / MANIFEST).write_text(json.dumps(manifest))
+    identity = hashlib.sha256(pieces.tobytes() + lengths.tobytes() + document_ends.tobytes()).hexdigest()
+    facts = {"shards": num_shards, "vocabulary_size": vocabulary_size, "sha256": identity, "vocabulary_sha256": ""}
+    write_manifest(folder, facts={"corpus": facts})
     return Corpus(folder)
 
 

@@ -6,20 +6,21 @@ piece, document number → sentence. The numbers may be any array; each shard is
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bertmill.corpus.shards import Corpus
+from bertmill.corpus.shards import Corpus, Shard
 
 Numbers = NDArray[np.int64]
 
 
 def sentence_ends(corpus: Corpus, sentences: Numbers) -> Numbers:
     """Where each of `sentences` ends, in pieces."""
-    rows = [shard.sentence_ends for shard in corpus.shards]
-    return _look_up(sentences, corpus.sentence_offsets, rows, corpus.piece_offsets)
+    ends = _look_up(corpus, sentences, corpus.sentence_offsets, lambda shard: shard.sentence_ends)
+    return ends + corpus.piece_offsets[shards_of(sentences, corpus.sentence_offsets)]
 
 
 def sentence_starts(corpus: Corpus, sentences: Numbers) -> Numbers:
@@ -29,8 +30,8 @@ def sentence_starts(corpus: Corpus, sentences: Numbers) -> Numbers:
 
 def document_ends(corpus: Corpus, documents: Numbers) -> Numbers:
     """Where each of `documents` ends, in sentences."""
-    rows = [shard.document_ends for shard in corpus.shards]
-    return _look_up(documents, corpus.document_offsets, rows, corpus.sentence_offsets)
+    ends = _look_up(corpus, documents, corpus.document_offsets, lambda shard: shard.document_ends)
+    return ends + corpus.sentence_offsets[shards_of(documents, corpus.document_offsets)]
 
 
 def document_starts(corpus: Corpus, documents: Numbers) -> Numbers:
@@ -53,7 +54,7 @@ def whole_sentences(corpus: Corpus, sentences: Numbers, stops: Numbers, wanted: 
     shards = shards_of(sentences, corpus.sentence_offsets)
     for number in np.unique(shards):
         is_here = shards == number
-        ends = corpus.shards[number].sentence_ends
+        ends = corpus.shards[int(number)].sentence_ends
         first = sentences[is_here] - corpus.sentence_offsets[number]
         start = np.where(first > 0, ends[np.maximum(first - 1, 0)], 0).astype(np.int64)
         # Places in the type of `ends`: another one would make numpy copy all of it.
@@ -65,11 +66,11 @@ def whole_sentences(corpus: Corpus, sentences: Numbers, stops: Numbers, wanted: 
     return lengths
 
 
-def _look_up(numbers: Numbers, offsets: Numbers, rows: list[NDArray[Any]], bases: Numbers) -> Numbers:
-    """The entry of each number in its shard's row, plus the base of that shard."""
+def _look_up(corpus: Corpus, numbers: Numbers, offsets: Numbers, ends_of: Callable[[Shard], NDArray[Any]]) -> Numbers:
+    """The entry of each number in the row of its shard, as it stands there."""
     found = np.empty(len(numbers), np.int64)
     shards = shards_of(numbers, offsets)
     for shard in np.unique(shards):
         is_here = shards == shard
-        found[is_here] = bases[shard] + rows[shard][numbers[is_here] - offsets[shard]]
+        found[is_here] = ends_of(corpus.shards[int(shard)])[numbers[is_here] - offsets[shard]]
     return found
