@@ -11,7 +11,7 @@ import difflib
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
@@ -19,6 +19,8 @@ from pydantic.fields import FieldInfo
 from bertmill.errors import UsageError
 
 POSITIONAL: Final = "positional"  # marks a field that is an argument without a flag
+
+Objective = Literal["mlm+nsp", "mlm+sop", "mlm", "clm"]
 
 
 class Settings(BaseModel):
