@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +28,7 @@ from bertmill.checkpoint.store import (
     save_checkpoint,
     saved_steps,
 )
+from bertmill.config import OnNonFinite
 from bertmill.errors import IntegrityError, NonFiniteError, StoppedError
 from bertmill.model.dropout import keyed_dropout
 from bertmill.training.distributed import Ranks
@@ -45,8 +46,6 @@ from bertmill.training.signals import StopWish
 from bertmill.training.state import RunFolder, State
 
 MAX_SKIPPED_IN_A_ROW = 10
-
-OnNonFinite = Literal["stop", "skip", "reload"]
 
 
 class Lessons(Protocol):
@@ -197,7 +196,7 @@ class Trainer:
     def _keep_records(self, lessons: Lessons, is_stopping: bool) -> None:
         """What is due after a step: a line in the log, an evaluation, a checkpoint."""
         step, settings = self.state.step, self.settings
-        self.journal.show_step(self._figures(lessons))
+        self.journal.step(self._figures(lessons))
         if step % settings.log_every == 0:
             self._log(lessons)
         if settings.eval_every and step % settings.eval_every == 0:

@@ -7,7 +7,8 @@ the log of an interrupted training is that of an uninterrupted one but for its t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +17,43 @@ from bertmill.storage import write_file
 Line = Mapping[str, Any]
 
 
-class Journal:
-    """Writes lines to the log and passes them on; `remark` is for people only."""
+@dataclass(frozen=True)
+class Beginning:
+    """What is known when a training begins, to set later figures against."""
 
-    def __init__(
-        self,
-        path: Path | None,
-        on_line: Callable[[Line], None],
-        on_step: Callable[[Line], None],
-        on_remark: Callable[[str], None],
-    ) -> None:
+    steps: int | None
+    seconds: float | None
+    vocabulary_size: int
+    unigram_entropy: float  # the loss of a model that knows nothing but how frequent each piece is
+    weights_used: float  # per piece: 6 operations for each, forward and backward
+
+
+class Listener:
+    """Hears what a training says; this one does nothing."""
+
+    def begin(self, beginning: Beginning) -> None:
+        """The first step is about to be taken."""
+
+    def step(self, line: Line) -> None:
+        """A step was taken; figures are those since the last line of the log."""
+
+    def line(self, line: Line) -> None:
+        """A line was written to the log."""
+
+    def remark(self, text: str) -> None:
+        """Something that a person should know."""
+
+
+class Journal:
+    """Writes lines to the log and tells the listener."""
+
+    def __init__(self, path: Path | None, listener: Listener) -> None:
         """Without a path (the ranks after the first) nothing is written."""
         self._path = path
-        self._on_line = on_line
-        self.show_step = on_step
-        self.remark = on_remark
+        self._listener = listener
+        self.begin = listener.begin
+        self.step = listener.step
+        self.remark = listener.remark
 
     def cut(self, after_step: int) -> None:
         """Forget the lines after a step: they come again. A last line that a kill cut short is forgotten too."""
@@ -50,4 +73,4 @@ class Journal:
         if self._path is not None:
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
-        self._on_line(line)
+        self._listener.line(line)

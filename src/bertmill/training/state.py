@@ -4,6 +4,7 @@
     RUN/log.jsonl             one line per `log_every` steps and per evaluation
     RUN/checkpoints/          see checkpoint/store.py
     RUN/plans/                which instances there are, per epoch (corpus/plan.py)
+    RUN/heldout/              the held-out text as a corpus
     RUN/model/                the result: a model folder
 The folder is locked while a process trains in it.
 """
@@ -73,12 +74,19 @@ class RunFolder:
         return self.path / "plans"
 
     @property
+    def heldout(self) -> Path:
+        return self.path / "heldout"
+
+    @property
     def model(self) -> Path:
         return self.path / "model"
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """No other process trains here while the block runs; the lock goes with the process, however it ends."""
+    def locked(self, *, is_owner: bool) -> Iterator[None]:
+        """No other owner trains here while the block runs; the lock goes with the process, however it ends."""
+        if not is_owner:  # a further rank of the same training
+            yield
+            return
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / _LOCK).open("w") as file:
             try:
