@@ -288,7 +288,7 @@ def resumed_settings(given: SettingsT, path: Path, may_change: frozenset[str]) -
 
 def _problem(kind: type[Settings], detail: dict[str, Any], flags: Mapping[str, Any], toml_path: Path | None) -> str:
     """One pydantic error in the words of the command line or of the file it came from."""
-    message = detail["msg"].removeprefix("Value error, ")
+    message = str(detail["msg"]).removeprefix("Value error, ")
     message = message[0].lower() + message[1:]
     if not detail["loc"]:  # several fields that do not go together
         return message

@@ -124,8 +124,8 @@ class TrainingDisplay(Listener):
         if is_stuck and line["progress"] > STUCK_AFTER and not self._has_said_stuck:
             self._has_said_stuck = True
             self.remark(
-                f"the loss stays at {entropy:.2f}, that of a model that knows frequencies alone: it has not begun to use "
-                "the context. Likely causes: too few steps, a rate that is too low or too high, batches that are too small"
+                f"the loss stays at {entropy:.2f}, that of a model that knows frequencies alone: it does not use the "
+                "context yet. Likely causes: too few steps, a rate too low or too high, batches too small"
             )
 
 

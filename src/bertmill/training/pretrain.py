@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -114,7 +115,7 @@ def _settle(given: PretrainSettings, run: RunFolder, ranks: Ranks) -> PretrainSe
 
 def _make_model(settings: PretrainSettings, tokenizer: BertTokenizer) -> Model:
     kind = BertForPreTraining if settings.objective in PAIR_OBJECTIVES else BertForMaskedLM
-    changes = {
+    changes: dict[str, Any] = {
         "causal": settings.objective == "clm",
         "hidden_dropout_prob": settings.dropout,
         "attention_probs_dropout_prob": settings.dropout,

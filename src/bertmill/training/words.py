@@ -65,20 +65,22 @@ def _losses(
     targets = {name: tensor.to(device) for name, tensor in batch.targets().items()}
     output = model(batch.packed().to(device), **targets, output_logits=False)
     num_selected, num_instances = batch.num_selected, len(batch.lengths)
+    is_pair = batch.pair_labels is not None
+    word_loss, pair_loss = (output.mlm_loss, output.nsp_loss) if is_pair else (output.loss, None)
     sums = {
         "pieces": float(len(batch.piece_ids)),
         "selected": float(num_selected),
-        "word_loss": float(output.mlm_loss) * num_selected,
-        "words_right": float(output.mlm_correct),
+        "word_loss": float(word_loss) * num_selected,
+        "words_right": float(output.num_right),
     }
-    if output.nsp_loss is not None:
+    if pair_loss is not None:
         guessed = output.seq_relationship_logits.argmax(1)
         sums |= {
             "instances": float(num_instances),
-            "pair_loss": float(output.nsp_loss) * num_instances,
+            "pair_loss": float(pair_loss) * num_instances,
             "pairs_right": float((guessed == targets["next_sentence_label"]).sum()),
         }
-    return output.mlm_loss, output.nsp_loss, sums
+    return word_loss, pair_loss, sums
 
 
 def _summary(sums: Mapping[str, float]) -> dict[str, float]:
