@@ -199,7 +199,7 @@ class Trainer:
         self.journal.step(self._figures(lessons))
         if step % settings.log_every == 0:
             self._log(lessons)
-        if settings.eval_every and step % settings.eval_every == 0:
+        if step % settings.eval_every == 0:
             self.evaluate(lessons)
         if is_stopping or step % settings.save_every == 0:
             self.save()
@@ -220,16 +220,21 @@ class Trainer:
         state.sums.clear()
         state.summed_steps = 0
 
-    def evaluate(self, lessons: Lessons) -> dict[str, float]:
-        """Measure on data that is not trained on; the best step so far is remembered."""
+    def evaluate(self, lessons: Lessons) -> None:
+        """Measure on data that is not trained on, if that has not been done at this step; remember the best step."""
+        state = self.state
+        if state.heldout_step == state.step:
+            return
         self.model.eval()
         with torch.no_grad(), self._precision():
-            figures = lessons.evaluate(self.model)
-        if figures:
-            self.journal.write({"step": self.state.step, **{f"heldout_{name}": each for name, each in figures.items()}})
-            if self.state.best_loss is None or figures["loss"] < self.state.best_loss:
-                self.state.best_loss, self.state.best_step = figures["loss"], self.state.step
-        return figures
+            state.heldout = lessons.evaluate(self.model)
+        state.heldout_step = state.step
+        if state.heldout:
+            self.journal.write(
+                {"step": state.step, **{f"heldout_{name}": each for name, each in state.heldout.items()}}
+            )
+            if state.best_loss is None or state.heldout["loss"] < state.best_loss:
+                state.best_loss, state.best_step = state.heldout["loss"], state.step
 
     def save(self) -> None:
         """Write a checkpoint of this step, and let go of old ones."""

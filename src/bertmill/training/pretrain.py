@@ -33,7 +33,7 @@ from bertmill.training.distributed import Ranks, joined_ranks
 from bertmill.training.loop import LoopSettings, Trainer
 from bertmill.training.progress import Beginning, Journal, Listener
 from bertmill.training.schedule import Schedule
-from bertmill.training.state import RunFolder
+from bertmill.training.state import RunFolder, State
 from bertmill.training.words import WordLessons
 from bertmill.version import __version__
 
@@ -74,10 +74,10 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path:
             Beginning(schedule.steps, settings.budget, len(tokenizer), _entropy(corpus), _weights_used(model))
         )
         _train_phases(trainer, lessons, [share for _, share in parse_phases(settings.length)])
-        figures = trainer.evaluate(lessons[-1])
+        trainer.evaluate(lessons[-1])
         trainer.save()
         if ranks.is_first:
-            _write_model(run, model, tokenizer, _provenance(settings, corpus, trainer, figures))
+            _write_model(run, model, tokenizer, _provenance(settings, corpus, trainer.state))
         ranks.wait()
     return run.model
 
@@ -235,9 +235,7 @@ def _weights_used(model: Model) -> float:
     )
 
 
-def _provenance(
-    settings: PretrainSettings, corpus: Corpus, trainer: Trainer, figures: dict[str, float]
-) -> dict[str, object]:
+def _provenance(settings: PretrainSettings, corpus: Corpus, state: State) -> dict[str, object]:
     return {
         "made_by": f"bertmill {__version__}",
         "task": "pretrain",
@@ -246,9 +244,9 @@ def _provenance(
         "vocabulary_sha256": corpus.facts["vocabulary_sha256"],
         "init": settings.init,
         "seed": settings.seed,
-        "steps": trainer.state.step,
-        "seconds": round(trainer.state.seconds, 1),
-        "heldout": figures or None,
+        "steps": state.step,
+        "seconds": round(state.seconds, 1),
+        "heldout": state.heldout,
     }
 
 

@@ -35,6 +35,8 @@ class State:
     summed_steps: int = 0
     sums: Counter[str] = field(default_factory=Counter)
     left_out: list[int] = field(default_factory=list)  # steps whose update was not finite
+    heldout_step: int | None = None  # when the held-out figures were measured
+    heldout: dict[str, float] = field(default_factory=dict)
     best_step: int | None = None
     best_loss: float | None = None
 

@@ -49,7 +49,7 @@ class WordLessons:
         return share, sums
 
     def summary(self, sums: Mapping[str, float]) -> dict[str, float]:
-        return _summary(sums)
+        return {**_summary(sums), "pieces": sums["pieces"]}
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         return {} if self.heldout is None else evaluate_words(model, self.heldout, self.ranks)
@@ -70,14 +70,14 @@ def _losses(
     sums = {
         "pieces": float(len(batch.piece_ids)),
         "selected": float(num_selected),
-        "word_loss": float(word_loss) * num_selected,
+        "word_loss": float(word_loss.detach()) * num_selected,
         "words_right": float(output.num_right),
     }
     if pair_loss is not None:
         guessed = output.seq_relationship_logits.argmax(1)
         sums |= {
             "instances": float(num_instances),
-            "pair_loss": float(pair_loss) * num_instances,
+            "pair_loss": float(pair_loss.detach()) * num_instances,
             "pairs_right": float((guessed == targets["next_sentence_label"]).sum()),
         }
     return word_loss, pair_loss, sums
@@ -89,7 +89,7 @@ def _summary(sums: Mapping[str, float]) -> dict[str, float]:
     if "instances" in sums:
         figures["nsp_loss"] = sums["pair_loss"] / sums["instances"]
         figures["nsp_accuracy"] = sums["pairs_right"] / sums["instances"]
-    return {"loss": word_loss + figures.get("nsp_loss", 0.0), **figures, "pieces": sums["pieces"]}
+    return {"loss": word_loss + figures.get("nsp_loss", 0.0), **figures}
 
 
 def evaluate_words(model: nn.Module, instances: Instances, ranks: Ranks) -> dict[str, float]:
