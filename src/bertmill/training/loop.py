@@ -194,15 +194,16 @@ class Trainer:
         self.journal.remark(f"{what}; it is left out, going on from step {self.state.step:,}")
 
     def _keep_records(self, lessons: Lessons, is_stopping: bool) -> None:
-        """What is due after a step: a line in the log, an evaluation, a checkpoint."""
+        """What is due after a step: a line in the log, an evaluation, a checkpoint; the last two also at the end."""
         step, settings = self.state.step, self.settings
+        is_last = self._has_reached(1.0)
         self.journal.step(self._figures(lessons))
         if step % settings.log_every == 0:
             self._log(lessons)
-        if step % settings.eval_every == 0:
-            self.evaluate(lessons)
-        if is_stopping or step % settings.save_every == 0:
-            self.save()
+        if is_last or step % settings.eval_every == 0:
+            self._evaluate(lessons)
+        if is_last or is_stopping or step % settings.save_every == 0:
+            self._save()
 
     def _figures(self, lessons: Lessons) -> dict[str, Any]:
         state = self.state
@@ -220,15 +221,12 @@ class Trainer:
         state.sums.clear()
         state.summed_steps = 0
 
-    def evaluate(self, lessons: Lessons) -> None:
-        """Measure on data that is not trained on, if that has not been done at this step; remember the best step."""
+    def _evaluate(self, lessons: Lessons) -> None:
+        """Measure on data that is not trained on; remember the best step."""
         state = self.state
-        if state.heldout_step == state.step:
-            return
         self.model.eval()
         with torch.no_grad(), self._precision():
             state.heldout = lessons.evaluate(self.model)
-        state.heldout_step = state.step
         if state.heldout:
             self.journal.write(
                 {"step": state.step, **{f"heldout_{name}": each for name, each in state.heldout.items()}}
@@ -236,7 +234,7 @@ class Trainer:
             if state.best_loss is None or state.heldout["loss"] < state.best_loss:
                 state.best_loss, state.best_step = state.heldout["loss"], state.step
 
-    def save(self) -> None:
+    def _save(self) -> None:
         """Write a checkpoint of this step, and let go of old ones."""
         if self.ranks.is_first:
             weights = {name: parameter.detach() for name, parameter in self.model.named_parameters()}

@@ -74,8 +74,6 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path:
             Beginning(schedule.steps, settings.budget, len(tokenizer), _entropy(corpus), _weights_used(model))
         )
         _train_phases(trainer, lessons, [share for _, share in parse_phases(settings.length)])
-        trainer.evaluate(lessons[-1])
-        trainer.save()
         if ranks.is_first:
             _write_model(run, model, tokenizer, _provenance(settings, corpus, trainer.state))
         ranks.wait()

@@ -15,7 +15,7 @@ import fcntl
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -35,13 +35,12 @@ class State:
     summed_steps: int = 0
     sums: Counter[str] = field(default_factory=Counter)
     left_out: list[int] = field(default_factory=list)  # steps whose update was not finite
-    heldout_step: int | None = None  # when the held-out figures were measured
-    heldout: dict[str, float] = field(default_factory=dict)
+    heldout: dict[str, float] = field(default_factory=dict)  # the last figures
     best_step: int | None = None
     best_loss: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**vars(self), "sums": dict(self.sums)}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], where: Path) -> Self:
