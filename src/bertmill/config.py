@@ -175,6 +175,16 @@ class PretrainSettings(Settings):
         return self
 
 
+class FillSettings(Settings):
+    """Guess what stands in the place of each [MASK] of a text."""
+
+    model: Annotated[str, Field(description="a model folder or the name of an installed model"), POSITIONAL]
+    texts: Annotated[list[str], Field(min_length=1, description="texts with [MASK] in them"), POSITIONAL]
+    top_k: int = Field(5, ge=1, description="guesses for each [MASK]")
+    device: str = Field("auto", description="cpu, cuda, or auto")
+    as_json: bool = Field(False, alias="json", description="print one JSON object per text instead of a table")
+
+
 class InspectSettings(Settings):
     """Say in words what a folder holds: a model, a vocabulary or a corpus."""
 
@@ -212,6 +222,7 @@ COMMAND_SETTINGS: dict[str, type[Settings]] = {
     "tokenize": TokenizeSettings,
     "corpus": CorpusSettings,
     "pretrain": PretrainSettings,
+    "fill": FillSettings,
     "inspect": InspectSettings,
     "check": CheckSettings,
     "bench": BenchSettings,
