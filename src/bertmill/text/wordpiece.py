@@ -44,6 +44,7 @@ MAX_WORD_CHARACTERS = 100
 MAX_CACHED_STRINGS = 1 << 18
 MAX_CACHED_CHARACTERS = 40  # longer ones hardly repeat
 _ASCII_UNITS = re.compile("[0-9A-Za-z]+|[^0-9A-Za-z]")  # of printable ASCII
+_COMMON_MARKS = tuple((mark, f" {mark} ") for mark in ",.()-\"':;")  # each search costs, so not all marks
 
 Row = tuple[int, int, int, int]  # id of a piece, where it starts, where it ends, and 1 if it begins a word, else 0
 
@@ -109,9 +110,8 @@ class WordPiece:
         """The ids of all pieces of `text`. The fast way: a look-up for every chunk seen before, and one join."""
         ids = array("I")
         if split_special or not self._special.search(text):
-            if self.lowercase and text.isascii() and not self.never_split:
-                text = text.lower()  # in one go, and there are fewer different chunks
-            ids.frombytes(b"".join(map(self._ids_of_chunk.__getitem__, text.split(" "))))
+            chunks = (text if self.never_split else self.simplified(text)).split(" ")
+            ids.frombytes(b"".join(map(self._ids_of_chunk.__getitem__, chunks)))
             return ids
         for start, end, is_special in self._segments(text):
             if is_special:
@@ -166,16 +166,20 @@ class WordPiece:
         if end_of_last < len(text):
             yield end_of_last, len(text), False
 
+    def simplified(self, text: str) -> str:
+        """A text of the same pieces that has fewer different chunks: ASCII lowered, common marks set apart."""
+        if self.lowercase:
+            text = text.lower() if text.isascii() else _lower_ascii(text)
+        for mark, mark_apart in _COMMON_MARKS:
+            text = text.replace(mark, mark_apart)
+        return text
+
     def _encode_chunk(self, chunk: str) -> bytes:
         """What `_analyse_chunk` gives, ids only."""
-        ids = self._ids_of_unit
         if chunk.isascii() and chunk.isprintable() and not self.never_split:
-            # Most chunks are a word, or a word and what stands behind it.
-            if chunk.isalnum():
-                return ids[chunk]
-            if chunk[:-1].isalnum():
-                return ids[chunk[:-1]] + ids[chunk[-1]]
-        return b"".join(map(ids.__getitem__, self.units(chunk)))
+            if chunk.isalnum():  # most chunks: a word
+                return self._encode_unit(chunk)
+        return b"".join(map(self._ids_of_unit.__getitem__, self.units(chunk)))
 
     def _analyse_chunk(self, chunk: str) -> bytes:
         rows = []
@@ -237,6 +241,11 @@ class WordPiece:
             start = end
             find = self._inner_pieces.get
         return ids, ends
+
+
+def _lower_ascii(text: str) -> str:
+    """Only A to Z: other letters are lowered after their accents are stripped."""
+    return text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
 
 
 def _packed(rows: Iterable[Row]) -> bytes:
