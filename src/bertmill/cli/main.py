@@ -19,6 +19,7 @@ from bertmill.version import __version__
 COMMANDS = {
     "demo": "show what bertmill does, in a few seconds",
     "tokenize": "show the pieces, ids and offsets of a text",
+    "vocab": "learn a vocabulary from text",
     "inspect": "say in words what a model is",
     "check": "check hashes, shapes, values and tokenizer of a model",
     "bench": "measure bertmill against the tools people use today",

@@ -1,4 +1,4 @@
-"""Pieces learnt from counted words: the pair of neighbouring pieces that is most frequent becomes a piece, again and again.
+"""Pieces learnt from counted words: again and again the most frequent pair of neighbouring pieces becomes a piece.
 
 A word is kept as a string with one character per piece (`chr` of the piece's number), a pair as a string of two:
 so finding and merging a pair in a word are `str.find` and `str.replace`. `counts` knows how often each pair occurs,
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from bertmill.text.wordpiece import CONTINUATION
 
@@ -26,11 +26,10 @@ def learn_pieces(
     num_pieces: int,
     *,
     min_frequency: int = 1,
-    on_piece: Callable[[int], None] = lambda count: None,
 ) -> list[str]:
     """Up to `num_pieces` new pieces in order of learning; words with a character outside `alphabet` are left out.
 
-    `alphabet` holds the pieces of one character, those inside a word with `##`. `on_piece` hears how many there are.
+    `alphabet` holds the pieces of one character, those inside a word with `##`.
     """
     merger = _Merger(alphabet, min_frequency)
     for word, count in counted_words:
@@ -39,7 +38,6 @@ def learn_pieces(
     first_new = len(merger.pieces)
     while len(merger.pieces) < first_new + num_pieces and (pair := merger.most_frequent_pair()) is not None:
         merger.merge(pair)
-        on_piece(len(merger.pieces) - first_new)
     return merger.pieces[first_new:]
 
 
@@ -49,9 +47,7 @@ class _Merger:
         self._number = {piece: number for number, piece in enumerate(self.pieces)}
         self._first = {piece: chr(number) for piece, number in self._number.items() if len(piece) == 1}
         self._inner = {
-            ord(piece[-1]): chr(number)
-            for piece, number in self._number.items()
-            if len(piece) == len(CONTINUATION) + 1
+            ord(piece[-1]): chr(number) for piece, number in self._number.items() if len(piece) == len(CONTINUATION) + 1
         }
         self._inner_characters = {chr(point) for point in self._inner}
         self._words: list[str] = []

@@ -176,9 +176,8 @@ class WordPiece:
 
     def _encode_chunk(self, chunk: str) -> bytes:
         """What `_analyse_chunk` gives, ids only."""
-        if chunk.isascii() and chunk.isprintable() and not self.never_split:
-            if chunk.isalnum():  # most chunks: a word
-                return self._encode_unit(chunk)
+        if chunk.isascii() and chunk.isalnum() and not self.never_split:  # most chunks: a word
+            return self._encode_unit(chunk)
         return b"".join(map(self._ids_of_unit.__getitem__, self.units(chunk)))
 
     def _analyse_chunk(self, chunk: str) -> bytes:
