@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from itertools import pairwise
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ def learn_plainly(counted_words: dict[str, int], num_pieces: int, min_frequency:
     while len(pieces) < len(ALPHABET) + num_pieces:
         counts: Counter[tuple[str, str]] = Counter()
         for word, count in words:
-            for pair in zip(word, word[1:], strict=False):
+            for pair in pairwise(word):
                 counts[pair] += count
         frequent = [pair for pair in counts if counts[pair] >= min_frequency]
         if not frequent:

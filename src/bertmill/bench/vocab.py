@@ -40,7 +40,7 @@ def measure(settings: BenchSettings, data: Path) -> Iterator[Row]:
             settings.rounds,
         )
         ours, theirs = (text.stat().st_size / 1e6 / seconds[side] for side in ("ours", "theirs"))
-        yield Row("vocab", "20 MB", "MB/s", ours, theirs, "tokenizers trainer", 1 / 3)
+        yield Row("vocab", "20 MB", "MB/s", ours, theirs, "tokenizers trainer", 0.33)
         held_out = data / "text/enwiki-heldout.txt.xz"
         ours, theirs = (100 / pieces_per_word(folder / name, held_out) for name in ("ours-0", "theirs.txt"))
         yield Row("vocab", "held-out words in 100 pieces", "words", ours, theirs, "tokenizers trainer", 0.99)
