@@ -110,7 +110,7 @@ class VocabSettings(Settings):
         POSITIONAL,
     ] = []
     out: Path = Field(description="the folder to write; it must not exist yet")
-    size: int = Field(30522, ge=6, le=1_000_000, description="pieces, special tokens included")
+    size: int = Field(30_522, ge=6, le=1_000_000, description="pieces, special tokens included")
     cased: bool = Field(False, description="keep case and accents")
     alphabet: int | None = Field(
         None, ge=1, description="at most so many characters (default: those that make up 99.995 % of the text)"
