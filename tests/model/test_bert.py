@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +25,7 @@ from equality import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from transformers.utils import find_labels
 
 import bertmill
 from bertmill import BertConfig, BertForMaskedLM, BertForPreTraining, BertModel, PackedBatch
@@ -175,6 +179,9 @@ def test_parameter_counts_are_those_of_the_paper(size: str, with_pooler: int, wi
     config = BertConfig.of_size(size)
     with torch.device("meta"):
         assert BertModel(config).num_parameters() == with_pooler
+        theirs = transformers.BertModel(transformers.BertConfig(**their_settings(config)))
+        without = BertModel(config).num_parameters(exclude_embeddings=True)
+        assert without == theirs.num_parameters(exclude_embeddings=True)
         if with_heads is not None:
             assert BertForPreTraining(config).num_parameters() == with_heads
 
@@ -410,3 +417,46 @@ def test_a_second_derivative_is_refused_and_not_wrong() -> None:
     loss = model(inputs_embeds=vectors, labels=torch.tensor([[7, 8, 9, 10]]), output_attentions=True).loss
     with pytest.raises(RuntimeError, match="no second derivative"):
         torch.autograd.grad(loss, vectors, create_graph=True)
+
+
+HEAD_ARGUMENTS = {
+    "BertModel": [],
+    "BertForPreTraining": ["labels", "next_sentence_label"],
+    "BertForQuestionAnswering": ["start_positions", "end_positions"],
+}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_signatures_are_those_of_hugging_face(name: str) -> None:
+    ours, theirs = getattr(bertmill, name), getattr(transformers, name)
+    inputs = ["input_ids", "attention_mask", "token_type_ids", "position_ids", "inputs_embeds"]
+    wishes = ["output_attentions", "output_hidden_states", "return_dict"]
+    names = list(inspect.signature(ours.forward).parameters)
+    wanted = ["self", *inputs, *HEAD_ARGUMENTS.get(name, ["labels"]), *wishes]
+    assert names[: len(wanted)] == wanted
+    assert find_labels(ours) == find_labels(theirs)
+
+
+def test_unknown_arguments_and_too_many_are_type_errors() -> None:
+    model = BertModel(BertConfig(**SMALL))
+    ids = torch.ones(1, 4, dtype=int)
+    with pytest.raises(TypeError, match="labels"):
+        model(ids, labels=ids)
+    with pytest.raises(TypeError, match="too many"):
+        model(*[None] * 9)
+
+
+@pytest.mark.parametrize("name", ["BertForSequenceClassification", "BertForQuestionAnswering"])
+def test_hugging_faces_trainer_trains_our_models(name: str, tmp_path: Path) -> None:
+    model, _ = twins(name)
+    inputs = padded_inputs(V)
+    columns = {**inputs, **targets_for(name, inputs, V), "not_an_argument": torch.zeros(len(LENGTHS))}
+    rows = [{key: value[row] for key, value in columns.items()} for row in range(len(LENGTHS))]
+    before = copy.deepcopy(model.state_dict())
+    settings = transformers.TrainingArguments(
+        tmp_path, max_steps=2, per_device_train_batch_size=3, report_to=[], save_strategy="no", use_cpu=True
+    )
+    trainer = transformers.Trainer(model, settings, train_dataset=rows, eval_dataset=rows)
+    assert trainer.train().global_step == 2
+    assert trainer.evaluate()["eval_loss"] > 0
+    assert sum(not torch.equal(value, before[key]) for key, value in model.state_dict().items()) > 30

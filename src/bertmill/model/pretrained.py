@@ -92,8 +92,10 @@ class BertPreTrainedModel(nn.Module):
                 return module
         raise AssertionError("every BERT has word embeddings")
 
-    def num_parameters(self, only_trainable: bool = False) -> int:
-        return sum(each.numel() for each in self.parameters() if each.requires_grad or not only_trainable)
+    def num_parameters(self, only_trainable: bool = False, exclude_embeddings: bool = False) -> int:
+        left_out = [module.weight for module in self.modules() if exclude_embeddings and type(module) is nn.Embedding]
+        counted = [each for each in self.parameters() if not any(each is other for other in left_out)]
+        return sum(each.numel() for each in counted if each.requires_grad or not only_trainable)
 
     @property
     def device(self) -> torch.device:
