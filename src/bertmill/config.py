@@ -101,6 +101,27 @@ class TokenizeSettings(Settings):
     as_json: bool = Field(False, alias="json", description="print one JSON object per text instead of a table")
 
 
+class VocabSettings(Settings):
+    """Learn a WordPiece vocabulary from text. The same text gives the same bytes, in any order of files."""
+
+    files: Annotated[
+        list[str],
+        Field(description="text files, folders or globs (.txt .gz .xz .zst .jsonl); - is standard input"),
+        POSITIONAL,
+    ] = []
+    out: Path = Field(description="the folder to write; it must not exist yet")
+    size: int = Field(30522, ge=6, le=1_000_000, description="pieces, special tokens included")
+    cased: bool = Field(False, description="keep case and accents")
+    alphabet: int | None = Field(
+        None, ge=1, description="at most so many characters (default: those that make up 99.995 % of the text)"
+    )
+    unused: int = Field(0, ge=0, le=100_000, description="[unused…] tokens to reserve")
+    min_frequency: int = Field(2, ge=1, description="rarer words are not learnt from, rarer pairs not merged")
+    workers: int | None = Field(None, ge=1, description="processes (default: one per core)")
+    text_field: str = Field("text", description="the field of a .jsonl record that holds the text")
+    as_json: bool = Field(False, alias="json", description="print one JSON object instead of sentences")
+
+
 class CorpusSettings(Settings):
     """Turn text into a corpus: sentences as pieces, on disk, ready for pre-training. Starts where it was broken off."""
 
@@ -210,6 +231,7 @@ class DemoSettings(Settings):
 COMMAND_SETTINGS: dict[str, type[Settings]] = {
     "demo": DemoSettings,
     "tokenize": TokenizeSettings,
+    "vocab": VocabSettings,
     "corpus": CorpusSettings,
     "pretrain": PretrainSettings,
     "inspect": InspectSettings,

@@ -19,6 +19,7 @@ from bertmill.version import __version__
 COMMANDS = {
     "demo": "show what bertmill does, in a few seconds",
     "tokenize": "show the pieces, ids and offsets of a text",
+    "vocab": "learn a vocabulary from text",
     "corpus": "turn text into a corpus for pre-training",
     "pretrain": "train a BERT from a corpus, or go on training one",
     "inspect": "say in words what a model, vocabulary or corpus is",
