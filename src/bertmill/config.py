@@ -48,17 +48,41 @@ class TokenizeSettings(Settings):
     as_json: bool = Field(False, alias="json", description="print one JSON object per text instead of a table")
 
 
-class InspectSettings(Settings):
-    """Say in words what a model is: its size, heads, labels, vocabulary, and where it comes from."""
+class CorpusSettings(Settings):
+    """Turn text into a corpus: sentences as pieces, on disk, ready for pre-training. Starts where it was broken off."""
 
-    model: Annotated[str, Field(description="a model folder or the name of an installed model"), POSITIONAL]
+    files: Annotated[
+        list[str],
+        Field(description="text files, folders or globs (.txt .gz .xz .zst .jsonl); - is standard input"),
+        POSITIONAL,
+    ] = []
+    vocab: str = Field(description="a vocabulary folder or file, a model folder or the name of an installed model")
+    out: Path = Field(description="the corpus folder to write; it must not exist yet")
+    workers: int | None = Field(None, ge=1, description="processes (default: one per core)")
+    document: Literal["blank-line", "file", "record"] | None = Field(
+        None,
+        description="what ends a document: a blank line, the end of its file, or of each line or record "
+        "(default: record in .jsonl files, else blank-line)",
+    )
+    chinese_words: bool = Field(False, description="let jieba decide which ideographs are one word")
+    text_field: str = Field("text", description="the field of a .jsonl record that holds the text")
+
+
+class InspectSettings(Settings):
+    """Say in words what a folder holds: a model, a vocabulary or a corpus."""
+
+    folder: Annotated[
+        str, Field(description="a model, vocabulary or corpus folder, or the name of an installed model"), POSITIONAL
+    ]
     as_json: bool = Field(False, alias="json", description="print one JSON object instead of sentences")
 
 
 class CheckSettings(Settings):
-    """Check a model: hashes, shapes, finite values, and that the tokenizer fits. Exit code 4 if anything is wrong."""
+    """Check everything about a model, a vocabulary or a corpus that can be wrong. Exit code 4 if anything is."""
 
-    model: Annotated[str, Field(description="a model folder or the name of an installed model"), POSITIONAL]
+    folder: Annotated[
+        str, Field(description="a model, vocabulary or corpus folder, or the name of an installed model"), POSITIONAL
+    ]
 
 
 class BenchSettings(Settings):
@@ -79,6 +103,7 @@ class DemoSettings(Settings):
 COMMAND_SETTINGS: dict[str, type[Settings]] = {
     "demo": DemoSettings,
     "tokenize": TokenizeSettings,
+    "corpus": CorpusSettings,
     "inspect": InspectSettings,
     "check": CheckSettings,
     "bench": BenchSettings,

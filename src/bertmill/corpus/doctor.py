@@ -87,7 +87,8 @@ def _hash_rows(values: Hashes, starts: NDArray[np.int64], lengths: NDArray[np.in
     powers = np.cumprod(powers)
     positions = np.arange(len(values)) - np.repeat(starts, lengths)
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(values * powers[positions])])
-    return sums[starts + lengths] - sums[starts]
+    hashes: Hashes = sums[starts + lengths] - sums[starts]
+    return hashes
 
 
 def examine(shards: Iterable[Shard], vocabulary_size: int, unknown_id: int) -> dict[str, Any]:
@@ -139,7 +140,7 @@ def _by_power_of_two(lengths: NDArray[np.int64], num_bins: int) -> NDArray[np.in
 
 
 def _without_end(counts: NDArray[np.int64]) -> list[int]:
-    return np.trim_zeros(counts, "b").tolist()
+    return [int(count) for count in np.trim_zeros(counts, "b")]
 
 
 def remarks(facts: dict[str, Any]) -> list[str]:
