@@ -83,39 +83,47 @@ def build_corpus(
     """
     wordpiece = tokenizer.wordpiece
     recipe = _recipe(wordpiece, chinese_words)
-    bytes_read = [0]
-
-    def count(num_bytes: int) -> None:
-        bytes_read[0] += num_bytes
-
     with resumable_folder(out) as (folder, notes_folder):
         job = Job(folder, notes_folder, _sha256(json.dumps(recipe, sort_keys=True).encode()), chinese_words)
-        notes: dict[int, Note] = {}
-        position: dict[int, int] = {}
-
-        def finish(note: Note) -> None:
-            notes[note["number"]] = note
-            on_progress(position.pop(note["number"]), note["text_bytes"])
-
-        def unfinished(blocks: Iterator[Block]) -> Iterator[Block]:
-            for block in blocks:
-                position[block.number] = bytes_read[0]
-                if note := _finished(job, block):
-                    finish(note)
-                else:
-                    yield block
-
-        lines = read_lines(files, text_field=text_field, repairs=repairs, on_bytes=count)
-        blocks = unfinished(cut_blocks(lines, document))
+        ledger = _Ledger(job, on_progress)
+        lines = read_lines(files, text_field=text_field, repairs=repairs, on_bytes=ledger.count)
+        blocks = ledger.unfinished(cut_blocks(lines, document))
         for note in process_blocks(partial(write_shard, job), wordpiece, blocks, workers):
-            finish(note)
-        facts = _facts([notes[number] for number in range(len(notes))], recipe, wordpiece, files)
-        _remove_all_but(folder, {name for note in notes.values() for name in note["files"]})
+            ledger.finish(note)
+        notes = [ledger.notes[number] for number in range(len(ledger.notes))]
+        facts = _facts(notes, recipe, document, wordpiece, files)
+        _remove_all_but(folder, {name for note in notes for name in note["files"]})
         tokenizer.save_pretrained(folder / VOCABULARY_FOLDER)
         shards = (open_shard(folder, number, len(wordpiece.vocabulary)) for number in range(len(notes)))
         facts["doctor"] = examine(shards, len(wordpiece.vocabulary), tokenizer.unk_token_id)
         write_manifest(folder, facts={"corpus": facts})
     return facts
+
+
+class _Ledger:
+    """Which shards are finished, in this run or an earlier one, and how far reading was at the end of each block."""
+
+    def __init__(self, job: Job, on_progress: Callable[[int, int], object]) -> None:
+        self.notes: dict[int, Note] = {}
+        self._job = job
+        self._on_progress = on_progress
+        self._bytes_read = 0
+        self._read_at_end: dict[int, int] = {}  # of blocks on their way
+
+    def count(self, num_bytes: int) -> None:
+        self._bytes_read += num_bytes
+
+    def unfinished(self, blocks: Iterator[Block]) -> Iterator[Block]:
+        for block in blocks:
+            self._read_at_end[block.number] = self._bytes_read
+            if note := _finished(self._job, block):
+                self.finish(note)
+            else:
+                yield block
+
+    def finish(self, note: Note) -> None:
+        self.notes[note["number"]] = note
+        self._on_progress(self._read_at_end.pop(note["number"]), note["text_bytes"])
 
 
 def _recipe(wordpiece: WordPiece, chinese_words: bool) -> dict[str, Any]:
@@ -214,7 +222,13 @@ def _locate(wordpiece: WordPiece, sentence: str, chinese_words: bool) -> tuple[a
     return array("I", located.ids.tobytes()), begins
 
 
-def _facts(notes: list[Note], recipe: dict[str, Any], wordpiece: WordPiece, files: Sequence[str]) -> dict[str, Any]:
+def _facts(
+    notes: list[Note],
+    recipe: dict[str, Any],
+    document: DocumentMode | None,
+    wordpiece: WordPiece,
+    files: Sequence[str],
+) -> dict[str, Any]:
     totals = {
         name: sum(note[name] for note in notes)
         for name in ("pieces", "sentences", "documents", "dropped_sentences", "text_bytes")
@@ -226,6 +240,7 @@ def _facts(notes: list[Note], recipe: dict[str, Any], wordpiece: WordPiece, file
         "shards": len(notes),
         **totals,
         **recipe,
+        "document": document or "record in .jsonl files, else blank-line",
         "vocabulary_size": len(wordpiece.vocabulary),
         "sha256": _sha256("".join([recipe["vocabulary_sha256"], *hashes]).encode()),
     }
