@@ -7,4 +7,5 @@ Absolute figures depend on the machine and its mood; the ratio of two sides meas
 BENCHMARKS = {
     "tokenizer": "bertmill.bench.tokenizer",
     "model": "bertmill.bench.model",
+    "instances": "bertmill.bench.instances",
 }
