@@ -20,10 +20,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from bertmill.checkpoint.names import CONFIG_FILE as CONFIG_FILE
 from bertmill.errors import IntegrityError, ResourceError, UsageError
 from bertmill.storage import MANIFEST, new_file, new_folder, read_json, verify_manifest, write_file, write_manifest
 
-CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 VOCABULARY_FILE = "vocab.txt"

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from bertmill.checkpoint.huggingface import CONFIG_FILE
-from bertmill.checkpoint.names import find_model
+from bertmill.checkpoint.names import CONFIG_FILE, find_model
 from bertmill.corpus.shards import is_corpus
 from bertmill.errors import UsageError
 from bertmill.text.tokenizer_files import PIPELINE_FILE
