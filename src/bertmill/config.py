@@ -212,6 +212,11 @@ class InspectSettings(Settings):
     folder: Annotated[
         str, Field(description="a model, vocabulary or corpus folder, or the name of an installed model"), POSITIONAL
     ]
+    show: int = Field(0, ge=0, description="so many finished instances of a corpus, with masks, segments and labels")
+    objective: Objective = Field("mlm+nsp", description="what the instances are for")
+    length: int = Field(128, ge=3, description="pieces of an instance, at most")
+    whole_words: bool = Field(False, description="mask all pieces of a word or none")
+    seed: int = Field(0, ge=0, description="what chance depends on")
     as_json: bool = Field(False, alias="json", description="print one JSON object instead of sentences")
 
 
