@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +25,7 @@ from equality import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from transformers.utils import find_labels
 
 import bertmill
 from bertmill import BertConfig, BertForMaskedLM, BertForPreTraining, BertModel, PackedBatch
@@ -175,6 +179,9 @@ def test_parameter_counts_are_those_of_the_paper(size: str, with_pooler: int, wi
     config = BertConfig.of_size(size)
     with torch.device("meta"):
         assert BertModel(config).num_parameters() == with_pooler
+        theirs = transformers.BertModel(transformers.BertConfig(**their_settings(config)))
+        without = BertModel(config).num_parameters(exclude_embeddings=True)
+        assert without == theirs.num_parameters(exclude_embeddings=True)
         if with_heads is not None:
             assert BertForPreTraining(config).num_parameters() == with_heads
 
@@ -308,7 +315,6 @@ def test_a_module_in_the_place_of_query_or_value_is_called() -> None:
         ({"input_ids": torch.full((1, 4), -1)}, "a piece id is -1"),
         ({"input_ids": torch.ones(1, 41, dtype=int)}, "a position is 40"),
         ({"token_type_ids": torch.full((1, 4), 2)}, "a segment is 2"),
-        ({"attention_mask": torch.zeros(1, 4)}, "attention_mask is 0 everywhere"),
         ({"attention_mask": torch.ones(1, 5)}, "attention_mask has the shape"),
         ({"input_ids": None}, "exactly one of"),
         ({"inputs_embeds": torch.zeros(1, 4, 32)}, "exactly one of"),
@@ -410,3 +416,95 @@ def test_a_second_derivative_is_refused_and_not_wrong() -> None:
     loss = model(inputs_embeds=vectors, labels=torch.tensor([[7, 8, 9, 10]]), output_attentions=True).loss
     with pytest.raises(RuntimeError, match="no second derivative"):
         torch.autograd.grad(loss, vectors, create_graph=True)
+
+
+HEAD_ARGUMENTS = {
+    "BertModel": [],
+    "BertForPreTraining": ["labels", "next_sentence_label"],
+    "BertForQuestionAnswering": ["start_positions", "end_positions"],
+}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_signatures_are_those_of_hugging_face(name: str) -> None:
+    ours, theirs = getattr(bertmill, name), getattr(transformers, name)
+    inputs = ["input_ids", "attention_mask", "token_type_ids", "position_ids", "inputs_embeds"]
+    wishes = ["output_attentions", "output_hidden_states", "return_dict"]
+    names = list(inspect.signature(ours.forward).parameters)
+    wanted = ["self", *inputs, *HEAD_ARGUMENTS.get(name, ["labels"]), *wishes]
+    assert names[: len(wanted)] == wanted
+    assert find_labels(ours) == find_labels(theirs)
+
+
+def test_unknown_arguments_and_too_many_are_type_errors() -> None:
+    model = BertModel(BertConfig(**SMALL))
+    ids = torch.ones(1, 4, dtype=int)
+    with pytest.raises(TypeError, match="labels"):
+        model(ids, labels=ids)
+    with pytest.raises(TypeError, match="too many"):
+        model(*[None] * 9)
+
+
+@pytest.mark.parametrize("name", ["BertForSequenceClassification", "BertForQuestionAnswering"])
+def test_hugging_faces_trainer_trains_our_models(name: str, tmp_path: Path) -> None:
+    model, _ = twins(name)
+    inputs = padded_inputs(V)
+    columns = {**inputs, **targets_for(name, inputs, V), "not_an_argument": torch.zeros(len(LENGTHS))}
+    rows = [{key: value[row] for key, value in columns.items()} for row in range(len(LENGTHS))]
+    before = copy.deepcopy(model.state_dict())
+    settings = transformers.TrainingArguments(
+        tmp_path, max_steps=2, per_device_train_batch_size=3, report_to=[], save_strategy="no", use_cpu=True
+    )
+    trainer = transformers.Trainer(model, settings, train_dataset=rows, eval_dataset=rows)
+    assert trainer.train().global_step == 2
+    assert trainer.evaluate()["eval_loss"] > 0
+    assert sum(not torch.equal(value, before[key]) for key, value in model.state_dict().items()) > 30
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_row_without_a_visible_piece_gives_finite_outputs_and_leaves_the_others_alone(name: str) -> None:
+    ours, _ = twins(name)
+    inputs = inputs_for(name)
+    targets = targets_for(name, inputs, V)
+    before = ours(**inputs, **targets)
+    inputs["attention_mask"].view(len(LENGTHS), -1)[0] = 0
+    after = ours(**inputs, **targets)
+    for key, value in after.items():
+        assert torch.isfinite(value).all(), key
+        if value.ndim and value.shape[0] == len(LENGTHS):
+            torch.testing.assert_close(value[1:], before[key][1:], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["BertModel", "BertForPreTraining", "BertForMaskedLM"])
+@pytest.mark.parametrize("size", [V + 9, V - 9])
+def test_a_vocabulary_of_another_size_keeps_the_rows_of_its_pieces(name: str, size: int, tmp_path: Path) -> None:
+    ours, theirs = twins(name)
+    before = ours.get_input_embeddings().weight.detach().clone()
+    assert ours.resize_token_embeddings(size) is ours.get_input_embeddings()
+    theirs.resize_token_embeddings(size, mean_resizing=False)
+    kept = min(V, size)
+    assert torch.equal(ours.get_input_embeddings().weight[:kept], before[:kept])
+    assert size < V or ours.get_input_embeddings().weight[kept:].std() > 0.01
+    theirs.load_state_dict(ours.state_dict())
+    inputs = padded_inputs(size)
+    assert_equals_hugging_face(ours, theirs, inputs, targets_for(name, inputs, size))
+    ours.save_pretrained(tmp_path / "resized")
+    again = type(ours).from_pretrained(tmp_path / "resized")
+    assert all(map(torch.equal, again.parameters(), ours.parameters()))
+    assert again.config.vocab_size == size
+
+
+def test_a_vocabulary_of_nothing_is_refused() -> None:
+    with pytest.raises(UsageError, match="vocab_size is 0"):
+        BertModel(BertConfig(**SMALL)).resize_token_embeddings(0)
+
+
+def test_a_body_is_loaded_without_its_pooler_when_told_so(tmp_path: Path) -> None:
+    whole = BertModel(BertConfig(**SMALL)).eval()
+    whole.save_pretrained(tmp_path / "model")
+    model = BertModel.from_pretrained(tmp_path / "model", add_pooling_layer=False)
+    assert model.pooler is None
+    assert "pooler.dense.weight" in model.load_report.ignored
+    ids = torch.arange(1, 9)[None]
+    assert torch.equal(model(ids).last_hidden_state, whole(ids).last_hidden_state)
+    assert "pooler_output" not in model(ids)

@@ -10,7 +10,10 @@ computed and come back as zeros (span logits: very low).
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, ClassVar, Self
 
 import torch
 import torch.nn.functional as F
@@ -21,7 +24,6 @@ from bertmill.model.config import BertConfig
 from bertmill.model.dropout import Dropout
 from bertmill.model.encoder import BertEmbeddings, BertEncoder, BertPooler, Encoded
 from bertmill.model.heads import (
-    BertLMPredictionHead,
     BertOnlyMLMHead,
     BertOnlyNSPHead,
     BertPreTrainingHeads,
@@ -32,68 +34,84 @@ from bertmill.model.heads import (
 from bertmill.model.outputs import (
     NOWHERE,
     BodyOutput,
+    MaskedWordOutput,
     ModelOutput,
     PieceOutput,
     PreTrainingOutput,
     SequenceOutput,
     SpanOutput,
 )
-from bertmill.model.packing import IGNORED_LABEL, PackedBatch, padding_of, plan_layout, the_given, unpad
+from bertmill.model.packing import IGNORED_LABEL, PackedBatch, Padding, padding_of, plan_layout, the_given, unpad
 from bertmill.model.pretrained import BertPreTrainedModel
+
+# What every call takes first, and what it takes last.
+_INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids", "inputs_embeds")
+_WISHES = ("output_attentions", "output_hidden_states", "return_dict")
 
 
 class _CallableModel(BertPreTrainedModel):
-    """The call that all models share; a model says what it does with a packed batch in `_run`."""
+    """The call that all models share; `_run` says what a class makes of the encoded pieces and which targets it takes.
 
-    TARGETS: ClassVar[tuple[str, ...]] = ("labels",)  # in Hugging Face's order of positional arguments
+    Those targets stand in the signature of its `forward`, in Hugging Face's order, where `transformers.Trainer` and
+    others look for the names of labels.
+    """
+
     LABELS_PER_PIECE: ClassVar[bool] = False
     READS_FIRST_COLUMN: ClassVar[bool] = True
+    _run: Callable[..., ModelOutput]  # (self, batch, encoded, *targets)
 
-    def forward(
+    def __init_subclass__(cls) -> None:
+        if "_run" not in cls.__dict__:
+            return
+        signature = _signature_of_call(cls._run)
+
+        def forward(self: Self, *given: Any, **named: Any) -> ModelOutput | tuple[Any, ...]:
+            return type(self)._call(**signature.bind(self, *given, **named).arguments)
+
+        forward.__doc__ = "Padded tensors [B, T] or, first, a `PackedBatch`; see the module's first lines."
+        forward.__signature__ = signature  # type: ignore[attr-defined]
+        cls.forward = forward
+
+    @property
+    def base_model(self) -> BertModel:
+        """The model without its head."""
+        body = getattr(self, self.base_model_prefix, self)
+        assert isinstance(body, BertModel)
+        return body
+
+    def _call(
         self,
+        *,
         input_ids: Tensor | PackedBatch | None = None,
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
-        *positional_targets: Tensor | None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
         **targets: Any,
     ) -> ModelOutput | tuple[Any, ...]:
-        """Padded tensors [B, T] or a `PackedBatch`; `targets` are the further arguments that this class takes."""
-        if len(positional_targets) > len(self.TARGETS):
-            raise TypeError(f"this model takes {', '.join(self.TARGETS)} after inputs_embeds, and no more")
-        targets = {**dict(zip(self.TARGETS, positional_targets, strict=False)), **targets}
-        labels = targets.pop("labels", None)
-        wishes = {
-            "want_states": self.config.output_hidden_states if output_hidden_states is None else output_hidden_states,
-            "want_weights": self.config.output_attentions if output_attentions is None else output_attentions,
-        }
+        padding = None
         if isinstance(input_ids, PackedBatch):
+            batch = input_ids
             if any(each is not None for each in (attention_mask, token_type_ids, position_ids, inputs_embeds)):
                 raise UsageError("a packed batch brings its own segments, positions and embeddings")
-            if self.LABELS_PER_PIECE and labels is not None and labels.shape != (input_ids.num_pieces,):
-                raise UsageError(
-                    f"labels have the shape {list(labels.shape)}, not one for {input_ids.num_pieces} pieces"
-                )
-            output = self._run(input_ids, labels=labels, **wishes, **targets)
         else:
-            needed = self._needed(the_given(input_ids, inputs_embeds), labels, targets)
+            needed = self._needed(the_given(input_ids, inputs_embeds), **targets)
             batch, padding = unpad(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, needed)
-            if labels is not None and self.LABELS_PER_PIECE:
-                labels = padding.flat(labels)
-            output = self._run(batch, labels=labels, **wishes, **targets).padded(padding)
+        if self.LABELS_PER_PIECE and targets.get("labels") is not None:
+            targets["labels"] = _labels_of_pieces(targets["labels"], batch, padding)
+        wants_states = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
+        wants_weights = self.config.output_attentions if output_attentions is None else output_attentions
+        encoded = self.base_model.encode(batch, wants_states, wants_weights)
+        output = replace(self._run(batch, encoded, **targets), **encoded.extras())
+        if padding is not None:
+            output = output.padded(padding)
         wants_dict = self.config.return_dict if return_dict is None else return_dict
         return output if wants_dict else output.to_tuple()
 
-    def _run(
-        self, batch: PackedBatch, *, labels: Tensor | None, want_states: bool, want_weights: bool, **targets: Any
-    ) -> ModelOutput:
-        raise NotImplementedError
-
-    def _needed(self, given: Tensor, labels: Tensor | None, targets: dict[str, Any]) -> Tensor | None:
+    def _needed(self, given: Tensor, labels: Tensor | None = None, **targets: Any) -> Tensor | None:
         """Positions [B, T] that must be computed even where the mask is 0, because Hugging Face looks at them."""
         needed = None
         if labels is not None and self.LABELS_PER_PIECE:
@@ -104,8 +122,29 @@ class _CallableModel(BertPreTrainedModel):
         return needed
 
 
+def _signature_of_call(run: Callable[..., ModelOutput]) -> inspect.Signature:
+    """Of a `forward`: the inputs, what `run` takes beside the batch and its encoding, and what all outputs can have."""
+
+    def optional(name: str) -> inspect.Parameter:
+        return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
+
+    myself, _, _, *targets = inspect.signature(run).parameters.values()
+    parameters = [myself, *map(optional, _INPUTS), *targets, *map(optional, _WISHES)]
+    return inspect.Signature(sorted(parameters, key=lambda parameter: parameter.kind))  # those by keyword only last
+
+
+def _labels_of_pieces(labels: Tensor, batch: PackedBatch, padding: Padding | None) -> Tensor:
+    if padding is not None:
+        return padding.flat(labels)
+    if labels.shape != (batch.num_pieces,):
+        raise UsageError(f"labels have the shape {list(labels.shape)}, not one for {batch.num_pieces} pieces")
+    return labels
+
+
 class BertModel(_CallableModel):
     """BERT without a head: a vector per piece and, with its pooler, one per sequence."""
+
+    PARTS = ("add_pooling_layer",)
 
     def __init__(self, config: BertConfig, add_pooling_layer: bool = True) -> None:
         super().__init__(config)
@@ -126,23 +165,52 @@ class BertModel(_CallableModel):
         pooled: Tensor = self.pooler(encoded.layout.first_pieces(encoded.states))
         return pooled
 
-    def _run(
-        self, batch: PackedBatch, *, labels: Tensor | None, want_states: bool, want_weights: bool, **targets: Any
-    ) -> ModelOutput:
-        _refuse(targets, labels=labels)
-        encoded = self.encode(batch, want_states, want_weights)
-        return BodyOutput(
-            encoded.layout.as_given(encoded.states),
-            None if self.pooler is None else self.pool(encoded),
-            **encoded.extras(),
-        )
+    def _run(self, batch: PackedBatch, encoded: Encoded) -> ModelOutput:
+        pooled = None if self.pooler is None else self.pool(encoded)
+        return BodyOutput(encoded.layout.as_given(encoded.states), pooled)
 
 
-class BertForPreTraining(_CallableModel):
-    """Masked words and next sentence: `labels` per piece, `next_sentence_label` per sequence (1 = not the next)."""
+class _MaskedWordModel(_CallableModel):
+    """With a head whose decoder is the piece embedding. No label is shifted.
 
-    TARGETS = ("labels", "next_sentence_label")
+    `output_logits` asks for the logits of all positions; by default they come unless a training step has `labels`,
+    where the head runs on the labelled positions only.
+    """
+
     LABELS_PER_PIECE = True
+    cls: Any  # a head with `predictions`
+
+    def tie_weights(self) -> None:
+        self.cls.predictions.tie(self.base_model.embeddings.word_embeddings)
+
+    def resize_token_embeddings(self, new_num_tokens: int) -> nn.Embedding:
+        embeddings = super().resize_token_embeddings(new_num_tokens)
+        head = self.cls.predictions
+        head.bias = self._resized("cls.predictions.bias", head.bias)
+        head.decoder.out_features = new_num_tokens
+        self.tie_weights()
+        return embeddings
+
+    def get_output_embeddings(self) -> nn.Linear:
+        decoder: nn.Linear = self.cls.predictions.decoder
+        return decoder
+
+    def _masked_words(
+        self, encoded: Encoded, labels: Tensor | None, output_logits: bool | None
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """Loss and number of right guesses over labelled pieces, if there are labels; logits of all, if wanted."""
+        loss = num_right = logits = None
+        head = self.cls.predictions
+        if labels is not None:
+            pieces = selected(labels)
+            loss, num_right = head.loss(encoded.layout.at(encoded.states, pieces), labels.index_select(0, pieces))
+        if output_logits or (output_logits is None and (labels is None or not self.training)):
+            logits = head(encoded.layout.as_given(encoded.states))  # [n, V]
+        return loss, logits, num_right
+
+
+class BertForPreTraining(_MaskedWordModel):
+    """Masked words and next sentence: `labels` per piece, `next_sentence_label` per sequence (1 = not the next)."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__(config)
@@ -150,49 +218,28 @@ class BertForPreTraining(_CallableModel):
         self.cls = BertPreTrainingHeads(config)
         self.initialize()
 
-    def tie_weights(self) -> None:
-        self.cls.predictions.tie(self.bert.embeddings.word_embeddings)
-
-    def get_output_embeddings(self) -> nn.Linear:
-        return self.cls.predictions.decoder
-
     def _run(
         self,
         batch: PackedBatch,
-        *,
-        labels: Tensor | None,
-        want_states: bool,
-        want_weights: bool,
+        encoded: Encoded,
+        labels: Tensor | None = None,
         next_sentence_label: Tensor | None = None,
+        *,
         output_logits: bool | None = None,
-        **targets: Any,
     ) -> ModelOutput:
-        _refuse(targets)
-        encoded = self.bert.encode(batch, want_states, want_weights)
-        mlm_loss, logits = _masked_words(self, self.cls.predictions, encoded, labels, output_logits)
+        mlm_loss, logits, num_right = self._masked_words(encoded, labels, output_logits)
         relationship = self.cls.seq_relationship(self.bert.pool(encoded))  # [B, 2]
         nsp_loss = None
         if next_sentence_label is not None:
             nsp_loss = F.cross_entropy(relationship, next_sentence_label.flatten())
         losses = [loss for loss in (mlm_loss, nsp_loss) if loss is not None]
-        return PreTrainingOutput(
-            torch.stack(losses).sum() if losses else None,
-            logits,
-            relationship,
-            **encoded.extras(),
-            mlm_loss=mlm_loss,
-            nsp_loss=nsp_loss,
-        )
+        loss = torch.stack(losses).sum() if losses else None
+        return PreTrainingOutput(loss, logits, relationship, mlm_loss=mlm_loss, nsp_loss=nsp_loss, num_right=num_right)
 
 
-class BertForMaskedLM(_CallableModel):
-    """Masked words alone, or with `config.causal` a left-to-right model: `labels` say what each piece predicts.
+class BertForMaskedLM(_MaskedWordModel):
+    """Masked words alone, or with `config.causal` a left-to-right model, where the label of a piece is the next one."""
 
-    `output_logits` asks for the logits of all positions; by default they come unless a training step has `labels`,
-    where the head runs on the labelled positions only. No label is shifted: a left-to-right label is the next piece.
-    """
-
-    LABELS_PER_PIECE = True
     READS_FIRST_COLUMN = False
 
     def __init__(self, config: BertConfig) -> None:
@@ -201,26 +248,16 @@ class BertForMaskedLM(_CallableModel):
         self.cls = BertOnlyMLMHead(config)
         self.initialize()
 
-    def tie_weights(self) -> None:
-        self.cls.predictions.tie(self.bert.embeddings.word_embeddings)
-
-    def get_output_embeddings(self) -> nn.Linear:
-        return self.cls.predictions.decoder
-
     def _run(
         self,
         batch: PackedBatch,
+        encoded: Encoded,
+        labels: Tensor | None = None,
         *,
-        labels: Tensor | None,
-        want_states: bool,
-        want_weights: bool,
         output_logits: bool | None = None,
-        **targets: Any,
     ) -> ModelOutput:
-        _refuse(targets)
-        encoded = self.bert.encode(batch, want_states, want_weights)
-        loss, logits = _masked_words(self, self.cls.predictions, encoded, labels, output_logits)
-        return PieceOutput(loss, logits, **encoded.extras())
+        loss, logits, num_right = self._masked_words(encoded, labels, output_logits)
+        return MaskedWordOutput(loss, logits, num_right=num_right)
 
 
 class BertForNextSentencePrediction(_CallableModel):
@@ -232,14 +269,9 @@ class BertForNextSentencePrediction(_CallableModel):
         self.cls = BertOnlyNSPHead(config)
         self.initialize()
 
-    def _run(
-        self, batch: PackedBatch, *, labels: Tensor | None, want_states: bool, want_weights: bool, **targets: Any
-    ) -> ModelOutput:
-        _refuse(targets)
-        encoded = self.bert.encode(batch, want_states, want_weights)
+    def _run(self, batch: PackedBatch, encoded: Encoded, labels: Tensor | None = None) -> ModelOutput:
         logits = self.cls.seq_relationship(self.bert.pool(encoded))  # [B, 2]
-        loss = None if labels is None else F.cross_entropy(logits, labels.flatten())
-        return SequenceOutput(loss, logits, **encoded.extras())
+        return SequenceOutput(None if labels is None else F.cross_entropy(logits, labels.flatten()), logits)
 
 
 class BertForSequenceClassification(_CallableModel):
@@ -253,14 +285,10 @@ class BertForSequenceClassification(_CallableModel):
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
         self.initialize()
 
-    def _run(
-        self, batch: PackedBatch, *, labels: Tensor | None, want_states: bool, want_weights: bool, **targets: Any
-    ) -> ModelOutput:
-        _refuse(targets)
-        encoded = self.bert.encode(batch, want_states, want_weights)
+    def _run(self, batch: PackedBatch, encoded: Encoded, labels: Tensor | None = None) -> ModelOutput:
         logits = self.classifier(self.dropout(self.bert.pool(encoded)))  # [B, labels]
         loss = None if labels is None else classification_loss(logits, labels, self.config.problem_type)
-        return SequenceOutput(loss, logits, **encoded.extras())
+        return SequenceOutput(loss, logits)
 
 
 class BertForTokenClassification(_CallableModel):
@@ -277,20 +305,15 @@ class BertForTokenClassification(_CallableModel):
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
         self.initialize()
 
-    def _run(
-        self, batch: PackedBatch, *, labels: Tensor | None, want_states: bool, want_weights: bool, **targets: Any
-    ) -> ModelOutput:
-        _refuse(targets)
-        encoded = self.bert.encode(batch, want_states, want_weights)
+    def _run(self, batch: PackedBatch, encoded: Encoded, labels: Tensor | None = None) -> ModelOutput:
         logits = encoded.layout.as_given(self.classifier(self.dropout(encoded.states)))  # [n, labels]
         loss = None if labels is None else F.cross_entropy(logits, labels, ignore_index=IGNORED_LABEL)
-        return PieceOutput(loss, logits, **encoded.extras())
+        return PieceOutput(loss, logits)
 
 
 class BertForQuestionAnswering(_CallableModel):
     """Where an answer starts and ends. Positions count from 0 in each sequence (padded: in each row)."""
 
-    TARGETS = ("start_positions", "end_positions")
     READS_FIRST_COLUMN = False
 
     def __init__(self, config: BertConfig) -> None:
@@ -302,7 +325,7 @@ class BertForQuestionAnswering(_CallableModel):
         self.qa_outputs = nn.Linear(config.hidden_size, config.num_labels)
         self.initialize()
 
-    def _needed(self, given: Tensor, labels: Tensor | None, targets: dict[str, Any]) -> Tensor | None:
+    def _needed(self, given: Tensor, labels: Tensor | None = None, **targets: Any) -> Tensor | None:
         # Their softmax goes over all columns, masked ones too. A packed batch has only real pieces to choose from.
         if targets.get("start_positions") is None:
             return None
@@ -311,24 +334,17 @@ class BertForQuestionAnswering(_CallableModel):
     def _run(
         self,
         batch: PackedBatch,
-        *,
-        labels: Tensor | None,
-        want_states: bool,
-        want_weights: bool,
+        encoded: Encoded,
         start_positions: Tensor | None = None,
         end_positions: Tensor | None = None,
-        **targets: Any,
     ) -> ModelOutput:
-        _refuse(targets, labels=labels)
-        encoded = self.bert.encode(batch, want_states, want_weights)
         logits = encoded.layout.as_given(self.qa_outputs(encoded.states))  # [n, 2]
         loss = None
         if start_positions is not None and end_positions is not None:
             rows = padding_of(batch.lengths, batch.device).padded(logits, NOWHERE)  # [B, T, 2]
             lengths = torch.tensor(batch.lengths, device=batch.device)
             loss = span_loss(rows[..., 0], rows[..., 1], start_positions, end_positions, lengths)
-        start_logits, end_logits = logits.unbind(1)
-        return SpanOutput(loss, start_logits, end_logits, **encoded.extras())
+        return SpanOutput(loss, logits[:, 0], logits[:, 1])
 
 
 class BertForMultipleChoice(_CallableModel):
@@ -341,36 +357,20 @@ class BertForMultipleChoice(_CallableModel):
         self.classifier = nn.Linear(config.hidden_size, 1)
         self.initialize()
 
-    def forward(self, input_ids: Tensor | PackedBatch | None = None, *rest: Any, **named: Any) -> Any:
-        if isinstance(input_ids, PackedBatch):
-            return super().forward(input_ids, *rest, **named)
-        names = ("attention_mask", "token_type_ids", "position_ids", "inputs_embeds", "labels")
-        named = {"input_ids": input_ids, **dict(zip(names, rest, strict=False)), **named}
-        given = named["input_ids"] if named["input_ids"] is not None else named.get("inputs_embeds")
-        if given is None:
-            raise UsageError("exactly one of input_ids and inputs_embeds must be given")
-        for name in ("input_ids", *names[:-1]):
-            if named.get(name) is not None:
-                named[name] = named[name].flatten(0, 1)  # [B · choices, T, …]
-        return super().forward(num_choices=given.shape[1], **named)
+    def _call(self, **arguments: Any) -> ModelOutput | tuple[Any, ...]:
+        if not isinstance(arguments.get("input_ids"), PackedBatch):
+            given = {name: arguments[name] for name in _INPUTS if arguments.get(name) is not None}
+            arguments |= {name: value.flatten(0, 1) for name, value in given.items()}  # [B · choices, T, …]
+            arguments["num_choices"] = next((value.shape[1] for value in given.values()), 0)
+        return super()._call(**arguments)
 
     def _run(
-        self,
-        batch: PackedBatch,
-        *,
-        labels: Tensor | None,
-        want_states: bool,
-        want_weights: bool,
-        num_choices: int = 0,
-        **targets: Any,
+        self, batch: PackedBatch, encoded: Encoded, labels: Tensor | None = None, *, num_choices: int = 0
     ) -> ModelOutput:
-        _refuse(targets)
         if num_choices < 1 or len(batch.lengths) % num_choices:
             raise UsageError(f"{len(batch.lengths)} sequences are not a whole number of {num_choices} choices")
-        encoded = self.bert.encode(batch, want_states, want_weights)
         logits = self.classifier(self.dropout(self.bert.pool(encoded))).view(-1, num_choices)  # [B, choices]
-        loss = None if labels is None else F.cross_entropy(logits, labels)
-        return SequenceOutput(loss, logits, **encoded.extras())
+        return SequenceOutput(None if labels is None else F.cross_entropy(logits, labels), logits)
 
 
 MODEL_CLASSES: dict[str, type[_CallableModel]] = {
@@ -394,28 +394,5 @@ def class_of(config: BertConfig) -> type[_CallableModel]:
     return named[0] if named else BertModel
 
 
-def _masked_words(
-    model: nn.Module,
-    head: BertLMPredictionHead,
-    encoded: Encoded,
-    labels: Tensor | None,
-    output_logits: bool | None,
-) -> tuple[Tensor | None, Tensor | None]:
-    """The loss over labelled pieces, if there are labels, and the logits of all pieces, if wanted."""
-    loss = logits = None
-    if labels is not None:
-        pieces = selected(labels)
-        loss = head.loss(encoded.layout.at(encoded.states, pieces), labels.index_select(0, pieces))
-    if output_logits or (output_logits is None and (labels is None or not model.training)):
-        logits = head(encoded.layout.as_given(encoded.states))  # [n, V]
-    return loss, logits
-
-
 def _head_dropout(config: BertConfig) -> Dropout:
     return Dropout(config.head_dropout_prob, config.num_hidden_layers, "head")
-
-
-def _refuse(targets: dict[str, Any], **not_taken: Any) -> None:
-    unknown = [name for name, value in {**targets, **not_taken}.items() if name in targets or value is not None]
-    if unknown:
-        raise TypeError(f"this model does not take {', '.join(unknown)}")

@@ -138,6 +138,15 @@ class BertConfig(BaseModel):
         return self.hidden_size // self.num_attention_heads
 
     @property
+    def use_cache(self) -> bool:
+        """Means nothing to these models, but `transformers.Trainer` sets it on whatever it trains."""
+        return bool(self.other_settings.get("use_cache", False))
+
+    @use_cache.setter
+    def use_cache(self, value: bool) -> None:
+        self.other_settings["use_cache"] = value
+
+    @property
     def head_dropout_prob(self) -> float:
         """The dropout in front of a task head."""
         return self.hidden_dropout_prob if self.classifier_dropout is None else self.classifier_dropout
