@@ -1,4 +1,4 @@
-"""Making a corpus of English Wikipedia against the `tokenizers` library turning the same lines into ids, and its memory.
+"""Making a corpus of English Wikipedia against the `tokenizers` library encoding the same lines, and its memory.
 
 Ours reads the file, splits sentences, turns them into pieces, writes shards and lets the doctor see them, worker
 processes started anew in every round; theirs is `encode_batch` alone, on lines that are in memory. Memory is the peak
