@@ -115,9 +115,12 @@ def test_an_instance_is_masked_alike_in_any_batch(word_size: int | None) -> None
 
 
 def test_neighbours_do_not_share_their_random_numbers() -> None:
-    labels = masked(Masker(MaskingSettings(), SPECIAL_IDS, 64, 1), [60] * 3000)[2].reshape(3000, 62) != NOT_SELECTED
-    both = (labels[:-1] & labels[1:]).mean() * 62 / 60
-    assert abs(both - 0.15**2) < 0.002
+    """Nor one place, or some places, further on, as when counters overlap."""
+    labels = masked(Masker(MaskingSettings(), SPECIAL_IDS, 64, 1), [60] * 3000)[2].reshape(3000, 62)[:, 1:-1]
+    is_selected = labels != NOT_SELECTED
+    for shift in range(9):
+        both = (is_selected[:-1, shift:] & is_selected[1:, : 60 - shift]).mean()
+        assert abs(both - 0.15**2) < 0.003
 
 
 @pytest.mark.parametrize(
