@@ -117,7 +117,7 @@ def test_inspect_says_what_a_corpus_is(bertmill: RunCommand, corpus: Path) -> No
     done = bertmill("inspect", corpus)
     assert done.returncode == 0
     for words in (
-        "is a corpus: 2 documents, 4 sentences, 16 pieces in 1 shards",
+        "is a corpus: 2 documents, 4 sentences, 16 pieces from 75 bytes of text",
         "vocabulary: 30,522 pieces, sha256 ",
         "entropy:    2.",
         "sentences by pieces:",
