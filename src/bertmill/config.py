@@ -110,7 +110,7 @@ class VocabSettings(Settings):
         POSITIONAL,
     ] = []
     out: Path = Field(description="the folder to write; it must not exist yet")
-    size: int = Field(30522, ge=6, le=1_000_000, description="pieces, special tokens included")
+    size: int = Field(30_522, ge=6, le=1_000_000, description="pieces, special tokens included")
     cased: bool = Field(False, description="keep case and accents")
     alphabet: int | None = Field(
         None, ge=1, description="at most so many characters (default: those that make up 99.995 % of the text)"
@@ -196,12 +196,27 @@ class PretrainSettings(Settings):
         return self
 
 
+class FillSettings(Settings):
+    """Guess what stands in the place of each [MASK] of a text."""
+
+    model: Annotated[str, Field(description="a model folder or the name of an installed model"), POSITIONAL]
+    texts: Annotated[list[str], Field(min_length=1, description="texts with [MASK] in them"), POSITIONAL]
+    top_k: int = Field(5, ge=1, description="guesses for each [MASK]")
+    device: str = Field("auto", description="cpu, cuda, or auto")
+    as_json: bool = Field(False, alias="json", description="print one JSON object per text instead of a table")
+
+
 class InspectSettings(Settings):
     """Say in words what a folder holds: a model, a vocabulary or a corpus."""
 
     folder: Annotated[
         str, Field(description="a model, vocabulary or corpus folder, or the name of an installed model"), POSITIONAL
     ]
+    show: int = Field(0, ge=0, description="so many finished instances of a corpus, with masks, segments and labels")
+    objective: Objective = Field("mlm+nsp", description="what the instances are for")
+    length: int = Field(128, ge=3, description="pieces of an instance, at most")
+    whole_words: bool = Field(False, description="mask all pieces of a word or none")
+    seed: int = Field(0, ge=0, description="what chance depends on")
     as_json: bool = Field(False, alias="json", description="print one JSON object instead of sentences")
 
 
@@ -234,6 +249,7 @@ COMMAND_SETTINGS: dict[str, type[Settings]] = {
     "vocab": VocabSettings,
     "corpus": CorpusSettings,
     "pretrain": PretrainSettings,
+    "fill": FillSettings,
     "inspect": InspectSettings,
     "check": CheckSettings,
     "bench": BenchSettings,

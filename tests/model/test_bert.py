@@ -315,7 +315,6 @@ def test_a_module_in_the_place_of_query_or_value_is_called() -> None:
         ({"input_ids": torch.full((1, 4), -1)}, "a piece id is -1"),
         ({"input_ids": torch.ones(1, 41, dtype=int)}, "a position is 40"),
         ({"token_type_ids": torch.full((1, 4), 2)}, "a segment is 2"),
-        ({"attention_mask": torch.zeros(1, 4)}, "attention_mask is 0 everywhere"),
         ({"attention_mask": torch.ones(1, 5)}, "attention_mask has the shape"),
         ({"input_ids": None}, "exactly one of"),
         ({"inputs_embeds": torch.zeros(1, 4, 32)}, "exactly one of"),
@@ -460,3 +459,52 @@ def test_hugging_faces_trainer_trains_our_models(name: str, tmp_path: Path) -> N
     assert trainer.train().global_step == 2
     assert trainer.evaluate()["eval_loss"] > 0
     assert sum(not torch.equal(value, before[key]) for key, value in model.state_dict().items()) > 30
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_row_without_a_visible_piece_gives_finite_outputs_and_leaves_the_others_alone(name: str) -> None:
+    ours, _ = twins(name)
+    inputs = inputs_for(name)
+    targets = targets_for(name, inputs, V)
+    before = ours(**inputs, **targets)
+    inputs["attention_mask"].view(len(LENGTHS), -1)[0] = 0
+    after = ours(**inputs, **targets)
+    for key, value in after.items():
+        assert torch.isfinite(value).all(), key
+        if value.ndim and value.shape[0] == len(LENGTHS):
+            torch.testing.assert_close(value[1:], before[key][1:], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["BertModel", "BertForPreTraining", "BertForMaskedLM"])
+@pytest.mark.parametrize("size", [V + 9, V - 9])
+def test_a_vocabulary_of_another_size_keeps_the_rows_of_its_pieces(name: str, size: int, tmp_path: Path) -> None:
+    ours, theirs = twins(name)
+    before = ours.get_input_embeddings().weight.detach().clone()
+    assert ours.resize_token_embeddings(size) is ours.get_input_embeddings()
+    theirs.resize_token_embeddings(size, mean_resizing=False)
+    kept = min(V, size)
+    assert torch.equal(ours.get_input_embeddings().weight[:kept], before[:kept])
+    assert size < V or ours.get_input_embeddings().weight[kept:].std() > 0.01
+    theirs.load_state_dict(ours.state_dict())
+    inputs = padded_inputs(size)
+    assert_equals_hugging_face(ours, theirs, inputs, targets_for(name, inputs, size))
+    ours.save_pretrained(tmp_path / "resized")
+    again = type(ours).from_pretrained(tmp_path / "resized")
+    assert all(map(torch.equal, again.parameters(), ours.parameters()))
+    assert again.config.vocab_size == size
+
+
+def test_a_vocabulary_of_nothing_is_refused() -> None:
+    with pytest.raises(UsageError, match="vocab_size is 0"):
+        BertModel(BertConfig(**SMALL)).resize_token_embeddings(0)
+
+
+def test_a_body_is_loaded_without_its_pooler_when_told_so(tmp_path: Path) -> None:
+    whole = BertModel(BertConfig(**SMALL)).eval()
+    whole.save_pretrained(tmp_path / "model")
+    model = BertModel.from_pretrained(tmp_path / "model", add_pooling_layer=False)
+    assert model.pooler is None
+    assert "pooler.dense.weight" in model.load_report.ignored
+    ids = torch.arange(1, 9)[None]
+    assert torch.equal(model(ids).last_hidden_state, whole(ids).last_hidden_state)
+    assert "pooler_output" not in model(ids)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 
 import pytest
@@ -117,3 +118,29 @@ def test_copies_of_a_model_keep_its_weights_tied() -> None:
     model = copy.deepcopy(BertForPreTraining(BertConfig(**SMALL)))
     assert model.cls.predictions.decoder.weight is model.bert.embeddings.word_embeddings.weight
     assert model.cls.predictions.decoder.bias is model.cls.predictions.bias
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_gradient_checkpointing_gives_the_same_gradients_to_the_bit(keyed: bool) -> None:
+    first = BertForPreTraining(BertConfig(**SMALL))
+    inputs = padded_inputs(SMALL["vocab_size"])
+    targets = targets_for("BertForPreTraining", inputs, SMALL["vocab_size"])
+    results = []
+    for checkpointing in (False, True):
+        model = copy.deepcopy(first)
+        runs = []
+        model.bert.encoder.layer[0].register_forward_pre_hook(lambda *_, runs=runs: runs.append(1))
+        if checkpointing:
+            model.gradient_checkpointing_enable()
+        torch.manual_seed(5)
+        with keyed_dropout(seed=7, step=3) if keyed else contextlib.nullcontext():
+            loss = model(**inputs, **targets).loss
+        torch.rand(9)  # what others draw meanwhile does not matter
+        with keyed_dropout(seed=7, step=4):  # nor does the key of a later step
+            loss.backward()
+        assert len(runs) == (2 if checkpointing else 1)
+        results.append([loss.detach(), *(parameter.grad for parameter in model.parameters())])
+    assert all(map(torch.equal, *results))
+    model.gradient_checkpointing_disable()
+    model(**inputs, **targets).loss.backward()
+    assert len(runs) == 3

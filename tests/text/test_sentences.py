@@ -45,6 +45,8 @@ ENGLISH = [
     "Wait... what?|Yes...|Then",
     "What?!|No!!!|Really?..|Oh",
     "So it is.[12]|Then came the others.[3][4]|End.",
+    "So it is.:251|Then came pages.:32–34|End.",
+    "It ran in Sept.-Oct. 1973.|He lived in Kiowa St.|He left for St. Louis.",
     "1. The first of them.|2. The second.",
     "It was 1988.|120 students came.|In 1989.|It ended.",
     "Yes, the Livre . . . mis en tablature.|Good.",

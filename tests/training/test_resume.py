@@ -59,8 +59,14 @@ def killed(mode: str, corpus: Path, out: Path) -> int:
 
 @pytest.mark.parametrize(
     "mode",
-    ["random:4:1", "saving:7", "SIGTERM", "SIGINT", pytest.param("random:20:2", marks=pytest.mark.slow)]
-    + [pytest.param("saving:1", marks=pytest.mark.slow)],
+    [
+        "random:4:1",
+        "saving:7",
+        "SIGTERM",
+        "SIGINT",
+        pytest.param("random:20:2", marks=pytest.mark.slow),
+        pytest.param("saving:1", marks=pytest.mark.slow),
+    ],
 )
 def test_interrupted_equals_uninterrupted(
     mode: str, corpus: Path, uninterrupted: dict[str, Any], tmp_path: Path

@@ -9,4 +9,5 @@ BENCHMARKS = {
     "vocab": "bertmill.bench.vocab",
     "corpus": "bertmill.bench.corpus",
     "model": "bertmill.bench.model",
+    "instances": "bertmill.bench.instances",
 }

@@ -6,10 +6,19 @@ import json
 
 from bertmill.cli.folders import find_folder, words_for
 from bertmill.config import InspectSettings
+from bertmill.corpus.shards import is_corpus
+from bertmill.errors import UsageError
 
 
 def run(settings: InspectSettings) -> None:
     path = find_folder(settings.folder)
     words = words_for(path)
+    if settings.show and (settings.as_json or not is_corpus(path)):
+        raise UsageError("--show prints instances of a corpus, and not as JSON")
     facts = words.facts(path)
     print(json.dumps(facts, ensure_ascii=False) if settings.as_json else "\n".join(words.sentences(facts)))
+    if settings.show:
+        from bertmill.cli.corpus_instances import instance_lines
+
+        for line in instance_lines(path, settings):
+            print(line)

@@ -10,4 +10,5 @@ from bertmill.training.pretrain import pretrain
 def run(settings: PretrainSettings) -> None:
     with TrainingDisplay(quiet=settings.quiet) as display:
         folder = pretrain(settings, display)
-    print(folder)
+    if folder is not None:
+        print(folder)

@@ -24,8 +24,7 @@ from bertmill.text.tokenizer import BertTokenizer
 
 NOT_SELECTED = -100  # as a label: the losses leave it out
 MOST_SELECTED = 25 / 24  # times rate · length: 20 of 128 and 80 of 512 pieces at 15 %
-_NEVER = 2.0  # a score that no draw from 0 to 1 has
-_SCORE, _KIND, _PIECE = range(3)
+_SCORE, _KIND, _PIECE = range(3)  # what is drawn for each piece: its rank, what becomes of it, a random piece
 
 Flags = NDArray[np.bool_]
 Numbers = NDArray[np.int64]
@@ -94,26 +93,22 @@ class Masker:
 
         `numbers` are those of the instances in the epoch; `begins_word` is needed for whole words only.
         """
-        starts = np.cumsum(lengths) - lengths
-        row = np.repeat(np.arange(len(lengths)), lengths)  # of each piece in a rectangle of instances …
-        column = np.arange(len(ids)) - starts[row]  # … and its place there
+        row = np.repeat(np.arange(len(lengths)), lengths)  # the instance of each piece …
+        column = np.arange(len(ids)) - (np.cumsum(lengths) - lengths)[row]  # … and its place there
         rounding, coins, draws = self._draws(epoch, numbers)
         num_ordinary = np.bincount(row[is_ordinary], minlength=len(lengths))
         num_wanted = np.maximum(1, np.floor(self.settings.rate * num_ordinary + rounding)).astype(np.int64)
-        scores = np.full((len(lengths), self.length), _NEVER)
-        scores[row[is_ordinary], column[is_ordinary]] = draws[row[is_ordinary], _SCORE, column[is_ordinary]]
         if begins_word is None:
-            selected = _lowest(scores, starts, num_wanted)
+            places = np.flatnonzero(is_ordinary)
+            shuffled = places[np.lexsort((draws[row[places], _SCORE, column[places]], row[places]))]
+            selected = shuffled[_count_within(num_ordinary) < np.repeat(num_wanted, num_ordinary)]
         else:
-            words = _words(begins_word, is_ordinary, starts, lengths)
-            selected = np.concatenate(
-                [
-                    start + np.array(_whole_words(bounds, row_of_scores, wanted, coin, self.limit))
-                    for start, bounds, row_of_scores, wanted, coin in zip(
-                        starts, words, scores, num_wanted.tolist(), coins.tolist(), strict=True
-                    )
-                ]
-            )
+            places, sizes = _words(begins_word, is_ordinary)
+            order = np.lexsort((draws[row[places], _SCORE, column[places]], row[places]))
+            num_words = np.bincount(row[places], minlength=len(lengths))
+            taken = _take_words(sizes[order], num_words, num_wanted, coins, self.limit)
+            places, sizes = places[order][taken], sizes[order][taken]
+            selected = np.repeat(places, sizes) + _count_within(sizes)
         labels = np.full(len(ids), NOT_SELECTED, np.int64)
         labels[selected] = ids[selected]
         ids[selected] = self._shown(ids[selected], draws[row[selected], :, column[selected]])
@@ -135,36 +130,40 @@ class Masker:
         return np.where(draws[:, _KIND] < 1 - settings.same, changed, pieces)
 
 
-def _lowest(scores: Draws, starts: Numbers, num_wanted: Numbers) -> Numbers:
-    """The places in the flat row of so many pieces of each instance, those with the lowest scores."""
-    order = np.argsort(scores, axis=1, kind="stable")[:, : num_wanted.max()]
-    is_wanted = np.arange(order.shape[1]) < num_wanted[:, None]
-    return np.sort((starts[:, None] + order)[is_wanted])
+def _count_within(sizes: Numbers) -> Numbers:
+    """0, 1, … up to each size, one after the other."""
+    return np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
 
 
-def _words(begins_word: Flags, is_ordinary: Flags, starts: Numbers, lengths: Numbers) -> list[Numbers]:
-    """For each instance, where words (and [CLS], [SEP]) begin, and where the instance ends.
+def _words(begins_word: Flags, is_ordinary: Flags) -> tuple[Numbers, Numbers]:
+    """Where each word begins and how many pieces it has.
 
     What follows a special token begins a word, even if the text was cut inside one.
     """
     begins = begins_word | ~is_ordinary
     begins[1:] |= ~is_ordinary[:-1]
-    return [np.append(np.flatnonzero(begins[start : start + n]), n) for start, n in zip(starts, lengths, strict=True)]
+    places = np.flatnonzero(begins)
+    sizes = np.diff(places, append=len(begins))
+    return places[is_ordinary[places]], sizes[is_ordinary[places]]
 
 
-def _whole_words(bounds: Numbers, scores: Draws, num_wanted: int, coin: float, limit: int) -> list[int]:
-    """The places in one instance of the pieces of some words, taken in the order of their first pieces' scores."""
-    taken: list[int] = []
-    order = np.argsort(scores[bounds[:-1]], kind="stable")
-    words = [range(bounds[word], bounds[word + 1]) for word in order if scores[bounds[word]] < _NEVER]
-    for word in words:
-        missing = num_wanted - len(taken)
-        if not missing:
-            break
-        if len(word) <= missing:
-            taken.extend(word)
-        elif len(taken) + len(word) <= limit:
-            if coin < missing / len(word):
-                taken.extend(word)
-            break
-    return sorted(taken or words[0])  # at least one
+def _take_words(sizes: Numbers, num_words: Numbers, num_wanted: Numbers, coins: Draws, limit: int) -> list[int]:
+    """Which of the words to take, where those of an instance stand together, in random order."""
+    all_taken: list[int] = []
+    start = 0
+    for number, wanted, coin in zip(num_words.tolist(), num_wanted.tolist(), coins.tolist(), strict=True):
+        taken: list[int] = []
+        missing = wanted
+        for word, size in enumerate(sizes[start : start + number].tolist(), start):
+            if size <= missing:
+                taken.append(word)
+                missing -= size
+                if not missing:
+                    break
+            elif wanted - missing + size <= limit:
+                if coin < missing / size:
+                    taken.append(word)
+                break
+        all_taken += taken or [start]  # at least one
+        start += number
+    return all_taken

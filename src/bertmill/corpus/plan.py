@@ -97,10 +97,11 @@ class Planner:
             return None
         try:
             content = read_json(path, max_bytes=1 << 30)
-            origin = content["origin"]
-            facts = PlanFacts(Counts(**content["counts"]), content["block_ends"], content["sha256"])
-        except (IntegrityError, KeyError, TypeError):
+        except IntegrityError:
             return None  # damaged: it is made again
+        if content.pop("checksum", None) != _checksum(content):
+            return None
+        origin = content.pop("origin")
         different = [
             f"{key} {origin.get(key)}, not {value}"
             for key, value in self._origin(epoch).items()
@@ -112,7 +113,7 @@ class Planner:
                 where=path,
                 remedy="choose another folder for the plan or remove this one",
             )
-        return facts
+        return PlanFacts(Counts(**content["counts"]), content["block_ends"], content["sha256"])
 
     def _make(self, epoch: int) -> PlanFacts:
         """Plan block after block; the records first, then the file that vouches for them."""
@@ -128,14 +129,14 @@ class Planner:
                 content = planned.records.tobytes()
                 digest.update(content)
                 file.write(content)
-        if not counts.instances:
-            raise DataError("has not one sentence that can be made a pair", where=self.corpus.folder)
+            if not counts.instances:
+                raise DataError("has not one sentence that can be made a pair", where=self.corpus.folder)
         facts = PlanFacts(counts, block_ends, digest.hexdigest())
-        header = {
-            "origin": self._origin(epoch),
-            "counts": vars(counts),
-            "block_ends": block_ends,
-            "sha256": facts.sha256,
-        }
-        write_file(self._path(epoch, "json"), dumps(header, indent=1) + "\n")
+        header = {"origin": self._origin(epoch), **dataclasses.asdict(facts)}
+        write_file(self._path(epoch, "json"), dumps({**header, "checksum": _checksum(header)}, indent=1) + "\n")
         return facts
+
+
+def _checksum(content: dict[str, Any]) -> str:
+    """A hash of what the small file says: order and counts hang on it."""
+    return hashlib.sha256(dumps(content, sort_keys=True).encode()).hexdigest()

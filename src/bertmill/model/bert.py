@@ -144,6 +144,8 @@ def _labels_of_pieces(labels: Tensor, batch: PackedBatch, padding: Padding | Non
 class BertModel(_CallableModel):
     """BERT without a head: a vector per piece and, with its pooler, one per sequence."""
 
+    PARTS = ("add_pooling_layer",)
+
     def __init__(self, config: BertConfig, add_pooling_layer: bool = True) -> None:
         super().__init__(config)
         self.embeddings = BertEmbeddings(config)
@@ -180,6 +182,14 @@ class _MaskedWordModel(_CallableModel):
 
     def tie_weights(self) -> None:
         self.cls.predictions.tie(self.base_model.embeddings.word_embeddings)
+
+    def resize_token_embeddings(self, new_num_tokens: int) -> nn.Embedding:
+        embeddings = super().resize_token_embeddings(new_num_tokens)
+        head = self.cls.predictions
+        head.bias = self._resized("cls.predictions.bias", head.bias)
+        head.decoder.out_features = new_num_tokens
+        self.tie_weights()
+        return embeddings
 
     def get_output_embeddings(self) -> nn.Linear:
         decoder: nn.Linear = self.cls.predictions.decoder

@@ -5,12 +5,15 @@ x = dropout(LayerNorm(piece + segment + position));  x = layer(x) for every laye
 
 from __future__ import annotations
 
+from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from bertmill.errors import UsageError
 from bertmill.model.config import BertConfig
@@ -24,11 +27,6 @@ EMBEDDING_LAYER = -1  # the place of the embeddings in the order of layers, for 
 class BertEmbeddings(nn.Module):
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
-        self.sizes = {
-            "piece id": config.vocab_size,
-            "segment": config.type_vocab_size,
-            "position": config.max_position_embeddings,
-        }
         self.word_embeddings = nn.Embedding(config.vocab_size, config.hidden_size, padding_idx=config.pad_token_id)
         self.position_embeddings = nn.Embedding(config.max_position_embeddings, config.hidden_size)
         self.token_type_embeddings = nn.Embedding(config.type_vocab_size, config.hidden_size)
@@ -59,15 +57,19 @@ class BertEmbeddings(nn.Module):
 
     def _check(self, batch: PackedBatch) -> None:
         """Say what is out of range; torch would say `index out of range in self`. On a GPU looking would cost."""
-        limit = self.sizes["position"]
+        limit = self.position_embeddings.num_embeddings
         if batch.positions is None and max(batch.lengths) > limit:
             raise UsageError(f"a sequence has {max(batch.lengths)} pieces, and the model has {limit} positions")
         if batch.device.type != "cpu":
             return
-        for what, values in (("piece id", batch.piece_ids), ("segment", batch.segments), ("position", batch.positions)):
+        for what, values, module in (
+            ("piece id", batch.piece_ids, self.word_embeddings),
+            ("segment", batch.segments, self.token_type_embeddings),
+            ("position", batch.positions, self.position_embeddings),
+        ):
             if values is None:
                 continue
-            low, high, size = int(values.min()), int(values.max()), self.sizes[what]
+            low, high, size = int(values.min()), int(values.max()), module.num_embeddings
             if low < 0 or high >= size:
                 raise UsageError(f"a {what} is {low if low < 0 else high}, and the model has {size} of them from 0 on")
 
@@ -90,15 +92,23 @@ class Encoded:
 
 
 class BertEncoder(nn.Module):
+    """With `gradient_checkpointing` a layer keeps only its input while training, and is run again on the way back."""
+
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.layer = nn.ModuleList([BertLayer(config, number) for number in range(config.num_hidden_layers)])
+        self.gradient_checkpointing = False
 
     def forward(self, states: Tensor, layout: Layout, want_states: bool, want_weights: bool) -> Encoded:
         all_states = [states]
         all_weights: list[tuple[Tensor, ...]] = []
         for layer in self.layer:
-            states, weights = layer(states, layout, want_weights)
+            if self.gradient_checkpointing and self.training:
+                # In a copy of the context: the second run needs this run's dropout key, wherever it takes place.
+                again = partial(copy_context().run, layer)
+                states, weights = checkpoint(again, states, layout, want_weights, use_reentrant=False)
+            else:
+                states, weights = layer(states, layout, want_weights)
             if want_states:
                 all_states.append(states)
             if want_weights:

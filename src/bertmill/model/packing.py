@@ -108,6 +108,7 @@ class Layout:
     groups: tuple[Group, ...]
     sequence_order: Tensor | None  # [B] given sequence at each sorted place; None: the given order is the sorted one
     place_of_piece: Tensor | None  # [n] sorted place of each given piece
+    causal: bool = False
 
     def as_given(self, rows: Tensor) -> Tensor:
         """Rows of pieces in the order in which they came in."""
@@ -153,7 +154,7 @@ def plan_layout(batch: PackedBatch, dtype: torch.dtype, causal: bool = False) ->
         is_key = None if batch.is_key is None else batch.is_key[start:end]
         groups.append(_make_group(members, is_key, batch.device, dtype, causal))
         start = end
-    return Layout(batch, tuple(groups), sequence_order, place_of_piece)
+    return Layout(batch, tuple(groups), sequence_order, place_of_piece, causal)
 
 
 def _similar_lengths(ascending: Sequence[int]) -> list[list[int]]:
@@ -259,9 +260,10 @@ def unpad(
     _check_shapes((B, T), attention_mask, token_type_ids, position_ids)
     visible = torch.ones(B, T, dtype=torch.bool, device=given.device) if attention_mask is None else attention_mask != 0
     kept = visible if needed is None else visible | needed
+    if not bool(kept.any(1).all()):  # a row of the mask is 0 everywhere: its first piece stands for it
+        kept = kept.clone()
+        kept[:, 0] |= ~kept.any(1)
     lengths = kept.sum(1).tolist()
-    if min(lengths, default=0) < 1 or not bool(visible.any(1).all()):
-        raise UsageError("a sequence has no piece: its attention_mask is 0 everywhere")
     padding = Padding(B, T, None if bool(kept.all()) else kept.flatten().nonzero().squeeze(1))
     if position_ids is None:
         position_ids = torch.arange(T, device=given.device)

@@ -7,7 +7,7 @@ and only then reads the tensors, straight into their places; what the folder doe
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,7 @@ from bertmill.checkpoint.huggingface import (
 )
 from bertmill.checkpoint.names import find_model
 from bertmill.model.config import BertConfig
+from bertmill.model.encoder import BertEncoder
 
 # A normal distribution cut at two standard deviations has 0.8796 of the standard deviation of the whole one.
 _CUT_AT = 2.0
@@ -35,6 +36,7 @@ class BertPreTrainedModel(nn.Module):
     """A BERT with or without a head. `load_report` says what `from_pretrained` found."""
 
     base_model_prefix = "bert"
+    PARTS: ClassVar[tuple[str, ...]] = ()  # what the constructor can be told beside the settings
     load_report: LoadReport | None = None
 
     def __init__(self, config: BertConfig) -> None:
@@ -44,13 +46,14 @@ class BertPreTrainedModel(nn.Module):
     @classmethod
     def from_pretrained(cls, name_or_folder: str | Path, *, config: BertConfig | None = None, **settings: Any) -> Self:
         """The model of a folder or installed model, in evaluation mode; `settings` replace those of its config.json."""
+        parts = {name: settings.pop(name) for name in cls.PARTS if name in settings}
         folder = open_folder(find_model(name_or_folder))
         if config is None:
             config = BertConfig.from_file_settings(folder.settings, folder.path / CONFIG_FILE)
         config = config.with_settings(**settings)
         check_vocabulary_size(folder.path, config.vocab_size)
         with torch.device("meta"):
-            model = cls(config)
+            model = cls(config, **parts)
         wanted = model.shapes()
         tensors, model.load_report = load_tensors(folder, wanted)
         for name in model.load_report.new:
@@ -91,6 +94,34 @@ class BertPreTrainedModel(nn.Module):
             if name.endswith("word_embeddings") and isinstance(module, nn.Embedding):
                 return module
         raise AssertionError("every BERT has word embeddings")
+
+    def resize_token_embeddings(self, new_num_tokens: int) -> nn.Embedding:
+        """Give the vocabulary another size, in place: pieces keep their rows, new ones get first values."""
+        self.config.vocab_size = new_num_tokens
+        embeddings = self.get_input_embeddings()
+        embeddings.num_embeddings = new_num_tokens
+        embeddings.weight = self._resized("embeddings.word_embeddings.weight", embeddings.weight)
+        return embeddings
+
+    def _resized(self, name: str, old: Tensor) -> nn.Parameter:
+        """`old` with as many rows as the vocabulary has pieces."""
+        new = old.new_empty(self.config.vocab_size, *old.shape[1:])
+        set_first_value(name, new, self.config)
+        kept = min(len(old), len(new))
+        new[:kept] = old.detach()[:kept]
+        return nn.Parameter(new, requires_grad=old.requires_grad)
+
+    def gradient_checkpointing_enable(self) -> None:
+        """Train with less memory and about a third more time: the same gradients, to the bit."""
+        self._checkpoint_gradients(True)
+
+    def gradient_checkpointing_disable(self) -> None:
+        self._checkpoint_gradients(False)
+
+    def _checkpoint_gradients(self, enabled: bool) -> None:
+        for module in self.modules():
+            if isinstance(module, BertEncoder):
+                module.gradient_checkpointing = enabled
 
     def num_parameters(self, only_trainable: bool = False, exclude_embeddings: bool = False) -> int:
         left_out = [module.weight for module in self.modules() if exclude_embeddings and type(module) is nn.Embedding]

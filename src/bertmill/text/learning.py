@@ -24,7 +24,7 @@ from bertmill.text.word_counts import Row, count_words
 from bertmill.text.wordpiece import CONTINUATION, UNKNOWN, WordPiece
 
 ALPHABET_COVERAGE = 0.99995  # of all characters of the text
-MAX_WORDS = 3_000_000  # that are learnt from
+MAX_WORDS = 1_000_000  # that are learnt from
 
 
 @dataclass

@@ -16,7 +16,6 @@ from collections.abc import Iterable, Sequence
 
 from bertmill.text.wordpiece import CONTINUATION
 
-MAX_PIECES = 1_000_000  # fewer than there are code points
 _FLOOR_STEP = 4
 
 
@@ -42,6 +41,8 @@ def learn_pieces(
 
 
 class _Merger:
+    """Words, pairs and heap, as described above."""
+
     def __init__(self, alphabet: Sequence[str], min_frequency: int) -> None:
         self.pieces = list(alphabet)
         self._number = {piece: number for number, piece in enumerate(self.pieces)}

@@ -16,7 +16,8 @@ import re
 _CANDIDATE = re.compile(
     r"""
     ([.!?…。！？｡．][.!?…。！？｡．]*)              # terminators; one and then more, since a search for one is quick
-    ((?:[\]"'”’»›)}）］」』】〕*_]|\[\d{1,3}\])*)   # what closes after them, marks of references included
+    ((?:[\]"'”’»›)}）］」』】〕*_]                   # what closes after them,
+      |\[\d{1,3}\]|:\d{1,4}(?:[–-]\d{1,4})?)*)   # and marks of references: `.[12]`, `.:251–3`
     (\s*)
     [\["'“‘«‹({（［「『【〔*_]*(?=(.?))            # what opens, and the first character of the next sentence
     """,
@@ -37,7 +38,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 _NEVER_AN_END = _words(
-    "mr mrs ms messrs mme mlle dr drs prof rev hon fr msgr st ste sts gen col maj capt cpt cmdr cdr lt lieut sgt cpl "
+    "mr mrs ms messrs mme mlle dr drs prof rev hon fr msgr ste sts gen col maj capt cpt cmdr cdr lt lieut sgt cpl "
     "pvt adm brig gov sen rep pres amb supt insp mt vs viz cf e.g i.e c.f eg ie approx attn"
 )
 _NO_END_BEFORE_A_NUMBER = _words(
@@ -46,7 +47,7 @@ _NO_END_BEFORE_A_NUMBER = _words(
 )
 _NUMBERED_LETTERS = "bcdflnpr"  # born, circa, died, folio, line, note, page, reigned
 _SELDOM_AN_END = _words(
-    "inc co corp ltd llc bros jr sr esq etc al ave blvd rd dept dist est univ assn assoc mfg intl natl ed eds trans "
+    "st inc co corp ltd llc bros jr sr esq etc al ave blvd rd dept dist est univ assn assoc mfg intl natl ed eds trans "
     "repr ft lb lbs oz jour proc acad inst soc amer brit phil mag geol rept "
     "jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thur thurs fri sat"
 )
@@ -102,6 +103,8 @@ def _is_abbreviation(text: str, start: int, match: re.Match[str]) -> bool:
         return False
     words = before.split()
     word = words[-1].lstrip(_BEFORE_A_WORD) if words else ""
+    if (last := word[word.rfind("-") + 1 :].lower()) in _SELDOM_AN_END:  # `Sept.-Oct. 1973`
+        word = last
     if len(word) == 1 and word.islower():  # `Arver v. United States`, `c. 1850`, but an end after `112 m.`
         return word == "v" or (word in _NUMBERED_LETTERS and _NUMBER.match(text, next_position) is not None)
     lowered = word.lower()

@@ -47,16 +47,24 @@ MODEL_NOTE = "bertmill.json"
 Model = BertForPreTraining | BertForMaskedLM
 
 
-def pretrain(settings: PretrainSettings, listener: Listener) -> Path:
-    """Train as `settings` say and return the folder of the model."""
+def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
+    """Train as `settings` say; returns the folder of the model, to the first of several ranks only."""
+    run = RunFolder(settings.out)
+    is_new = not run.config.exists()
+    if not is_new:
+        settings = _settings_of_run(settings, run)
     device = choose_device(settings.device)
     set_threads(settings.threads)
-    run = RunFolder(settings.out)
     with joined_ranks(device) as ranks, run.locked(is_owner=ranks.is_first):
         journal = Journal(run.log, listener) if ranks.is_first else Journal(None, Listener())
         if run.model.exists():
-            return _finished(settings, run, journal)
-        settings = _settle(settings, run, ranks)
+            journal.remark(f"{run.path} is finished already")
+            return run.model if ranks.is_first else None
+        ranks.wait()  # all have seen whether the run is new
+        if is_new:
+            settings = _decide(settings, ranks)
+            if ranks.is_first:
+                write_file(run.config, settings_toml(settings))
         assert settings.corpus is not None
         corpus = Corpus(settings.corpus, verify=ranks.is_first)
         tokenizer = BertTokenizer.from_pretrained(corpus.folder / VOCABULARY_FOLDER)
@@ -77,24 +85,17 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path:
         if ranks.is_first:
             _write_model(run, model, tokenizer, _provenance(settings, corpus, trainer.state))
         ranks.wait()
-    return run.model
+        return run.model if ranks.is_first else None
 
 
-def _finished(settings: PretrainSettings, run: RunFolder, journal: Journal) -> Path:
-    if not settings.resume:
-        raise UsageError("holds a finished run", where=run.path, remedy="choose another folder")
-    journal.remark(f"{run.path} is finished already")
-    return run.model
-
-
-def _settle(given: PretrainSettings, run: RunFolder, ranks: Ranks) -> PretrainSettings:
-    """The settings of the run: those of config.toml, or the given ones with everything decided and written there."""
-    exists = run.config.exists()
-    ranks.wait()  # before the first rank writes it
-    if exists and not given.resume:
+def _settings_of_run(given: PretrainSettings, run: RunFolder) -> PretrainSettings:
+    if not given.resume:
         raise UsageError("holds a run already", where=run.path, remedy="go on with --resume or choose another folder")
-    if exists:
-        return resumed_settings(given, run.config, PretrainSettings.MAY_CHANGE)
+    return resumed_settings(given, run.config, PretrainSettings.MAY_CHANGE)
+
+
+def _decide(given: PretrainSettings, ranks: Ranks) -> PretrainSettings:
+    """The settings of a new run, with everything decided that was left open."""
     if given.corpus is None:
         raise UsageError("--corpus is required: a folder made by `bertmill corpus`")
     decided: dict[str, object] = {"corpus": given.corpus.resolve()}
@@ -105,10 +106,7 @@ def _settle(given: PretrainSettings, run: RunFolder, ranks: Ranks) -> PretrainSe
     if given.precision == "auto":
         # The first rank's choice is everybody's.
         decided["precision"] = "bf16" if ranks.largest([ranks.is_first and prefers_bf16(ranks.device)])[0] else "fp32"
-    settings = given.model_copy(update=decided)
-    if ranks.is_first:
-        write_file(run.config, settings_toml(settings))
-    return settings
+    return given.model_copy(update=decided)
 
 
 def _make_model(settings: PretrainSettings, tokenizer: BertTokenizer) -> Model:

@@ -29,13 +29,14 @@ class Schedule:
 
     def rate(self, step: int, seconds: float) -> float:
         """The learning rate of the step that follows `step` steps."""
-        warmup = self._warmup_share()
-        if self.steps is not None and step + 1 < warmup * self.steps:
-            return self.peak_rate * (step + 1) / (warmup * self.steps)  # the first step is not one of rate zero
-        progress = self.progress(step, seconds)
-        if progress < warmup:
-            return self.peak_rate * progress / warmup
-        return self.peak_rate * (1 - progress) / (1 - warmup)
+        if self.steps is not None:
+            warmup = max(1, min(MAX_WARMUP_STEPS, round(WARMUP_SHARE * self.steps)))
+            up = (step + 1) / warmup  # the first step is not one of rate zero
+            down = (self.steps - step) / max(1, self.steps - warmup)
+        else:
+            progress = self.progress(step, seconds)
+            up, down = progress / WARMUP_SHARE, (1 - progress) / (1 - WARMUP_SHARE)
+        return self.peak_rate * min(1.0, up, down)
 
     def is_over(self, step: int, seconds: float, seconds_of_step: float = 0.0) -> bool:
         """Whether there is no room for another step; by the clock, one that would end too late does not begin."""
@@ -43,8 +44,3 @@ class Schedule:
             return step >= self.steps
         assert self.seconds is not None
         return seconds + seconds_of_step > self.seconds
-
-    def _warmup_share(self) -> float:
-        if self.steps is None:
-            return WARMUP_SHARE
-        return min(WARMUP_SHARE, MAX_WARMUP_STEPS / self.steps)

@@ -45,11 +45,9 @@ class State:
     @classmethod
     def from_json(cls, content: Mapping[str, Any], where: Path) -> Self:
         try:
-            state = cls(**content)
-        except TypeError as error:
+            return cls(**{**content, "sums": Counter(content["sums"])})
+        except (TypeError, LookupError) as error:
             raise IntegrityError(f"is not the state of a training: {error}", where=where) from None
-        state.sums = Counter(content["sums"])
-        return state
 
 
 @dataclass(frozen=True)
