@@ -87,6 +87,7 @@ def test_bad_input_is_one_line_and_the_right_exit_code(
     assert len(done.stderr.splitlines()) == 1
     assert done.stdout == ""
     assert not (tmp_path / "new").exists()
+    assert not (tmp_path / ".new.partial").exists()
 
 
 def test_on_a_terminal_there_is_a_bar(tmp_path: Path) -> None:

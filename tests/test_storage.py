@@ -179,6 +179,8 @@ def test_facts_stand_beside_the_list_of_files(tmp_path: Path) -> None:
     write_manifest(tmp_path, facts={"corpus": {"pieces": 3}})
     assert read_json(tmp_path / "manifest.json")["corpus"] == {"pieces": 3}
     verify_manifest(tmp_path)
+    write_manifest(tmp_path, ["a"])
+    assert read_json(tmp_path / "manifest.json")["corpus"] == {"pieces": 3}
 
 
 def test_work_that_was_broken_off_is_found_again_and_appears_whole(tmp_path: Path) -> None:
@@ -208,5 +210,6 @@ def test_work_that_was_broken_off_is_found_again_and_appears_whole(tmp_path: Pat
 def test_an_error_of_the_work_keeps_its_name(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), resumable_folder(tmp_path / "folder"):
         (tmp_path / "absent").read_bytes()
+    assert not list(tmp_path.iterdir())  # there were no notes
     with pytest.raises(ResourceError, match="cannot be written"), resumable_folder(tmp_path / "folder"):
         raise OSError(28, "No space left on device")
