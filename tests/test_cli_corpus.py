@@ -3,14 +3,17 @@
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from bertmill.cli import progress
 from bertmill.storage import MANIFEST, read_json, write_manifest
 from tests.conftest import RunCommand
 
@@ -84,6 +87,7 @@ def test_bad_input_is_one_line_and_the_right_exit_code(
     assert len(done.stderr.splitlines()) == 1
     assert done.stdout == ""
     assert not (tmp_path / "new").exists()
+    assert not (tmp_path / ".new.partial").exists()
 
 
 def test_on_a_terminal_there_is_a_bar(tmp_path: Path) -> None:
@@ -110,6 +114,40 @@ def test_on_a_terminal_there_is_a_bar(tmp_path: Path) -> None:
     assert b"left" in shown
 
 
+def test_where_there_is_no_terminal_there_are_lines_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    moments = iter([100.0, 104.0, 110.0, 115.0, 120.0, 200.0, 210.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(moments))
+    with progress.ProgressLine("corpus", 4_000_000, quiet=False) as line:
+        line.update(500_000, 2_000_000)  # too early for a line
+        line.update(1_000_000, 2_000_000)
+        line.update(1_500_000, 2_000_000)
+        line.update(2_000_000, 2_000_000)
+    assert capsys.readouterr().err.splitlines() == [
+        "corpus: 4 MB of text, 0.4 MB/s, 25% done, 0:30 left",
+        "corpus: 8 MB of text, 0.4 MB/s, 50% done, 0:20 left",
+    ]
+    with progress.ProgressLine("corpus", None, quiet=False) as line:  # a pipe
+        line.update(500_000, 5_000_000)
+    assert capsys.readouterr().err == "corpus: 5 MB of text, 0.5 MB/s\n"
+
+
+def test_ctrl_c_is_one_line_and_the_work_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(TEXT * 120_000)
+    program = Path(sys.executable).with_name("bertmill")
+    words = [program, "corpus", "a.txt", "--vocab", "minilm", "--out", "corpus", "--workers", "2"]
+    process = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    notes = tmp_path / ".corpus.partial/notes"
+    while process.poll() is None and not list(notes.glob("*.json")):
+        time.sleep(0.002)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal sends it: to the workers too
+    assert process.communicate(timeout=60)[1] == "bertmill: interrupted\n"
+    assert process.returncode == 130
+    assert list(notes.glob("shard-*.json"))
+    assert not (tmp_path / "corpus").exists()
+
+
 # inspect and check
 
 
@@ -117,7 +155,7 @@ def test_inspect_says_what_a_corpus_is(bertmill: RunCommand, corpus: Path) -> No
     done = bertmill("inspect", corpus)
     assert done.returncode == 0
     for words in (
-        "is a corpus: 2 documents, 4 sentences, 16 pieces in 1 shards",
+        "is a corpus: 2 documents, 4 sentences, 16 pieces from 75 bytes of text",
         "vocabulary: 30,522 pieces, sha256 ",
         "entropy:    2.",
         "sentences by pieces:",

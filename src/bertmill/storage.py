@@ -78,6 +78,7 @@ def resumable_folder(path: Path) -> Iterator[tuple[Path, Path]]:
     """Two folders to work in, (whole, notes), which an error or a kill leaves as they are for the next attempt.
 
     On leaving without error `whole`, whose manifest must have been written, becomes `path`, and `notes` are removed.
+    Work without any notes is not worth keeping.
     """
     _refuse_existing(path)
     partial = path.with_name(f".{path.name}.partial")
@@ -87,8 +88,13 @@ def resumable_folder(path: Path) -> Iterator[tuple[Path, Path]]:
         with _disk_errors(path):
             whole.mkdir(exist_ok=True)
             notes.mkdir(exist_ok=True)
-        with _full_disk(path):
-            yield whole, notes
+        try:
+            with _full_disk(path):
+                yield whole, notes
+        except BaseException:
+            if not any(notes.iterdir()):
+                shutil.rmtree(partial)
+            raise
         with _disk_errors(path):
             _read_manifest(whole / MANIFEST)
             whole.rename(path)
@@ -133,7 +139,9 @@ def write_manifest(
     `facts` are put beside the list.
     """
     manifest = folder / MANIFEST
-    files = _read_manifest(manifest) if names is not None and manifest.exists() else {}
+    is_kept = names is not None and manifest.exists()
+    files = _read_manifest(manifest) if is_kept else {}
+    kept = read_json(manifest, max_bytes=MAX_MANIFEST_BYTES) if is_kept else {}
     mode = _default_mode(folder)
     paths = sorted(folder.rglob("*")) if names is None else [folder / name for name in names]
     for path in paths:
@@ -143,7 +151,7 @@ def write_manifest(
             _publish(path, mode)
             name = path.relative_to(folder).as_posix()
             files[name] = manifest_entry(path)
-    write_file(manifest, json.dumps({**(facts or {}), "files": files}, indent=1, ensure_ascii=False) + "\n")
+    write_file(manifest, json.dumps({**kept, **(facts or {}), "files": files}, indent=1, ensure_ascii=False) + "\n")
 
 
 def manifest_entry(path: Path) -> dict[str, Any]:

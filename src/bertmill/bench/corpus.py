@@ -1,4 +1,4 @@
-"""Making a corpus of English Wikipedia against the `tokenizers` library encoding the same lines, and its memory.
+"""Making a corpus of English Wikipedia, against the `tokenizers` library on the same lines; and the memory it takes.
 
 Ours reads the file, splits sentences, turns them into pieces, writes shards and lets the doctor see them, worker
 processes started anew in every round; theirs is `encode_batch` alone, on lines that are in memory. Memory is the peak
@@ -17,11 +17,12 @@ from itertools import count
 from pathlib import Path
 
 from bertmill.bench.measure import Row, best_seconds
-from bertmill.bench.tokenizer import first_lines
+from bertmill.bench.vocab import write_beginning
 from bertmill.config import BenchSettings
 from bertmill.corpus.build import build_corpus
 from bertmill.text.tokenizer import BertTokenizer
 
+NUM_BYTES = 20_000_000
 LIMIT_GB = 1.0
 _POLL_S = 0.02
 
@@ -33,9 +34,8 @@ def measure(settings: BenchSettings, data: Path) -> Iterator[Row]:
     vocabulary = data / "vocab/bert-base-uncased-vocab.txt"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        lines = first_lines(enwiki, blank=True)
-        text = folder / "text.txt"
-        text.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        text = write_beginning(enwiki, folder / "text.txt", NUM_BYTES)
+        lines = [line for line in text.read_text(encoding="utf-8").split("\n") if line]
         ours = BertTokenizer.from_pretrained(vocabulary)
         theirs = tokenizers.BertWordPieceTokenizer(str(vocabulary), lowercase=True)._tokenizer
         theirs.encode_special_tokens = True
@@ -43,7 +43,7 @@ def measure(settings: BenchSettings, data: Path) -> Iterator[Row]:
         seconds = best_seconds(
             {
                 "ours": lambda: build_corpus([str(text)], ours, next(outs)),
-                "theirs": partial(theirs.encode_batch, [line for line in lines if line], add_special_tokens=False),
+                "theirs": partial(theirs.encode_batch, lines, add_special_tokens=False),
             },
             settings.rounds,
         )

@@ -22,7 +22,7 @@ NUM_BYTES = 20_000_000
 def measure(settings: BenchSettings, data: Path) -> Iterator[Row]:
     import tokenizers
 
-    lines = first_lines(data / "text/enwiki.txt.xz")
+    lines = _lines(data / "text/enwiki.txt.xz")
     megabytes = sum(len(line.encode()) for line in lines) / 1e6
     vocabulary = data / "vocab/bert-base-uncased-vocab.txt"
     ours = BertTokenizer.from_pretrained(vocabulary).wordpiece
@@ -43,14 +43,14 @@ def measure(settings: BenchSettings, data: Path) -> Iterator[Row]:
     yield Row("tokenizer", "with offsets", "MB/s", speed["pieces"], speed["encode_batch"], "tokenizers encode_batch", 1)
 
 
-def first_lines(path: Path, *, blank: bool = False) -> list[str]:
-    """The first lines of the file, up to `NUM_BYTES`; also the blank ones between documents, if wanted."""
+def _lines(path: Path) -> list[str]:
+    """The first lines of the file, up to `NUM_BYTES`."""
     lines: list[str] = []
     size = 0
     for line in read_lines([str(path)]):
         size += len(line.text.encode()) + 1
         if size > NUM_BYTES:
             break
-        if line.text or blank:
+        if line.text:
             lines.append(line.text)
     return lines

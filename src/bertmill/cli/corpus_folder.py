@@ -24,11 +24,9 @@ def facts(path: Path) -> dict[str, Any]:
 
 def sentences(facts: dict[str, Any]) -> list[str]:
     lines = [f"{facts['folder']} is a corpus: {summary(facts)}"]
-    case = (
-        "with Chinese words by " + facts["chinese_words"] if facts["chinese_words"] else "words as WordPiece has them"
-    )
-    lines.append(f"vocabulary: {facts['vocabulary_size']:,} pieces, sha256 {facts['vocabulary_sha256']}; {case}")
-    lines.append(f"identity:   {facts['sha256']}")
+    lines.append(f"vocabulary: {facts['vocabulary_size']:,} pieces, sha256 {facts['vocabulary_sha256']}")
+    lines.append(f"words:      {facts['chinese_words'] or 'as WordPiece has them'}")
+    lines.append(f"identity:   sha256 {facts['sha256']}")
     lines += remarks(facts)
     lines += ["sentences by pieces:", *histogram(facts["doctor"]["sentence_lengths"])]
     lines += ["documents by pieces:", *histogram(facts["doctor"]["document_lengths"])]
@@ -38,7 +36,7 @@ def sentences(facts: dict[str, Any]) -> list[str]:
 def summary(facts: dict[str, Any]) -> str:
     return (
         f"{facts['documents']:,} documents, {facts['sentences']:,} sentences, {facts['pieces']:,} pieces "
-        f"in {facts['shards']} shards, from {facts['text_bytes'] / 1e6:,.1f} MB of text"
+        f"from {facts['text_bytes']:,} bytes of text"
     )
 
 
@@ -61,7 +59,7 @@ def _hashes(path: Path) -> str:
 def _shards(path: Path, facts: dict[str, Any]) -> str:
     for number in range(facts["shards"]):
         open_shard(path, number, facts["vocabulary_size"])
-    return f"the files of each of the {facts['shards']} fit together, and all pieces are in the vocabulary"
+    return f"the files of each ({facts['shards']}) fit together, and all pieces are in the vocabulary"
 
 
 def _counts(path: Path, facts: dict[str, Any]) -> str:

@@ -157,7 +157,7 @@ def write_shard(job: Job, wordpiece: WordPiece, block: Block) -> Note:
     """Make the shard of a block, write its files and then its note."""
     shard, num_dropped = make_shard(wordpiece, block.text.decode(), chinese_words=job.chinese_words)
     names = [shard_file(block.number, kind) for kind in KINDS]
-    columns = (shard.pieces, shard.words, shard.sentence_ends, shard.document_ends)
+    columns: tuple[NDArray[Any], ...] = (shard.pieces, shard.words, shard.sentence_ends, shard.document_ends)
     for name, column in zip(names, columns, strict=True):
         write_file(job.folder / name, column.tobytes())
     note = {

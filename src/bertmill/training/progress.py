@@ -6,13 +6,17 @@ the log of an interrupted training is that of an uninterrupted one but for its t
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bertmill.storage import write_file
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard.writer import SummaryWriter
 
 Line = Mapping[str, Any]
 
@@ -51,6 +55,7 @@ class Journal:
         """Without a path (the ranks after the first) nothing is written."""
         self._path = path
         self._listener = listener
+        self._board: SummaryWriter | None = None
         self.begin = listener.begin
         self.step = listener.step
         self.remark = listener.remark
@@ -73,4 +78,18 @@ class Journal:
         if self._path is not None:
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
+            self._draw(self._path.parent / "tensorboard", line)
         self._listener.line(line)
+
+    def _draw(self, folder: Path, line: Line) -> None:
+        """The figures of a line for TensorBoard, where that is installed."""
+        if importlib.util.find_spec("tensorboard") is None:
+            return
+        if self._board is None:
+            from torch.utils.tensorboard.writer import SummaryWriter
+
+            self._board = SummaryWriter(str(folder), purge_step=line["step"])
+        for name, value in line.items():
+            if name != "step":
+                self._board.add_scalar(name, value, line["step"])
+        self._board.flush()
