@@ -12,7 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertmill.errors import IntegrityError, ResourceError, UsageError
-from bertmill.storage import new_folder, read_json, safe_join, verify_manifest, write_file, write_manifest
+from bertmill.storage import (
+    new_folder,
+    read_json,
+    resumable_folder,
+    safe_join,
+    verify_manifest,
+    write_file,
+    write_manifest,
+)
 
 
 def test_a_file_is_replaced_and_nothing_else_is_left(tmp_path: Path) -> None:
@@ -164,3 +172,44 @@ def test_json_that_cannot_be_meant_is_refused(tmp_path: Path, content: bytes, pr
     (tmp_path / "a.json").write_bytes(content)
     with pytest.raises(IntegrityError, match=problem):
         read_json(tmp_path / "a.json", max_bytes=1000 if problem.startswith("2") else 1_000_000)
+
+
+def test_facts_stand_beside_the_list_of_files(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("x")
+    write_manifest(tmp_path, facts={"corpus": {"pieces": 3}})
+    assert read_json(tmp_path / "manifest.json")["corpus"] == {"pieces": 3}
+    verify_manifest(tmp_path)
+    write_manifest(tmp_path, ["a"])
+    assert read_json(tmp_path / "manifest.json")["corpus"] == {"pieces": 3}
+
+
+def test_work_that_was_broken_off_is_found_again_and_appears_whole(tmp_path: Path) -> None:
+    path = tmp_path / "folder"
+
+    def break_off() -> None:
+        with resumable_folder(path) as (whole, notes):
+            (whole / "a").write_text("half")
+            (notes / "a is done").touch()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        break_off()
+    assert not path.exists()
+    with pytest.raises(IntegrityError, match=r"manifest\.json: is missing"), resumable_folder(path):
+        pass  # a folder without a manifest is not whole
+    with resumable_folder(path) as (whole, notes):
+        assert (whole / "a").read_text() == "half"
+        assert (notes / "a is done").exists()
+        write_manifest(whole)
+    assert sorted(entry.name for entry in path.iterdir()) == ["a", "manifest.json"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["folder"]
+    with pytest.raises(UsageError, match="exists already"), resumable_folder(path):
+        pass
+
+
+def test_an_error_of_the_work_keeps_its_name(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), resumable_folder(tmp_path / "folder"):
+        (tmp_path / "absent").read_bytes()
+    assert not list(tmp_path.iterdir())  # there were no notes
+    with pytest.raises(ResourceError, match="cannot be written"), resumable_folder(tmp_path / "folder"):
+        raise OSError(28, "No space left on device")

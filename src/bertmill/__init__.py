@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bertmill.version import __version__
 
 if TYPE_CHECKING:
+    from bertmill.inference.predictor import load
     from bertmill.model.bert import (
         BertForMaskedLM,
         BertForMultipleChoice,
@@ -39,6 +40,7 @@ _HOMES = {
     "BertTokenizer": "bertmill.text.tokenizer",
     "PackedBatch": "bertmill.model.packing",
     "keyed_dropout": "bertmill.model.dropout",
+    "load": "bertmill.inference.predictor",
 }
 
 __all__ = [
@@ -55,6 +57,7 @@ __all__ = [
     "PackedBatch",
     "__version__",
     "keyed_dropout",
+    "load",
 ]
 
 

@@ -8,17 +8,72 @@ TOML file of `--config`. `read_settings` reports every problem of both in one me
 from __future__ import annotations
 
 import difflib
+import json
+import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
 from bertmill.errors import UsageError
 
 POSITIONAL: Final = "positional"  # marks a field that is an argument without a flag
+
+Objective = Literal["mlm+nsp", "mlm+sop", "mlm", "clm"]
+SizeName = Literal["tiny", "mini", "small", "medium", "base", "large"]
+OnNonFinite = Literal["stop", "skip", "reload"]
+Precision = Literal["fp32", "bf16", "auto"]
+
+_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
+
+
+def _seconds(text: Any) -> Any:
+    """1h30m → 5400; numbers are seconds."""
+    if not isinstance(text, str) or not text:
+        return text
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise ValueError("should be a time such as 45s, 30m or 1h30m")
+    hours, minutes, seconds = (int(number or 0) for number in match.groups())
+    return 3600 * hours + 60 * minutes + seconds
+
+
+def parse_phases(text: str) -> list[tuple[int, float]]:
+    """Lengths of instances and their shares of a training: 128:0.9,512:0.1."""
+    phases = [part.partition(":") for part in text.split(",")]
+    lengths = [int(length) for length, _, _ in phases]
+    shares = [float(share) if share else 1.0 for _, _, share in phases]
+    if min(lengths) < 1 or min(shares) <= 0 or abs(sum(shares) - 1) > 1e-6:
+        raise ValueError("the shares must be above 0 and add up to 1")
+    return list(zip(lengths, shares, strict=True))
+
+
+def parse_mask_mix(text: str) -> tuple[float, float, float]:
+    """Shares of masked, random and unchanged pieces: 80/10/10."""
+    mask, random, same = (float(number) / 100 for number in text.split("/"))
+    if min(mask, random, same) < 0 or abs(mask + random + same - 1) > 1e-6:
+        raise ValueError("the three shares must add up to 100")
+    return mask, random, same
+
+
+def _checked_by(parse: Callable[[str], object], form: str) -> AfterValidator:
+    def check(text: str) -> str:
+        try:
+            parse(text)
+        except ValueError as error:
+            reason = f": {error}" if "add up" in str(error) else ""
+            raise ValueError(f"should have the form {form}{reason}") from None
+        return text
+
+    return AfterValidator(check)
+
+
+Seconds = Annotated[int, Field(ge=1), BeforeValidator(_seconds)]
+Phases = Annotated[str, _checked_by(parse_phases, "128 or 128:0.9,512:0.1")]
+MaskMix = Annotated[str, _checked_by(parse_mask_mix, "80/10/10")]
 
 
 class Settings(BaseModel):
@@ -46,17 +101,131 @@ class TokenizeSettings(Settings):
     as_json: bool = Field(False, alias="json", description="print one JSON object per text instead of a table")
 
 
-class InspectSettings(Settings):
-    """Say in words what a model is: its size, heads, labels, vocabulary, and where it comes from."""
+class VocabSettings(Settings):
+    """Learn a WordPiece vocabulary from text. The same text gives the same bytes, in any order of files."""
+
+    files: Annotated[
+        list[str],
+        Field(description="text files, folders or globs (.txt .gz .xz .zst .jsonl); - is standard input"),
+        POSITIONAL,
+    ] = []
+    out: Path = Field(description="the folder to write; it must not exist yet")
+    size: int = Field(30_522, ge=6, le=1_000_000, description="pieces, special tokens included")
+    cased: bool = Field(False, description="keep case and accents")
+    alphabet: int | None = Field(
+        None, ge=1, description="at most so many characters (default: those that make up 99.995 % of the text)"
+    )
+    unused: int = Field(0, ge=0, le=100_000, description="[unused…] tokens to reserve")
+    min_frequency: int = Field(2, ge=1, description="rarer words are not learnt from, rarer pairs not merged")
+    workers: int | None = Field(None, ge=1, description="processes (default: one per core)")
+    text_field: str = Field("text", description="the field of a .jsonl record that holds the text")
+    as_json: bool = Field(False, alias="json", description="print one JSON object instead of sentences")
+
+
+class CorpusSettings(Settings):
+    """Turn text into a corpus: sentences as pieces, on disk, ready for pre-training. Starts where it was broken off."""
+
+    files: Annotated[
+        list[str],
+        Field(description="text files, folders or globs (.txt .gz .xz .zst .jsonl); - is standard input"),
+        POSITIONAL,
+    ] = []
+    vocab: str = Field(description="a vocabulary folder or file, a model folder or the name of an installed model")
+    out: Path = Field(description="the corpus folder to write; it must not exist yet")
+    workers: int | None = Field(None, ge=1, description="processes (default: one per core)")
+    document: Literal["blank-line", "file", "record"] | None = Field(
+        None,
+        description="what ends a document: a blank line, the end of its file, or of each line or record "
+        "(default: record in .jsonl files, else blank-line)",
+    )
+    chinese_words: bool = Field(False, description="let jieba decide which ideographs are one word")
+    text_field: str = Field("text", description="the field of a .jsonl record that holds the text")
+
+
+class PretrainSettings(Settings):
+    """Train a BERT from a corpus, or go on training one. A run that was stopped goes on with --resume."""
+
+    # What may differ from the stopped run when it is resumed: nothing that decides what is learnt.
+    MAY_CHANGE: ClassVar[frozenset[str]] = frozenset(
+        (
+            *("resume", "out", "quiet", "log_every", "save_every", "eval_every", "keep"),
+            *("workers", "device", "threads", "on_nonfinite"),
+        )
+    )
+
+    corpus: Path | None = Field(None, description="a folder made by `bertmill corpus` (a resumed run knows its own)")
+    out: Path = Field(description="the run folder: settings, log, checkpoints and in the end the model")
+    resume: bool = Field(False, description="go on with the run in --out where it was stopped; begin if there is none")
+    size: SizeName = Field("mini", description="the size of the model")
+    init: str | None = Field(None, description="go on training this model instead of beginning with a random one")
+    objective: Objective = Field("mlm+nsp", description="what is learnt besides masked words; clm: left to right")
+    steps: int | None = Field(None, ge=1, description="how long to train: a number of steps")
+    epochs: float | None = Field(None, gt=0, description="how long to train: times through the corpus")
+    budget: Seconds | None = Field(None, description="how long to train: a time such as 30m or 2h")
+    length: Phases = Field("128", description="pieces per instance, or lengths with shares: 128:0.9,512:0.1")
+    batch_size: int = Field(32, ge=1, description="instances per step, over all processes")
+    micro_batch_pieces: int = Field(8192, ge=1, description="pieces that go through the model at once")
+    learning_rate: float | None = Field(None, gt=0, description="the highest rate (default: by the model's size)")
+    weight_decay: float = Field(0.01, ge=0, description="decay of matrices; biases and LayerNorm have none")
+    max_gradient_norm: float = Field(1.0, gt=0, description="longer gradients are scaled down to this norm")
+    dropout: float = Field(0.1, ge=0, lt=1, description="share of activations and attention weights dropped")
+    short_seq_prob: float = Field(0.1, ge=0, le=1, description="share of instances that are shorter on purpose")
+    mask_rate: float = Field(0.15, gt=0, le=1, description="share of pieces to be guessed")
+    mask_mix: MaskMix = Field("80/10/10", description="of these, percent that are masked / random / left as they are")
+    whole_words: bool = Field(False, description="mask all pieces of a word or none")
+    fixed_masks: bool = Field(False, description="the same masks in every epoch")
+    heldout: str | None = Field(None, description="text files that are not trained on, to measure the loss on")
+    log_every: int = Field(50, ge=1, description="steps between lines of the log")
+    eval_every: int = Field(1000, ge=1, description="steps between measurements on held-out text")
+    save_every: int = Field(1000, ge=1, description="steps between checkpoints")
+    keep: int = Field(2, ge=1, description="checkpoints to keep, besides the best one")
+    on_nonfinite: OnNonFinite = Field("stop", description="what to do when a loss or gradient is not a number")
+    precision: Precision = Field("fp32", description="numbers to compute with; auto tries both and takes the faster")
+    gradient_checkpointing: bool = Field(False, description="compute activations twice instead of keeping them")
+    compile: bool = Field(False, description="let torch.compile translate the model first (minutes)")
+    device: str = Field("auto", description="cpu, cuda, or auto")
+    threads: int | None = Field(None, ge=1, description="threads to compute with (default: one per core)")
+    workers: int = Field(1, ge=0, description="threads that prepare batches ahead (0: none)")
+    seed: int = Field(0, description="decides first weights, order, masks and dropout")
+
+    @model_validator(mode="after")
+    def _one_duration(self) -> Self:
+        given = [name for name in ("steps", "epochs", "budget") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise ValueError(f"--{' and --'.join(given)} contradict each other")
+        return self
+
+
+class FillSettings(Settings):
+    """Guess what stands in the place of each [MASK] of a text."""
 
     model: Annotated[str, Field(description="a model folder or the name of an installed model"), POSITIONAL]
+    texts: Annotated[list[str], Field(min_length=1, description="texts with [MASK] in them"), POSITIONAL]
+    top_k: int = Field(5, ge=1, description="guesses for each [MASK]")
+    device: str = Field("auto", description="cpu, cuda, or auto")
+    as_json: bool = Field(False, alias="json", description="print one JSON object per text instead of a table")
+
+
+class InspectSettings(Settings):
+    """Say in words what a folder holds: a model, a vocabulary or a corpus."""
+
+    folder: Annotated[
+        str, Field(description="a model, vocabulary or corpus folder, or the name of an installed model"), POSITIONAL
+    ]
+    show: int = Field(0, ge=0, description="so many finished instances of a corpus, with masks, segments and labels")
+    objective: Objective = Field("mlm+nsp", description="what the instances are for")
+    length: int = Field(128, ge=3, description="pieces of an instance, at most")
+    whole_words: bool = Field(False, description="mask all pieces of a word or none")
+    seed: int = Field(0, ge=0, description="what chance depends on")
     as_json: bool = Field(False, alias="json", description="print one JSON object instead of sentences")
 
 
 class CheckSettings(Settings):
-    """Check a model: hashes, shapes, finite values, and that the tokenizer fits. Exit code 4 if anything is wrong."""
+    """Check everything about a model, a vocabulary or a corpus that can be wrong. Exit code 4 if anything is."""
 
-    model: Annotated[str, Field(description="a model folder or the name of an installed model"), POSITIONAL]
+    folder: Annotated[
+        str, Field(description="a model, vocabulary or corpus folder, or the name of an installed model"), POSITIONAL
+    ]
 
 
 class BenchSettings(Settings):
@@ -77,6 +246,10 @@ class DemoSettings(Settings):
 COMMAND_SETTINGS: dict[str, type[Settings]] = {
     "demo": DemoSettings,
     "tokenize": TokenizeSettings,
+    "vocab": VocabSettings,
+    "corpus": CorpusSettings,
+    "pretrain": PretrainSettings,
+    "fill": FillSettings,
     "inspect": InspectSettings,
     "check": CheckSettings,
     "bench": BenchSettings,
@@ -125,8 +298,38 @@ def _read_toml(path: Path) -> dict[str, Any]:
     return {key.replace("-", "_"): value for key, value in content.items()}
 
 
+def settings_toml(settings: Settings) -> str:
+    """The settings as a file that `--config` reads; what is not set is left out."""
+    lines = []
+    for name, field in type(settings).model_fields.items():
+        value = getattr(settings, name)
+        if value is not None:
+            # A JSON string, number, boolean or list of strings is one in TOML too.
+            lines.append(f"{key_of(name, field)} = {json.dumps(value, default=str, ensure_ascii=False)}\n")
+    return "".join(lines)
+
+
+def resumed_settings(given: SettingsT, path: Path, may_change: frozenset[str]) -> SettingsT:
+    """The settings of the run whose config.toml is `path`, with what may change as it is given now."""
+    before = read_settings(type(given), {}, toml_path=path)
+    differing = [
+        flag_of(name, type(given).model_fields[name])
+        for name in sorted(given.model_fields_set - may_change)
+        if getattr(given, name) != getattr(before, name)
+    ]
+    if differing:
+        raise UsageError(
+            f"{', '.join(differing)} cannot change when a run is resumed", where=path, remedy="leave them out"
+        )
+    return before.model_copy(update={name: getattr(given, name) for name in given.model_fields_set & may_change})
+
+
 def _problem(kind: type[Settings], detail: dict[str, Any], flags: Mapping[str, Any], toml_path: Path | None) -> str:
     """One pydantic error in the words of the command line or of the file it came from."""
+    message = str(detail["msg"]).removeprefix("Value error, ")
+    message = message[0].lower() + message[1:]
+    if not detail["loc"]:  # several fields that do not go together
+        return message
     key = str(detail["loc"][0])
     fields = {key_of(name, field): (name, field) for name, field in kind.model_fields.items()}
     in_file = toml_path is not None and key not in flags
@@ -139,7 +342,6 @@ def _problem(kind: type[Settings], detail: dict[str, Any], flags: Mapping[str, A
     if detail["type"] == "missing":
         return f"{flag_of(name, field)} is required: {field.description}"
     value = detail["input"]
-    message = detail["msg"][0].lower() + detail["msg"][1:]
     return f"{label}: {message} (got {value!r})"
 
 

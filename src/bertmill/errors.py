@@ -5,7 +5,8 @@
     ├─ DataError               3  422   the user's text or rows
     ├─ IntegrityError          4  409   a file that is not what it should be
     ├─ NonFiniteError          5  500   a loss or gradient that is not a number
-    └─ ResourceError           6  507   disk, memory, locks
+    ├─ ResourceError           6  507   disk, memory, locks
+    └─ StoppedError     130, 143  503   SIGINT, SIGTERM, after what was done is saved
 
 The message says what is wrong, where, and what to do: `where: what; remedy`. Anything else that is
 raised is a defect of bertmill, and the command line shows its traceback.
@@ -16,6 +17,7 @@ from __future__ import annotations
 from pathlib import Path
 
 INTERRUPTED = 130  # SIGINT
+TERMINATED = 143  # SIGTERM
 
 
 class BertmillError(Exception):
@@ -61,3 +63,11 @@ class NonFiniteError(BertmillError):
 class ResourceError(BertmillError):
     exit_code = 6
     http_status = 507
+
+
+class StoppedError(BertmillError):
+    http_status = 503
+
+    def __init__(self, what: str, exit_code: int) -> None:
+        super().__init__(what)
+        self.exit_code = exit_code

@@ -10,6 +10,7 @@ import ctypes
 import hashlib
 import os
 import sys
+import time
 from typing import TYPE_CHECKING
 
 from bertmill.errors import UsageError
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     import torch
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
+_PROBE_SIZE = 1024
+_PROBE_ROUNDS = 3
 
 
 def available_cores() -> int:
@@ -61,6 +64,22 @@ def choose_device(name: str = "auto") -> torch.device:
         reason = str(error).splitlines()[0]
         raise UsageError(f"--device {name} cannot be used: {reason}", remedy="use cpu, cuda or auto") from None
     return device
+
+
+def prefers_bf16(device: torch.device) -> bool:
+    """Whether products of bfloat16 are faster here than of float32: on many CPUs they are several times slower."""
+    import torch
+
+    def seconds(dtype: torch.dtype) -> float:
+        matrix = torch.ones(_PROBE_SIZE, _PROBE_SIZE, dtype=dtype, device=device)
+        times = []
+        for _ in range(_PROBE_ROUNDS):
+            start = time.perf_counter()
+            float((matrix @ matrix)[0, 0])  # reading a number waits for a GPU
+            times.append(time.perf_counter() - start)
+        return min(times)
+
+    return seconds(torch.bfloat16) < seconds(torch.float32)
 
 
 def keyed_generator(seed: int, *key: int | str) -> np.random.Generator:

@@ -3,18 +3,21 @@
 The commit protocol, the same for a file and for a folder: write beside the destination under a
 temporary name → fsync → (folders: manifest with the sha256 of every file, last) → rename → fsync of
 the parent. A reader therefore sees the old state or the new one; what a crash leaves behind is a
-`.tmp-` name that nobody reads.
+`.tmp-` name that nobody reads. Long work that can be taken up again is kept under a name of its own, `.NAME.partial`,
+which one process at a time may hold.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import json
 import os
 import secrets
 import shutil
-from collections.abc import Collection, Iterator
+import time
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,7 +26,9 @@ from bertmill.errors import IntegrityError, ResourceError, UsageError
 
 MANIFEST = "manifest.json"
 TEMPORARY_PREFIX = ".tmp-"
+MAX_MANIFEST_BYTES = 256 << 20  # a large corpus has many files
 _BLOCK = 1 << 20
+_LOCK_PATIENCE_S = 3.0
 
 
 def write_file(path: Path, content: bytes | str) -> None:
@@ -53,8 +58,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
     `path` must not exist yet: nothing is ever overwritten by a folder.
     """
-    if path.exists():
-        raise UsageError("exists already", where=path, remedy="choose another name or remove it first")
+    _refuse_existing(path)
     temporary = _temporary_sibling(path)
     try:
         with _disk_errors(path):
@@ -69,13 +73,75 @@ def new_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def write_manifest(folder: Path, names: Collection[str] | None = None) -> None:
+@contextmanager
+def resumable_folder(path: Path) -> Iterator[tuple[Path, Path]]:
+    """Two folders to work in, (whole, notes), which an error or a kill leaves as they are for the next attempt.
+
+    On leaving without error `whole`, whose manifest must have been written, becomes `path`, and `notes` are removed.
+    Work without any notes is not worth keeping.
+    """
+    _refuse_existing(path)
+    partial = path.with_name(f".{path.name}.partial")
+    whole, notes = partial / "whole", partial / "notes"
+    with _locked(partial):
+        _refuse_existing(path)  # somebody else may just have finished it
+        with _disk_errors(path):
+            whole.mkdir(exist_ok=True)
+            notes.mkdir(exist_ok=True)
+        try:
+            with _full_disk(path):
+                yield whole, notes
+        except BaseException:
+            if not any(notes.iterdir()):
+                shutil.rmtree(partial)
+            raise
+        with _disk_errors(path):
+            _read_manifest(whole / MANIFEST)
+            whole.rename(path)
+            _fsync(path.parent)
+            shutil.rmtree(partial)
+
+
+def _refuse_existing(path: Path) -> None:
+    if path.exists():
+        raise UsageError("exists already", where=path, remedy="choose another name or remove it first")
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Make `folder` and hold it alone. Processes that were forked meanwhile hold it too, until they end."""
+    with _disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY)
+    give_up_at = time.monotonic() + _LOCK_PATIENCE_S  # workers of a killed process need a moment to notice
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > give_up_at:
+                    raise ResourceError(
+                        "is being written by another process", where=folder, remedy="wait until it has ended"
+                    ) from None
+                time.sleep(0.05)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def write_manifest(
+    folder: Path, names: Collection[str] | None = None, *, facts: Mapping[str, Any] | None = None
+) -> None:
     """Make the files of `folder` durable, with the mode the umask gives, and list them with size and sha256.
 
     With `names`, only those: other entries stay as they are, and files that are not ours are not touched.
+    `facts` are put beside the list.
     """
     manifest = folder / MANIFEST
-    files = _read_manifest(manifest) if names is not None and manifest.exists() else {}
+    is_kept = names is not None and manifest.exists()
+    files = _read_manifest(manifest) if is_kept else {}
+    kept = read_json(manifest, max_bytes=MAX_MANIFEST_BYTES) if is_kept else {}
     mode = _default_mode(folder)
     paths = sorted(folder.rglob("*")) if names is None else [folder / name for name in names]
     for path in paths:
@@ -84,8 +150,12 @@ def write_manifest(folder: Path, names: Collection[str] | None = None) -> None:
         elif path != manifest:
             _publish(path, mode)
             name = path.relative_to(folder).as_posix()
-            files[name] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
-    write_file(manifest, json.dumps({"files": files}, indent=1) + "\n")
+            files[name] = manifest_entry(path)
+    write_file(manifest, json.dumps({**kept, **(facts or {}), "files": files}, indent=1, ensure_ascii=False) + "\n")
+
+
+def manifest_entry(path: Path) -> dict[str, Any]:
+    return {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
 
 
 def verify_manifest(folder: Path, names: Collection[str] | None = None) -> None:
@@ -94,7 +164,7 @@ def verify_manifest(folder: Path, names: Collection[str] | None = None) -> None:
     `names` looks at those files alone, for a reader who needs no others.
     """
     expected = _read_manifest(folder / MANIFEST)
-    problems = [problem for name in names or expected if (problem := _difference(folder, name, expected.get(name)))]
+    problems = [problem for name in names or expected if (problem := difference(folder, name, expected.get(name)))]
     if problems:
         raise IntegrityError(
             "; ".join(problems), where=folder, remedy=f"copy the folder again, or remove {MANIFEST} if you changed it"
@@ -104,7 +174,7 @@ def verify_manifest(folder: Path, names: Collection[str] | None = None) -> None:
 def _read_manifest(path: Path) -> dict[str, Any]:
     if not path.exists():
         raise IntegrityError("is missing", where=path, remedy="the folder was not written to its end")
-    entries = read_json(path).get("files")
+    entries = read_json(path, max_bytes=MAX_MANIFEST_BYTES).get("files")
     is_entry = isinstance(entries, dict) and all(
         isinstance(entry, dict) and isinstance(entry.get("bytes"), int) and isinstance(entry.get("sha256"), str)
         for entry in entries.values()
@@ -157,7 +227,8 @@ def safe_join(root: Path, name: str) -> Path:
     return path
 
 
-def _difference(folder: Path, name: str, entry: dict[str, Any] | None) -> str | None:
+def difference(folder: Path, name: str, entry: Mapping[str, Any] | None) -> str | None:
+    """How the file is not what its entry in a manifest says, in words, or None."""
     if entry is None:
         return f"{name} is not in {MANIFEST}"
     path = safe_join(folder, name)

@@ -19,11 +19,13 @@ def test_loss_and_gradients_equal_those_of_torch(elements: int, rows: int, monke
     torch.manual_seed(0)
     tensors = [torch.randn(rows, 8), torch.randn(101, 8), torch.randn(101)]
     targets = torch.randint(0, 101, (rows,))
+    targets[0] = F.linear(*tensors)[0].argmax()  # one guess at least is right
     mine = [tensor.double().requires_grad_() for tensor in tensors]
     other = [tensor.double().requires_grad_() for tensor in tensors]
-    loss = linear_cross_entropy(*mine, targets)
+    loss, num_right = linear_cross_entropy(*mine, targets)
     wanted = F.cross_entropy(F.linear(*other), targets)
     torch.testing.assert_close(loss, wanted)
+    assert num_right == (F.linear(*other).argmax(1) == targets).sum()
     (3 * loss).backward()
     (3 * wanted).backward()
     for tensor, same in zip(mine, other, strict=True):
@@ -32,14 +34,14 @@ def test_loss_and_gradients_equal_those_of_torch(elements: int, rows: int, monke
 
 def test_a_target_that_seems_impossible_has_a_finite_loss() -> None:
     weight = torch.tensor([[1.0], [-1.0]])
-    loss = linear_cross_entropy(torch.tensor([[500.0]]), weight, torch.zeros(2), torch.tensor([1]))
+    loss, _ = linear_cross_entropy(torch.tensor([[500.0]]), weight, torch.zeros(2), torch.tensor([1]))
     assert loss == 1000
 
 
 def test_without_rows_there_is_no_mean_and_no_gradient() -> None:
     states = torch.zeros(0, 4, requires_grad=True)
     weight = torch.randn(5, 4, requires_grad=True)
-    loss = linear_cross_entropy(states, weight, torch.zeros(5), torch.zeros(0, dtype=int))
+    loss, _ = linear_cross_entropy(states, weight, torch.zeros(5), torch.zeros(0, dtype=int))
     assert loss.isnan()
     loss.backward()
     assert not weight.grad.any()
@@ -54,7 +56,7 @@ def test_a_sure_prediction_far_from_zero_has_an_exact_loss() -> None:
         targets = torch.full((4,), 7)
         exact = torch.nn.functional.cross_entropy((states.double() @ weight.double().T) + bias.double(), targets)
         theirs = torch.nn.functional.cross_entropy(states @ weight.T + bias, targets)
-        ours = linear_cross_entropy(states, weight, bias, targets)
+        ours, _ = linear_cross_entropy(states, weight, bias, targets)
         assert abs(ours - exact) <= 2 * abs(theirs - exact) + 1e-6
 
 

@@ -11,7 +11,7 @@ import pytest
 import zstandard
 
 from bertmill.errors import BertmillError, DataError, UsageError
-from bertmill.text.files import Line, read_lines
+from bertmill.text.files import Line, read_lines, size_of_files
 from bertmill.text.repair import Repairs
 
 TEXT = "first line\n\nthird 北京\n"
@@ -155,3 +155,12 @@ def test_no_name_at_all_is_a_usage_error() -> None:
         texts("")
     with pytest.raises(UsageError, match="no text is given"):
         texts()
+
+
+@pytest.mark.parametrize("suffix", ["", ".xz", ".zst"])
+def test_bytes_are_counted_as_they_are_on_disk(tmp_path: Path, suffix: str) -> None:
+    path = write(tmp_path / f"a.txt{suffix}", b"a line of some length\n" * 20_000)
+    counts: list[int] = []
+    assert len(list(read_lines([str(path)], on_bytes=counts.append))) == 20_000
+    assert sum(counts) == path.stat().st_size == size_of_files([str(path)])
+    assert size_of_files([str(path), "-"]) is None

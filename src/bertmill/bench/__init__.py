@@ -6,5 +6,8 @@ Absolute figures depend on the machine and its mood; the ratio of two sides meas
 
 BENCHMARKS = {
     "tokenizer": "bertmill.bench.tokenizer",
+    "vocab": "bertmill.bench.vocab",
+    "corpus": "bertmill.bench.corpus",
     "model": "bertmill.bench.model",
+    "instances": "bertmill.bench.instances",
 }

@@ -1,10 +1,11 @@
-"""Timing two sides in turns, and the row that a comparison gives."""
+"""Timing two sides in turns, peak memory, and the row that a comparison gives."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -33,3 +34,13 @@ def best_seconds(sides: Mapping[str, Callable[[], object]], rounds: int) -> dict
             run()
             best[name] = min(best[name], time.perf_counter() - started)
     return best
+
+
+def reset_high_water() -> None:
+    """The high-water mark of this process's memory is now what is in use; fork hands down that of the parent."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def high_water_kilobytes() -> int:
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(status.split("VmHWM:")[1].split()[0])

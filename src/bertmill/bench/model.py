@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bertmill.bench.measure import Row, best_seconds
+from bertmill.bench.measure import Row, best_seconds, high_water_kilobytes, reset_high_water
 from bertmill.config import BenchSettings
 from bertmill.model.bert import BertForPreTraining, BertModel
 from bertmill.model.config import BertConfig
@@ -165,14 +165,9 @@ def _peak_gigabytes(side: str) -> float:
     config = BertConfig.of_size("tiny")
     inputs = _instances(config, STEPS["tiny"][0])
     torch.randn(512, 512) @ torch.randn(512, 512)  # the product's own buffers are no part of either side
-    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark is now what is in use; fork hands it down
-    before = _high_water_kilobytes()
+    reset_high_water()
+    before = high_water_kilobytes()
     step = _our_step(config, inputs) if side == "ours" else _their_step(config, inputs, fused=True)
     step()
     step()
-    return (_high_water_kilobytes() - before) / (1 << 20)
-
-
-def _high_water_kilobytes() -> int:
-    status = Path("/proc/self/status").read_text(encoding="ascii")
-    return int(status.split("VmHWM:")[1].split()[0])
+    return (high_water_kilobytes() - before) / (1 << 20)

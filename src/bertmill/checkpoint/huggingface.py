@@ -20,10 +20,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from bertmill.checkpoint.names import CONFIG_FILE as CONFIG_FILE
 from bertmill.errors import IntegrityError, ResourceError, UsageError
 from bertmill.storage import MANIFEST, new_file, new_folder, read_json, verify_manifest, write_file, write_manifest
 
-CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 VOCABULARY_FILE = "vocab.txt"
@@ -304,12 +304,17 @@ def _settle_labels(
 
 def _write_files(folder: Path, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
     write_file(folder / CONFIG_FILE, json.dumps(settings, indent=2, ensure_ascii=False) + "\n")
-    with new_file(folder / WEIGHTS_FILE) as temporary:
+    write_tensors(folder / WEIGHTS_FILE, tensors)
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """A safetensors file, the same bytes every time."""
+    with new_file(path) as temporary:
         try:
             # One metadata key only: with more, safetensors writes them in another order every time.
             save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, temporary, {"format": "pt"})
         except SafetensorError as error:  # not an OSError, even when the disk is full
-            raise ResourceError(f"cannot be written: {error}", where=folder / WEIGHTS_FILE) from None
+            raise ResourceError(f"cannot be written: {error}", where=path) from None
 
 
 def _heads_of(names: Iterable[str]) -> str:

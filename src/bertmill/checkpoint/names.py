@@ -15,6 +15,7 @@ from bertmill.errors import UsageError
 from bertmill.storage import safe_join
 
 GROUP = "bertmill.models"
+CONFIG_FILE = "config.json"  # by which a folder is known to hold a model
 
 
 def find_model(model: str | Path) -> Path:

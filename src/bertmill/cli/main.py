@@ -19,8 +19,12 @@ from bertmill.version import __version__
 COMMANDS = {
     "demo": "show what bertmill does, in a few seconds",
     "tokenize": "show the pieces, ids and offsets of a text",
-    "inspect": "say in words what a model is",
-    "check": "check hashes, shapes, values and tokenizer of a model",
+    "vocab": "learn a vocabulary from text",
+    "corpus": "turn text into a corpus for pre-training",
+    "pretrain": "train a BERT from a corpus, or go on training one",
+    "fill": "guess what stands in the place of [MASK]",
+    "inspect": "say in words what a model, vocabulary or corpus is",
+    "check": "check that a model, vocabulary or corpus is whole and right",
     "bench": "measure bertmill against the tools people use today",
 }
 

@@ -34,6 +34,7 @@ from bertmill.model.heads import (
 from bertmill.model.outputs import (
     NOWHERE,
     BodyOutput,
+    MaskedWordOutput,
     ModelOutput,
     PieceOutput,
     PreTrainingOutput,
@@ -196,16 +197,16 @@ class _MaskedWordModel(_CallableModel):
 
     def _masked_words(
         self, encoded: Encoded, labels: Tensor | None, output_logits: bool | None
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """The loss over labelled pieces, if there are labels, and the logits of all pieces, if wanted."""
-        loss = logits = None
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """Loss and number of right guesses over labelled pieces, if there are labels; logits of all, if wanted."""
+        loss = num_right = logits = None
         head = self.cls.predictions
         if labels is not None:
             pieces = selected(labels)
-            loss = head.loss(encoded.layout.at(encoded.states, pieces), labels.index_select(0, pieces))
+            loss, num_right = head.loss(encoded.layout.at(encoded.states, pieces), labels.index_select(0, pieces))
         if output_logits or (output_logits is None and (labels is None or not self.training)):
             logits = head(encoded.layout.as_given(encoded.states))  # [n, V]
-        return loss, logits
+        return loss, logits, num_right
 
 
 class BertForPreTraining(_MaskedWordModel):
@@ -226,14 +227,14 @@ class BertForPreTraining(_MaskedWordModel):
         *,
         output_logits: bool | None = None,
     ) -> ModelOutput:
-        mlm_loss, logits = self._masked_words(encoded, labels, output_logits)
+        mlm_loss, logits, num_right = self._masked_words(encoded, labels, output_logits)
         relationship = self.cls.seq_relationship(self.bert.pool(encoded))  # [B, 2]
         nsp_loss = None
         if next_sentence_label is not None:
             nsp_loss = F.cross_entropy(relationship, next_sentence_label.flatten())
         losses = [loss for loss in (mlm_loss, nsp_loss) if loss is not None]
         loss = torch.stack(losses).sum() if losses else None
-        return PreTrainingOutput(loss, logits, relationship, mlm_loss=mlm_loss, nsp_loss=nsp_loss)
+        return PreTrainingOutput(loss, logits, relationship, mlm_loss=mlm_loss, nsp_loss=nsp_loss, num_right=num_right)
 
 
 class BertForMaskedLM(_MaskedWordModel):
@@ -255,7 +256,8 @@ class BertForMaskedLM(_MaskedWordModel):
         *,
         output_logits: bool | None = None,
     ) -> ModelOutput:
-        return PieceOutput(*self._masked_words(encoded, labels, output_logits))
+        loss, logits, num_right = self._masked_words(encoded, labels, output_logits)
+        return MaskedWordOutput(loss, logits, num_right=num_right)
 
 
 class BertForNextSentencePrediction(_CallableModel):

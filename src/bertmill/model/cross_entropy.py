@@ -21,8 +21,11 @@ _ELEMENTS_PER_CHUNK = 1 << 23
 _COLUMNS_PER_PRODUCT = 1024
 
 
-def linear_cross_entropy(states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
-    """Mean over the rows of `states` [n, H] of -log softmax(states·weightᵀ + bias)[target]; NaN without rows."""
+def linear_cross_entropy(states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean over the rows of `states` [n, H] of -log softmax(states·weightᵀ + bias)[target]; NaN without rows.
+
+    And the number of rows whose target has the largest logit.
+    """
     if (
         targets.device.type == "cpu"
         and len(targets)
@@ -31,15 +34,20 @@ def linear_cross_entropy(states: Tensor, weight: Tensor, bias: Tensor, targets: 
         raise UsageError(f"a label is not one of the {len(weight)} pieces of the vocabulary")
     states = states.to(weight.dtype)  # under autocast they come in another one
     wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (states, weight, bias))
-    loss: Tensor = _LinearCrossEntropy.apply(states, weight, bias, targets, wanted)  # type: ignore[no-untyped-call]
-    return loss
+    result: tuple[Tensor, Tensor] = _LinearCrossEntropy.apply(  # type: ignore[no-untyped-call]
+        states, weight, bias, targets, wanted
+    )
+    return result
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, wanted: bool) -> Tensor:
+    def forward(
+        ctx: Any, states: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, wanted: bool
+    ) -> tuple[Tensor, Tensor]:
         n, V = len(states), len(weight)
         loss = states.new_zeros((), dtype=torch.float32)
+        num_right = torch.zeros_like(loss, dtype=torch.int64)
         gradients = tuple(map(torch.zeros_like if n == 0 else torch.empty_like, (states, weight, bias)))
         rows = -(-n // max(1, -(-n * V // _ELEMENTS_PER_CHUNK)))  # of chunks that are as even as possible
         buffer = states.new_empty(V * rows)
@@ -47,12 +55,16 @@ class _LinearCrossEntropy(torch.autograd.Function):
             chunk = slice(start, min(start + rows, n))
             logits = buffer[: V * (chunk.stop - start)].view(-1, V)  # [rows, V]
             _multiply(states[chunk], weight, bias, out=logits)
-            loss += _softmax_and_loss(logits, targets[chunk])
+            of_targets = logits.gather(1, targets[chunk, None])[:, 0]
+            largest = logits.amax(1)
+            num_right += (of_targets == largest).sum()
+            loss += _softmax_and_loss(logits, of_targets, largest)
             if wanted:
                 logits[torch.arange(len(logits), device=targets.device), targets[chunk]] -= 1
                 _add_gradients(gradients, chunk, states, weight, logits, 1 / n)
         ctx.save_for_backward(*gradients)
-        return (loss / n).to(states.dtype)
+        ctx.mark_non_differentiable(num_right)
+        return (loss / n).to(states.dtype), num_right
 
     @staticmethod
     def backward(ctx: Any, *above: Tensor) -> tuple[Tensor | None, ...]:
@@ -71,10 +83,8 @@ def _multiply(states: Tensor, weight: Tensor, bias: Tensor, out: Tensor) -> None
     out.add_(bias)
 
 
-def _softmax_and_loss(logits: Tensor, targets: Tensor) -> Tensor:
+def _softmax_and_loss(logits: Tensor, of_targets: Tensor, largest: Tensor) -> Tensor:
     """Turn logits [rows, V] into probabilities in place; return the sum over rows of -log p[target]."""
-    of_targets = logits.gather(1, targets[:, None])[:, 0]
-    largest = logits.amax(1)
     torch.softmax(logits, 1, out=logits)
     # The largest probability is exp(largest - log Σ exp) and never so small that its logarithm loses digits.
     # Large numbers are subtracted first: their difference is exact, their distance to the logarithm would not be.

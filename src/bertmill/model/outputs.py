@@ -75,10 +75,13 @@ class BodyOutput(ModelOutput):
 
 @dataclass(eq=False)
 class PreTrainingOutput(ModelOutput):
-    """`loss` is the sum of the two beside it, as far as their labels were given."""
+    """`loss` is the sum of the two beside it, as far as their labels were given.
+
+    `num_right` is the number of labels whose piece has the largest logit.
+    """
 
     PER_PIECE = ("prediction_logits",)
-    BESIDE = ("mlm_loss", "nsp_loss")
+    BESIDE = ("mlm_loss", "nsp_loss", "num_right")
 
     loss: Tensor | None = None
     prediction_logits: Tensor | None = None
@@ -87,6 +90,7 @@ class PreTrainingOutput(ModelOutput):
     attentions: tuple[Any, ...] | None = None
     mlm_loss: Tensor | None = None
     nsp_loss: Tensor | None = None
+    num_right: Tensor | None = None
 
 
 @dataclass(eq=False)
@@ -104,6 +108,15 @@ class PieceOutput(SequenceOutput):
     """One row of logits per piece."""
 
     PER_PIECE = ("logits",)
+
+
+@dataclass(eq=False)
+class MaskedWordOutput(PieceOutput):
+    """With the number of labels whose piece has the largest logit."""
+
+    BESIDE = ("num_right",)
+
+    num_right: Tensor | None = None
 
 
 @dataclass(eq=False)

@@ -66,6 +66,12 @@ class PackedBatch:
         assert given is not None
         return given.device
 
+    def to(self, device: torch.device) -> PackedBatch:
+        """The same batch on another device."""
+        tensors = (self.segments, self.positions, self.is_key, self.embeddings)
+        moved = (None if tensor is None else tensor.to(device) for tensor in tensors)
+        return PackedBatch(None if self.piece_ids is None else self.piece_ids.to(device), self.lengths, *moved)
+
     def reordered(self, order: Tensor, lengths: Sequence[int]) -> PackedBatch:
         """The same pieces in another order, `order[i]` being the old place of the new piece i."""
 

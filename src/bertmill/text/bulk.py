@@ -13,6 +13,8 @@ from __future__ import annotations
 import gc
 import json
 import multiprocessing
+import os
+import signal
 import sys
 import tempfile
 import threading
@@ -21,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from bertmill.errors import ResourceError
 from bertmill.runtime import available_cores
@@ -35,6 +37,8 @@ BLOCK_CHARACTERS = 1 << 18
 BLOCKS_PER_WORKER = 3  # on their way at a time: one in work, one waiting, one coming back
 
 Block = tuple[list[int], bytes]  # pieces of each text; the columns of all texts, one after the other
+GivenT = TypeVar("GivenT")
+ResultT = TypeVar("ResultT")
 
 
 def encode_texts(
@@ -72,14 +76,7 @@ def _columns(
     """What `function` gives for blocks of `texts`, cut into the columns of each text."""
     import numpy as np
 
-    num_workers = workers or available_cores()
-    blocks = _blocks(texts)
-    results: Iterator[Block]
-    if num_workers == 1:
-        results = (function(wordpiece, block) for block in blocks)
-    else:
-        results = _in_processes(function, wordpiece, blocks, num_workers)
-    for lengths, content in results:
+    for lengths, content in process_blocks(function, wordpiece, _blocks(texts), workers):
         ends = np.cumsum(lengths)
         columns = list(np.frombuffer(content, np.uint32).reshape(num_columns, -1))
         for length, end in zip(lengths, ends.tolist(), strict=True):
@@ -99,19 +96,32 @@ def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
         yield block
 
 
-def _in_processes(
-    function: Callable[[WordPiece, list[str]], Block],
+def process_blocks(
+    function: Callable[[WordPiece, GivenT], ResultT],
     wordpiece: WordPiece,
-    blocks: Iterator[list[str]],
+    blocks: Iterator[GivenT],
+    workers: int | None,
+) -> Iterator[ResultT]:
+    """What `function` gives for each of `blocks`, in order, computed in `workers` processes (1: in this one)."""
+    num_workers = workers or available_cores()
+    if num_workers == 1:
+        return (function(wordpiece, block) for block in blocks)
+    return _in_processes(function, wordpiece, blocks, num_workers)
+
+
+def _in_processes(
+    function: Callable[[WordPiece, GivenT], ResultT],
+    wordpiece: WordPiece,
+    blocks: Iterator[GivenT],
     num_workers: int,
-) -> Iterator[Block]:
+) -> Iterator[ResultT]:
     # The tokenizer goes through a file: an argument this large makes the start of a process hang if the process dies.
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(wordpiece.settings(), file)
         file.flush()
         context = multiprocessing.get_context("fork" if _may_fork() else "spawn")
         with ProcessPoolExecutor(num_workers, context, initializer=_start_worker, initargs=(file.name,)) as pool:
-            waiting: deque[Future[Block]] = deque()
+            waiting: deque[Future[ResultT]] = deque()
             try:
                 for block in blocks:
                     waiting.append(pool.submit(_work, function, block))
@@ -138,8 +148,18 @@ _worker: dict[str, WordPiece] = {}  # of a worker process: its tokenizer
 
 def _start_worker(path: str) -> None:
     gc.disable()  # nothing here makes cycles; looking for them takes a tenth of the time
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent, which gets it too, ends the workers
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     _worker["wordpiece"] = WordPiece(**json.loads(Path(path).read_bytes()))
 
 
-def _work(function: Callable[[WordPiece, list[str]], Block], block: list[str]) -> Block:
+def _end_with_parent() -> None:
+    """A worker whose parent was killed would wait for work forever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _work(function: Callable[[WordPiece, GivenT], ResultT], block: GivenT) -> ResultT:
     return function(_worker["wordpiece"], block)

@@ -13,7 +13,7 @@ import lzma
 import os
 import sys
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from glob import glob
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,13 +42,22 @@ class Line(NamedTuple):
         return f"{self.file}:{self.number}"
 
 
-def read_lines(names: Sequence[str], *, text_field: str = "text", repairs: Repairs | None = None) -> Iterator[Line]:
-    """All lines (or records) of the named files, in order; empty lines too, since they may separate documents."""
+def read_lines(
+    names: Sequence[str],
+    *,
+    text_field: str = "text",
+    repairs: Repairs | None = None,
+    on_bytes: Callable[[int], object] = lambda _: None,
+) -> Iterator[Line]:
+    """All lines (or records) of the named files, in order; empty lines too, since they may separate documents.
+
+    `on_bytes` is told how many bytes were read from the files as they are, compressed or not.
+    """
     counts = Repairs() if repairs is None else repairs
     has_text = False
     for file in find_files(names):
-        lines = _lines(_blocks(file), file, counts)
-        for line in _records(lines, text_field, counts) if _is_jsonl(file) else lines:
+        lines = _lines(_blocks(file, on_bytes), file, counts)
+        for line in _records(lines, text_field, counts) if is_jsonl(file) else lines:
             has_text = has_text or bool(line.text.strip())
             yield line
     if not has_text:
@@ -60,6 +69,12 @@ def find_files(names: Sequence[str]) -> list[str]:
     if not names:
         raise UsageError("no text is given", remedy="name files, folders, globs or - for standard input")
     return [file for name in names for file in _expand(name)]
+
+
+def size_of_files(files: Sequence[str]) -> int | None:
+    """Bytes on disk, or None where there are pipes."""
+    paths = [Path(file) for file in files]
+    return sum(path.stat().st_size for path in paths) if all(path.is_file() for path in paths) else None
 
 
 def _expand(name: str) -> list[str]:
@@ -96,16 +111,16 @@ def _suffixes(file: str) -> list[str]:
     return [suffix.lower() for suffix in Path(file).suffixes]
 
 
-def _is_jsonl(file: str) -> bool:
+def is_jsonl(file: str) -> bool:
     return [suffix for suffix in _suffixes(file) if suffix not in COMPRESSED][-1:] == [".jsonl"]
 
 
-def _blocks(file: str) -> Iterator[bytes]:
+def _blocks(file: str, on_bytes: Callable[[int], object]) -> Iterator[bytes]:
     """The bytes of `file`, decompressed."""
     try:
         with _open(file) as stream:
             # read1: what somebody types is there at once, not when a block is full
-            blocks = iter(lambda: stream.read1(_BLOCK), b"")
+            blocks = _counted(iter(lambda: stream.read1(_BLOCK), b""), on_bytes)
             suffix = _suffixes(file)[-1:]
             yield from _decompress(blocks, suffix[0]) if suffix and suffix[0] in COMPRESSED else blocks
     except OSError as error:
@@ -114,6 +129,12 @@ def _blocks(file: str) -> Iterator[bytes]:
         raise DataError(
             f"is not a whole {Path(file).suffix} file: {error}", where=file, remedy="copy it again"
         ) from None
+
+
+def _counted(blocks: Iterable[bytes], on_bytes: Callable[[int], object]) -> Iterator[bytes]:
+    for block in blocks:
+        on_bytes(len(block))
+        yield block
 
 
 def _open(file: str) -> io.BufferedReader:

@@ -44,6 +44,7 @@ MAX_WORD_CHARACTERS = 100
 MAX_CACHED_STRINGS = 1 << 18
 MAX_CACHED_CHARACTERS = 40  # longer ones hardly repeat
 _ASCII_UNITS = re.compile("[0-9A-Za-z]+|[^0-9A-Za-z]")  # of printable ASCII
+_COMMON_MARKS = tuple((mark, f" {mark} ") for mark in ",.()-\"':;")  # each search costs, so not all marks
 
 Row = tuple[int, int, int, int]  # id of a piece, where it starts, where it ends, and 1 if it begins a word, else 0
 
@@ -109,9 +110,8 @@ class WordPiece:
         """The ids of all pieces of `text`. The fast way: a look-up for every chunk seen before, and one join."""
         ids = array("I")
         if split_special or not self._special.search(text):
-            if self.lowercase and text.isascii() and not self.never_split:
-                text = text.lower()  # in one go, and there are fewer different chunks
-            ids.frombytes(b"".join(map(self._ids_of_chunk.__getitem__, text.split(" "))))
+            chunks = (text if self.never_split else self.simplified(text)).split(" ")
+            ids.frombytes(b"".join(map(self._ids_of_chunk.__getitem__, chunks)))
             return ids
         for start, end, is_special in self._segments(text):
             if is_special:
@@ -140,6 +140,21 @@ class WordPiece:
         ids, starts, ends, begins_word = table.T
         return Pieces(ids, starts + offset, ends + offset, np.cumsum(begins_word, dtype=np.uint32) - 1)
 
+    def units(self, chunk: str) -> list[str]:
+        """The units of a chunk: see step 1 above."""
+        if chunk.isascii() and chunk.isprintable() and not self.never_split:
+            return _ASCII_UNITS.findall(chunk)
+        return self._units.findall(chunk)
+
+    def words(self, unit: str) -> list[str]:
+        """The words that a unit becomes: see step 2 above."""
+        if unit in self.never_split:
+            return [unit]
+        if unit.isascii() and unit.isprintable():
+            return [unit.lower() if self.lowercase else unit]
+        characters = normalise(unit, strip_accents=self.strip_accents, lowercase=self.lowercase)
+        return ["".join(character for character, _ in origins) for origins in split_punctuation(characters)]
+
     def _segments(self, text: str) -> Iterator[tuple[int, int, bool]]:
         """(start, end, whether it is a special string) of the parts of `text`, in order, empty ones left out."""
         end_of_last = 0
@@ -151,17 +166,19 @@ class WordPiece:
         if end_of_last < len(text):
             yield end_of_last, len(text), False
 
+    def simplified(self, text: str) -> str:
+        """A text of the same pieces that has fewer different chunks: ASCII lowered, common marks set apart."""
+        if self.lowercase:
+            text = text.lower() if text.isascii() else _lower_ascii(text)
+        for mark, mark_apart in _COMMON_MARKS:
+            text = text.replace(mark, mark_apart)
+        return text
+
     def _encode_chunk(self, chunk: str) -> bytes:
         """What `_analyse_chunk` gives, ids only."""
-        ids = self._ids_of_unit
-        if chunk.isascii() and chunk.isprintable() and not self.never_split:
-            # Most chunks are a word, or a word and what stands behind it.
-            if chunk.isalnum():
-                return ids[chunk]
-            if chunk[:-1].isalnum():
-                return ids[chunk[:-1]] + ids[chunk[-1]]
-            return b"".join(map(ids.__getitem__, _ASCII_UNITS.findall(chunk)))
-        return b"".join(map(ids.__getitem__, self._units.findall(chunk)))
+        if chunk.isascii() and chunk.isalnum() and not self.never_split:  # most chunks: a word
+            return self._encode_unit(chunk)
+        return b"".join(map(self._ids_of_unit.__getitem__, self.units(chunk)))
 
     def _analyse_chunk(self, chunk: str) -> bytes:
         rows = []
@@ -174,14 +191,14 @@ class WordPiece:
     def _encode_unit(self, unit: str) -> bytes:
         """What `_analyse_unit` gives, ids only."""
         if unit.isascii() and unit.isalnum() and unit not in self.never_split:
-            return array("I", self._match(unit.lower() if self.lowercase else unit)[0]).tobytes()
+            return array("I", self.match(unit.lower() if self.lowercase else unit)[0]).tobytes()
         return array("I", [row[0] for row in self._analyse_unit(unit)]).tobytes()
 
     def _analyse_unit(self, unit: str) -> list[Row]:
         if unit in self.never_split:
             return [(self.vocabulary.get(unit, self._unknown_id), 0, len(unit), 1)]
         if unit.isascii() and unit.isprintable():
-            ids, ends = self._match(unit.lower() if self.lowercase else unit)
+            ids, ends = self.match(unit.lower() if self.lowercase else unit)
             return [(*span, span[1] == 0) for span in zip(ids, [0, *ends], ends, strict=False)]
         return self._analyse_carefully(unit)
 
@@ -190,7 +207,7 @@ class WordPiece:
         rows = []
         characters = normalise(unit, strip_accents=self.strip_accents, lowercase=self.lowercase)
         for origins in split_punctuation(characters):
-            ids, ends = self._match("".join(character for character, _ in origins))
+            ids, ends = self.match("".join(character for character, _ in origins))
             for piece_id, start, end in zip(ids, [0, *ends], ends, strict=False):
                 rows.append((piece_id, *self._covered(unit, origins[start:end]), int(start == 0)))
         return rows
@@ -203,7 +220,7 @@ class WordPiece:
             end += 1
         return min(indices), end
 
-    def _match(self, word: str) -> tuple[list[int], list[int]]:
+    def match(self, word: str) -> tuple[list[int], list[int]]:
         """Ids of the pieces of `word` and where each ends: always the longest that fits, or one unknown piece."""
         length = len(word)
         if length > MAX_WORD_CHARACTERS:
@@ -223,6 +240,11 @@ class WordPiece:
             start = end
             find = self._inner_pieces.get
         return ids, ends
+
+
+def _lower_ascii(text: str) -> str:
+    """Only A to Z: other letters are lowered after their accents are stripped."""
+    return text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
 
 
 def _packed(rows: Iterable[Row]) -> bytes:

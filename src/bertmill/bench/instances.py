@@ -1,0 +1,115 @@
+"""From a corpus to batches: how fast epochs are planned, and the loader against what a tiny model can eat.
+
+Planning is measured on as many epochs of 10 MB of English Wikipedia as hold a million sentences, files included, and
+set against the promise (a million in 20 s). The loader runs on one thread, without preparing ahead; a training step
+(tiny, 32 instances of its own batches, dropout, fused AdamW) on all cores.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+import torch
+
+from bertmill.bench.measure import Row, best_seconds
+from bertmill.config import BenchSettings, Objective
+from bertmill.corpus.build import build_corpus
+from bertmill.corpus.instances import InstanceBatch, Instances
+from bertmill.corpus.loader import Loader
+from bertmill.corpus.masking import MaskingSettings, VocabularyIds
+from bertmill.corpus.objectives import PlanSettings
+from bertmill.corpus.plan import Planner
+from bertmill.corpus.shards import Corpus
+from bertmill.model.bert import BertForPreTraining
+from bertmill.model.config import BertConfig
+from bertmill.runtime import set_threads
+from bertmill.text.files import read_lines
+from bertmill.text.tokenizer import BertTokenizer
+
+NUM_BYTES = 10_000_000
+NUM_SENTENCES = 1_000_000
+PROMISED_SECONDS = 20
+TIMES_A_STEP = 50
+BATCH_SIZE = 32
+NUM_BATCHES = 200
+OBJECTIVES: tuple[Objective, ...] = ("mlm+nsp", "mlm+sop", "mlm")
+
+
+def measure(settings: BenchSettings, data: Path) -> Iterator[Row]:
+    set_threads(None)
+    tokenizer = BertTokenizer.from_pretrained(data / "vocab/bert-base-uncased-vocab.txt")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        _write_text(data / "text/enwiki.txt.xz", folder / "text.txt")
+        build_corpus([str(folder / "text.txt")], tokenizer, folder / "corpus")
+        corpus = Corpus(folder / "corpus")
+        for objective in OBJECTIVES:
+            yield _planning(corpus, folder, objective, settings.rounds)
+        whole_words = {False: "mlm+nsp", True: "mlm+nsp, whole words"}
+        for is_whole, what in whole_words.items():
+            masking = MaskingSettings(whole_words=is_whole)
+            plans = folder / "loader"
+            instances = Instances(corpus, VocabularyIds.of(tokenizer), plans, PlanSettings(), masking, seed=1)
+            yield _loading(instances, what, settings.rounds)
+
+
+def _write_text(source: Path, destination: Path) -> None:
+    size = 0
+    with destination.open("w", encoding="utf-8") as file:
+        for line in read_lines([str(source)]):
+            size += len(line.text.encode()) + 1
+            if size > NUM_BYTES:
+                return
+            file.write(line.text + "\n")
+
+
+def _planning(corpus: Corpus, folder: Path, objective: Objective, rounds: int) -> Row:
+    num_epochs = -(-NUM_SENTENCES // corpus.num_sentences)
+    attempt = count()
+
+    def plan() -> None:
+        new_folder = folder / f"{objective}-{next(attempt)}"
+        planner = Planner(corpus, new_folder, PlanSettings(objective), seed=1)
+        for epoch in range(num_epochs):
+            planner.facts(epoch)
+
+    seconds = best_seconds({"ours": plan}, rounds)["ours"]
+    speed = num_epochs * corpus.num_sentences / seconds
+    promised = NUM_SENTENCES / PROMISED_SECONDS
+    return Row("instances", f"plan {objective}", "sent/s", speed, promised, "promise: a million in 20 s", 1)
+
+
+def _loading(instances: Instances, what: str, rounds: int) -> Row:
+    loader = Loader(instances, batch_size=BATCH_SIZE, workers=0)
+    batch = loader.batch(0)  # the plan is there now
+    sides: dict[str, Callable[[], object]] = {
+        "loader": partial(_load, loader),
+        "step": _training_step(batch, instances.corpus.vocabulary_size),
+    }
+    sides["step"]()
+    seconds = best_seconds(sides, rounds)
+    num_loaded = sum(len(loader.batch(step).piece_ids) for step in range(NUM_BATCHES))
+    loaded, trained = num_loaded / seconds["loader"], len(batch.piece_ids) / seconds["step"]
+    return Row("instances", f"load {what}", "piece/s", loaded, trained, "a tiny training step", TIMES_A_STEP)
+
+
+def _load(loader: Loader) -> None:
+    for step in range(NUM_BATCHES):
+        loader.batch(step)
+
+
+def _training_step(batch: InstanceBatch, vocabulary_size: int) -> Callable[[], object]:
+    model = BertForPreTraining(BertConfig.of_size("tiny", vocab_size=vocabulary_size)).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    inputs, targets = batch.packed(), batch.targets()
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(inputs, **targets).loss.backward()
+        optimizer.step()
+
+    return step

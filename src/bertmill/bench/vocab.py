@@ -1,0 +1,92 @@
+"""Learning a vocabulary from 20 MB of English Wikipedia against the trainer of the `tokenizers` library.
+
+Both read the same plain file and learn 30,522 uncased pieces, all cores on both sides. Quality is words per piece on
+other articles. Memory is that of learning from Wikipedia and books together (126 MB): the parent's peak plus, for
+each worker, the peak of the largest, which is more than is ever in use at once.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from itertools import count
+from pathlib import Path
+
+from bertmill.bench.measure import Row, best_seconds, high_water_kilobytes, reset_high_water
+from bertmill.config import BenchSettings
+from bertmill.runtime import available_cores
+from bertmill.text.files import read_lines
+from bertmill.text.learning import learn_vocabulary
+from bertmill.text.tokenizer import BertTokenizer
+
+NUM_BYTES = 20_000_000
+SIZE = 30_522
+ALLOWED_GIGABYTES = 2.0
+
+
+def measure(settings: BenchSettings, data: Path) -> Iterator[Row]:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        text = write_beginning(data / "text/enwiki.txt.xz", folder / "text.txt", NUM_BYTES)
+        numbers = count()
+        seconds = best_seconds(
+            {
+                "ours": lambda: learn_vocabulary([str(text)], folder / f"ours-{next(numbers)}", size=SIZE),
+                "theirs": lambda: learn_theirs(text, folder / "theirs.txt"),
+            },
+            settings.rounds,
+        )
+        ours, theirs = (text.stat().st_size / 1e6 / seconds[side] for side in ("ours", "theirs"))
+        yield Row("vocab", "20 MB", "MB/s", ours, theirs, "tokenizers trainer", 0.33)
+        held_out = data / "text/enwiki-heldout.txt.xz"
+        ours, theirs = (100 / pieces_per_word(folder / name, held_out) for name in ("ours-0", "theirs.txt"))
+        yield Row("vocab", "held-out words in 100 pieces", "words", ours, theirs, "tokenizers trainer", 0.99)
+        files = [str(data / "text" / name) for name in ("enwiki.txt.xz", "books.txt.xz")]
+        # A process of its own, and not a daemon, which may not start workers.
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            gigabytes = pool.submit(_peak_gigabytes, files, folder / "peak").result()
+        yield Row("vocab", "126 MB: peak memory", "1/GB", 1 / gigabytes, 1 / ALLOWED_GIGABYTES, "2 GB allowed", 1)
+
+
+def write_beginning(source: Path, destination: Path, num_bytes: int) -> Path:
+    """The first lines of `source`, up to `num_bytes`, as a plain file."""
+    size = 0
+    with destination.open("w", encoding="utf-8", newline="\n") as file:
+        for line in read_lines([str(source)]):
+            size += len(line.text.encode()) + 1
+            if size > num_bytes:
+                break
+            file.write(f"{line.text}\n")
+    return destination
+
+
+def learn_theirs(text: Path, vocabulary: Path, size: int = SIZE) -> None:
+    import tokenizers
+
+    theirs = tokenizers.BertWordPieceTokenizer(lowercase=True)
+    theirs.train([str(text)], vocab_size=size, show_progress=False)
+    pieces = sorted(theirs.get_vocab().items(), key=lambda item: item[1])
+    vocabulary.write_text("".join(f"{piece}\n" for piece, _ in pieces), encoding="utf-8", newline="\n")
+
+
+def pieces_per_word(vocabulary: Path, text: Path) -> float:
+    """Of a vocabulary folder or file; a word is what the tokenizer takes for one."""
+    wordpiece = BertTokenizer.from_pretrained(vocabulary).wordpiece
+    num_pieces = num_words = 0
+    for line in read_lines([str(text)]):
+        if line.text:
+            words = wordpiece.pieces(line.text, split_special=True).words
+            num_pieces += len(words)
+            num_words += int(words[-1]) + 1 if len(words) else 0
+    return num_pieces / num_words
+
+
+def _peak_gigabytes(files: list[str], out: Path) -> float:
+    reset_high_water()
+    workers = available_cores()
+    learn_vocabulary(files, out, size=SIZE, workers=workers)
+    of_worker = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    return (high_water_kilobytes() + workers * of_worker) / (1 << 20)

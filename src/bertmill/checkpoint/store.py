@@ -1,0 +1,95 @@
+"""Training checkpoints: `step-000123/` with weights, optimizer and state, each complete or absent.
+
+    weights.safetensors     the model's tensors under their names
+    optimizer.safetensors   the optimizer's, as `<kind>.<parameter>`
+    state.json              numbers of the training: step, seconds, sums since the last line of the log
+    manifest.json           sizes and sha256 of the three; written last
+A folder is filled under a temporary name and renamed (storage.py), so a kill at any moment leaves the older
+checkpoints as they were. Reading takes the newest that is whole, and says which were not.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file
+from torch import Tensor
+
+from bertmill.checkpoint.huggingface import write_tensors
+from bertmill.errors import BertmillError
+from bertmill.storage import TEMPORARY_PREFIX, new_folder, read_json, verify_manifest
+
+WEIGHTS = "weights.safetensors"
+OPTIMIZER = "optimizer.safetensors"
+STATE = "state.json"
+_NAME = re.compile(r"step-(\d{6,})")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a training needs to go on."""
+
+    weights: Mapping[str, Tensor]
+    optimizer: Mapping[str, Tensor]
+    state: Mapping[str, Any]
+
+
+def checkpoint_path(folder: Path, step: int) -> Path:
+    return folder / f"step-{step:06d}"
+
+
+def save_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> Path:
+    """Write the checkpoint of `step`; one of that step that is there already is the same and stays."""
+    path = checkpoint_path(folder, step)
+    if path.exists():
+        return path
+    with new_folder(path) as temporary:
+        write_tensors(temporary / WEIGHTS, checkpoint.weights)
+        write_tensors(temporary / OPTIMIZER, checkpoint.optimizer)
+        (temporary / STATE).write_text(json.dumps(checkpoint.state, indent=1) + "\n", encoding="utf-8")
+    return path
+
+
+def load_checkpoint(path: Path) -> Checkpoint:
+    """Read a checkpoint; IntegrityError if a file is missing, cut or changed."""
+    verify_manifest(path, (WEIGHTS, OPTIMIZER, STATE))
+    return Checkpoint(load_file(path / WEIGHTS), load_file(path / OPTIMIZER), read_json(path / STATE))
+
+
+def saved_steps(folder: Path) -> list[int]:
+    """The steps that have a checkpoint, whole or not, ascending."""
+    names = [_NAME.fullmatch(path.name) for path in folder.iterdir()] if folder.is_dir() else []
+    return sorted(int(name[1]) for name in names if name)
+
+
+def newest_whole(folder: Path) -> tuple[int | None, Checkpoint | None, list[str]]:
+    """The newest checkpoint that can be read, its step, and a remark for every newer one that cannot."""
+    remarks: list[str] = []
+    for step in reversed(saved_steps(folder)):
+        try:
+            return step, load_checkpoint(checkpoint_path(folder, step)), remarks
+        except BertmillError as error:
+            remarks.append(f"not used: {error.where}: {error.what}")
+    return None, None, remarks
+
+
+def remove_checkpoints(folder: Path, keep: Collection[int | None]) -> None:
+    """Remove all checkpoints but those of the steps `keep`, and what a kill left half-written."""
+    for step in saved_steps(folder):
+        if step not in keep:
+            _remove(checkpoint_path(folder, step))
+    for left_over in folder.glob(f"{TEMPORARY_PREFIX}*"):
+        shutil.rmtree(left_over, ignore_errors=True)
+
+
+def _remove(path: Path) -> None:
+    """First out of sight, then deleted: a kill in between must not leave a folder that looks like a checkpoint."""
+    hidden = path.with_name(f"{TEMPORARY_PREFIX}{path.name}")
+    path.rename(hidden)
+    shutil.rmtree(hidden, ignore_errors=True)

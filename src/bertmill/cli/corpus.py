@@ -1,0 +1,39 @@
+"""`bertmill corpus`: text files become a corpus folder, and the doctor says what to know about it."""
+
+from __future__ import annotations
+
+import sys
+
+from bertmill.cli.corpus_folder import summary
+from bertmill.cli.progress import ProgressLine
+from bertmill.config import CorpusSettings
+from bertmill.corpus.build import build_corpus
+from bertmill.corpus.doctor import remarks
+from bertmill.text.files import find_files, size_of_files
+from bertmill.text.repair import Repairs
+from bertmill.text.tokenizer import BertTokenizer
+
+
+def run(settings: CorpusSettings) -> None:
+    tokenizer = BertTokenizer.from_pretrained(settings.vocab)
+    files = find_files(settings.files)
+    repairs = Repairs()
+    with ProgressLine("corpus", size_of_files(files), quiet=settings.quiet) as progress:
+        facts = build_corpus(
+            files,
+            tokenizer,
+            settings.out,
+            workers=settings.workers,
+            document=settings.document,
+            chinese_words=settings.chinese_words,
+            text_field=settings.text_field,
+            repairs=repairs,
+            on_progress=progress.update,
+        )
+    if not settings.quiet:
+        if repairs:
+            print(f"repaired: {repairs}", file=sys.stderr)
+        if facts["dropped_sentences"]:
+            print(f"dropped: {facts['dropped_sentences']:,} sentences without pieces", file=sys.stderr)
+    print(summary(facts))
+    print("\n".join(remarks(facts)))

@@ -1,0 +1,24 @@
+"""`bertmill fill`: what a model puts in the place of [MASK]."""
+
+from __future__ import annotations
+
+import json
+
+from bertmill.config import FillSettings
+from bertmill.inference.predictor import load
+
+
+def run(settings: FillSettings) -> None:
+    model = load(settings.model, settings.device)
+    for text in settings.texts:
+        guesses = model.fill(text, settings.top_k)
+        of_masks = guesses if isinstance(guesses[0], list) else [guesses]
+        if settings.as_json:
+            print(json.dumps({"text": text, "masks": of_masks}, ensure_ascii=False))
+            continue
+        print(text)
+        for number, of_mask in enumerate(of_masks, start=1):
+            if len(of_masks) > 1:
+                print(f"  [MASK] {number}")
+            for guess in of_mask:
+                print(f"  {guess['score']:7.2%}  {guess['token_str']}")

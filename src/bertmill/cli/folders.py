@@ -1,0 +1,47 @@
+"""Which kind of folder a name on the command line stands for: `inspect` and `check` take every kind.
+
+The words for a kind are in a module of their own with `facts(path)`, `sentences(facts)` and `checks(path)`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from bertmill.checkpoint.names import CONFIG_FILE, find_model
+from bertmill.corpus.shards import is_corpus
+from bertmill.errors import UsageError
+from bertmill.text.tokenizer_files import PIPELINE_FILE
+from bertmill.text.vocabulary import VOCABULARY_FILE
+
+Facts = dict[str, Any]
+
+
+class Words(Protocol):
+    """What can be said about one kind of folder."""
+
+    def facts(self, path: Path) -> Facts: ...
+    def sentences(self, facts: Facts) -> list[str]: ...
+    def checks(self, path: Path) -> dict[str, Callable[[], str]]: ...
+
+
+def find_folder(name: str) -> Path:
+    """A folder of any kind, a vocabulary file, or the folder of an installed model."""
+    return Path(name) if Path(name).is_file() else find_model(name)
+
+
+def words_for(path: Path) -> Words:
+    """The module that knows this kind of folder; it is imported now, since models bring torch with them."""
+    return cast(Words, importlib.import_module(f"bertmill.cli.{_kind(path)}_folder"))
+
+
+def _kind(path: Path) -> str:
+    if path.is_dir() and is_corpus(path):
+        return "corpus"
+    if (path / CONFIG_FILE).exists():
+        return "model"
+    if path.is_file() or (path / VOCABULARY_FILE).exists() or (path / PIPELINE_FILE).exists():
+        return "vocabulary"
+    raise UsageError("is neither a model nor a vocabulary nor a corpus", where=path)

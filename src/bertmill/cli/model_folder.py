@@ -1,0 +1,143 @@
+"""What a model folder holds, in words, and everything about it that can be wrong."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bertmill.checkpoint.huggingface import CONFIG_FILE, ModelFolder, check_vocabulary_size, open_folder, read_tensors
+from bertmill.errors import IntegrityError
+from bertmill.model.bert import class_of
+from bertmill.model.config import SIZES, BertConfig
+from bertmill.storage import MANIFEST, verify_manifest
+from bertmill.text.tokenizer import NO_LIMIT, BertTokenizer
+
+MANY_LABELS = 20
+HEADS_IN_WORDS = {
+    "pooler.": "pooler (one vector per sequence)",
+    "cls.predictions.": "masked words",
+    "cls.seq_relationship.": "next sentence",
+    "classifier.": "labels",
+    "qa_outputs.": "answer span",
+}
+
+
+def facts(path: Path) -> dict[str, Any]:
+    """What `inspect` says."""
+    folder = open_folder(path)
+    config = BertConfig.from_file_settings(folder.settings, folder.path / CONFIG_FILE)
+    class_of(config).compare(folder, config)  # settings that the weights do not bear out are not repeated
+    return _facts(folder, config, BertTokenizer.from_pretrained(folder.path))
+
+
+def _facts(folder: ModelFolder, config: BertConfig, tokenizer: BertTokenizer) -> dict[str, Any]:
+    shape = (config.num_hidden_layers, config.hidden_size, config.num_attention_heads)
+    files = {stored.path for stored in folder.tensors.values()}
+    heads = [
+        words for prefix, words in HEADS_IN_WORDS.items() if any(name.startswith(prefix) for name in folder.tensors)
+    ]
+    return {
+        "folder": str(folder.path),
+        "size": next((name for name, sizes in SIZES.items() if sizes == shape), None),
+        "layers": config.num_hidden_layers,
+        "hidden": config.hidden_size,
+        "heads_of_attention": config.num_attention_heads,
+        "inner": config.intermediate_size,
+        "positions": config.max_position_embeddings,
+        "segments": config.type_vocab_size,
+        "activation": config.hidden_act,
+        "causal": config.causal,
+        "weights": sum(math.prod(stored.shape) for stored in folder.tensors.values()),
+        "tensors": len(folder.tensors),
+        "types": dict(Counter(stored.dtype for stored in folder.tensors.values())),
+        "files": {path.name: path.stat().st_size for path in sorted(files)},
+        "heads": heads,
+        "labels": list(config.id2label.values()) if HEADS_IN_WORDS["classifier."] in heads else [],
+        "vocabulary": tokenizer.vocab_size,
+        "cased": not tokenizer.do_lower_case,
+        "made_for": config.architectures or [],
+        "written_by": _writer(folder),
+    }
+
+
+def _writer(folder: ModelFolder) -> str | None:
+    version = folder.settings.get("transformers_version")
+    return None if version is None else f"transformers {version}"
+
+
+def sentences(facts: dict[str, Any]) -> list[str]:
+    size = f", the size called {facts['size']}" if facts["size"] else ""
+    kind = "a left-to-right BERT" if facts["causal"] else "a BERT"
+    files = ", ".join(f"{name} ({size_ / 1e6:,.1f} MB)" for name, size_ in facts["files"].items())
+    types = ", ".join(f"{count} × {kind}" for kind, count in facts["types"].items())
+    case = "cased" if facts["cased"] else "uncased"
+    lines = [
+        f"{facts['folder']} is {kind} of {facts['layers']} layers, {facts['hidden']} wide{size}.",
+        f"attention:  {facts['heads_of_attention']} heads of {facts['hidden'] // facts['heads_of_attention']}; "
+        f"feed-forward {facts['inner']:,} wide, {facts['activation']}",
+        f"input:      up to {facts['positions']} pieces, {facts['segments']} segments",
+        f"weights:    {facts['weights']:,} numbers in {facts['tensors']} tensors ({types}); {files}",
+        f"heads:      {'; '.join(facts['heads']) or 'none: vectors only'}",
+    ]
+    if facts["labels"]:
+        more = len(facts["labels"]) - MANY_LABELS
+        shown = ", ".join(facts["labels"][:MANY_LABELS]) + (f" and {more:,} more" if more > 0 else "")
+        lines.append(f"labels:     {shown}")
+    lines.append(f"vocabulary: {facts['vocabulary']:,} pieces, {case}")
+    origin = [*facts["made_for"], *([f"written by {facts['written_by']}"] if facts["written_by"] else [])]
+    if origin:
+        lines.append(f"from:       {', '.join(origin)}")
+    return lines
+
+
+def checks(path: Path) -> dict[str, Callable[[], str]]:
+    """What `check` looks at; each says what it found or raises."""
+    folder = open_folder(path, check_hashes=False)  # what cannot be opened at all is an error at once
+    config = BertConfig.from_file_settings(folder.settings, path / CONFIG_FILE)
+    return {
+        "hashes": lambda: _hashes(folder),
+        "shapes": lambda: _shapes(folder, config),
+        "values": lambda: _values(folder),
+        "tokenizer": lambda: _tokenizer(folder, config),
+    }
+
+
+def _hashes(folder: ModelFolder) -> str:
+    if not (folder.path / MANIFEST).is_file():
+        return f"there is no {MANIFEST} (other programs write none), so changed bytes would not be noticed"
+    verify_manifest(folder.path)
+    return f"every file is what {MANIFEST} says"
+
+
+def _shapes(folder: ModelFolder, config: BertConfig) -> str:
+    check_vocabulary_size(folder.path, config.vocab_size)
+    return "; ".join(str(class_of(config).compare(folder, config)).splitlines())
+
+
+def _values(folder: ModelFolder) -> str:
+    wrong = [name for name, tensor in read_tensors(folder) if not bool(torch.isfinite(tensor).all())]
+    if wrong:
+        raise IntegrityError(f"NaN or infinity in {', '.join(wrong)}")
+    return f"all of the {len(folder.tensors)} tensors are finite"
+
+
+def _tokenizer(folder: ModelFolder, config: BertConfig) -> str:
+    tokenizer = BertTokenizer.from_pretrained(folder.path)
+    problems = []
+    largest = max(tokenizer.vocab.values())
+    if largest >= config.vocab_size:
+        problems.append(f"it has ids up to {largest:,}, and the embedding {config.vocab_size:,} rows")
+    if config.pad_token_id is not None and tokenizer.pad_token_id != config.pad_token_id:
+        problems.append(f"its padding is {tokenizer.pad_token_id}, and the model's {config.pad_token_id}")
+    if config.max_position_embeddings < tokenizer.model_max_length < NO_LIMIT:
+        problems.append(
+            f"it gives {tokenizer.model_max_length} pieces, the model has {config.max_position_embeddings} positions"
+        )
+    if problems:
+        raise IntegrityError("; ".join(problems))
+    return f"its {tokenizer.vocab_size:,} pieces fit the embedding of {config.vocab_size:,} rows"

@@ -1,0 +1,14 @@
+"""`bertmill pretrain`: train, and show how it goes."""
+
+from __future__ import annotations
+
+from bertmill.cli.training import TrainingDisplay
+from bertmill.config import PretrainSettings
+from bertmill.training.pretrain import pretrain
+
+
+def run(settings: PretrainSettings) -> None:
+    with TrainingDisplay(quiet=settings.quiet) as display:
+        folder = pretrain(settings, display)
+    if folder is not None:
+        print(folder)

@@ -1,0 +1,66 @@
+"""How far a long command is: MB of text, MB/s and time left, on standard error.
+
+A bar on a terminal; elsewhere a plain line now and then, so that a log stays readable; nothing with --quiet. The share
+that is done is that of the bytes on disk, which are known beforehand also of compressed files; MB are those of text.
+Nothing here starts a thread: processes that have one cannot fork their workers.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+BAR_INTERVAL_S = 0.1
+LINE_INTERVAL_S = 10.0
+
+
+class ProgressLine:
+    """Shows the progress of reading files of `total_bytes` on disk (None: not known, as of a pipe)."""
+
+    def __init__(self, what: str, total_bytes: int | None, *, quiet: bool) -> None:
+        self._what = what
+        self._total_bytes = total_bytes
+        self._quiet = quiet
+        self._text_bytes = 0
+        self._started = self._shown = time.monotonic()
+        console = Console(stderr=True)
+        self._bar = None
+        if console.is_terminal and not quiet:
+            columns = (TextColumn(what), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[state]}"))
+            self._bar = Progress(*columns, console=console, auto_refresh=False, transient=True)
+            self._task = self._bar.add_task(what, total=total_bytes, state="")
+
+    def __enter__(self) -> ProgressLine:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_error: type[BaseException] | BaseException | TracebackType | None) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def update(self, bytes_read: int, text_bytes: int) -> None:
+        """`bytes_read` so far of the files on disk; `text_bytes` more of text are done."""
+        self._text_bytes += text_bytes
+        now = time.monotonic()
+        if self._quiet or now - self._shown < (LINE_INTERVAL_S if self._bar is None else BAR_INTERVAL_S):
+            return
+        self._shown = now
+        state = self._state(bytes_read, now - self._started)
+        if self._bar is None:
+            print(f"{self._what}: {state}", file=sys.stderr, flush=True)
+        else:
+            self._bar.update(self._task, completed=bytes_read, state=state, refresh=True)
+
+    def _state(self, bytes_read: int, seconds: float) -> str:
+        megabytes = self._text_bytes / 1e6
+        state = f"{megabytes:,.0f} MB of text, {megabytes / seconds:.1f} MB/s"
+        if not self._total_bytes or not bytes_read:
+            return state
+        left = round(seconds * max(0, self._total_bytes - bytes_read) / bytes_read)
+        minutes, seconds_left = divmod(left, 60)
+        return f"{state}, {bytes_read / self._total_bytes:.0%} done, {minutes}:{seconds_left:02d} left"

@@ -1,0 +1,150 @@
+"""How a training goes, on standard error: a live bar on a terminal, elsewhere a plain line now and then.
+
+Losses are set against two lines: ln V, what guessing at random costs, and the corpus's unigram entropy, what a model
+costs that knows nothing but how frequent each piece is. Speed is set against the machine's own matrix product.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections import deque
+from types import TracebackType
+from typing import Self
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+from bertmill.training.progress import Beginning, Line, Listener
+
+BAR_INTERVAL_S = 0.2
+ROOF_SIZE = 2048
+ROOF_ROUNDS = 3
+OPERATIONS_PER_WEIGHT = 6  # forward 2, backward 4
+# A training that has come this far, and whose last lines are this close to the unigram entropy, learns nothing more.
+STUCK_AFTER = 0.2
+STUCK_LINES = 5
+STUCK_WITHIN = 0.03
+
+
+class TrainingDisplay(Listener):
+    """Shows steps and lines of the log as they come."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        console = Console(stderr=True)
+        self._quiet = quiet
+        self._bar: Progress | None = None
+        if console.is_terminal and not quiet:
+            columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[state]}"))
+            self._bar = Progress(*columns, console=console, auto_refresh=False, transient=True)
+            self._task = self._bar.add_task("training", total=1.0, state="")
+        self._beginning: Beginning | None = None
+        self._last_losses: deque[float] = deque(maxlen=STUCK_LINES)
+        self._roof = math.nan
+        self._window_started = self._shown = time.monotonic()
+        self._first: tuple[float, float] | None = None  # progress and time of the first step
+        self._has_said_stuck = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: type[BaseException] | BaseException | TracebackType | None) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def begin(self, beginning: Beginning) -> None:
+        self._beginning = beginning
+        if self._quiet:
+            return
+        self._roof = _matrix_product_rate()
+        self._window_started = time.monotonic()
+        self.remark(
+            f"guessing costs {math.log(beginning.vocabulary_size):.2f} nats per masked piece, "
+            f"knowing frequencies alone {beginning.unigram_entropy:.2f}"
+        )
+        if self._bar is not None:
+            self._bar.start()
+
+    def step(self, line: Line) -> None:
+        now = time.monotonic()
+        if self._first is None:
+            self._first = (line["progress"], now)
+        if self._bar is not None and now - self._shown >= BAR_INTERVAL_S:
+            self._shown = now
+            self._bar.update(self._task, completed=line["progress"], state=self._words(line), refresh=True)
+
+    def line(self, line: Line) -> None:
+        if self._quiet:
+            return
+        self._print(_heldout_words(line) if "heldout_loss" in line else self._words(line))
+        if "mlm_loss" in line:
+            self._window_started = time.monotonic()
+            self._warn_if_stuck(line)
+
+    def remark(self, text: str) -> None:
+        if not self._quiet:
+            self._print(text)
+
+    def _print(self, text: str) -> None:
+        if self._bar is not None:
+            self._bar.console.print(text, highlight=False, markup=False)
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+    def _words(self, line: Line) -> str:
+        assert self._beginning is not None
+        steps = "" if self._beginning.steps is None else f"/{self._beginning.steps:,}"
+        words = [f"step {line['step']:,}{steps}"]
+        if "loss" in line:
+            words.append(f"loss {line['loss']:.3f}")
+            words.append(f"words {line['mlm_loss']:.3f} ({line['mlm_accuracy']:.1%} right)")
+            if "nsp_loss" in line:
+                words.append(f"pairs {line['nsp_loss']:.3f} ({line['nsp_accuracy']:.1%} right)")
+            rate = line["pieces"] / max(1e-9, time.monotonic() - self._window_started)
+            share = OPERATIONS_PER_WEIGHT * self._beginning.weights_used * rate / self._roof
+            words.append(f"{rate:,.0f} pieces/s ({share:.0%} of the roof)")
+        return "  ".join([*words, self._time_left(line["progress"])])
+
+    def _time_left(self, progress: float) -> str:
+        if self._first is None or progress <= self._first[0]:
+            return ""
+        seconds = (time.monotonic() - self._first[1]) * (1 - progress) / (progress - self._first[0])
+        minutes, seconds_left = divmod(round(seconds), 60)
+        return f"{minutes}:{seconds_left:02d} left"
+
+    def _warn_if_stuck(self, line: Line) -> None:
+        assert self._beginning is not None
+        self._last_losses.append(line["mlm_loss"])
+        entropy = self._beginning.unigram_entropy
+        is_stuck = len(self._last_losses) == STUCK_LINES and all(
+            abs(loss - entropy) < STUCK_WITHIN * entropy for loss in self._last_losses
+        )
+        if is_stuck and line["progress"] > STUCK_AFTER and not self._has_said_stuck:
+            self._has_said_stuck = True
+            self.remark(
+                f"the loss stays at {entropy:.2f}, that of a model that knows frequencies alone: it does not use the "
+                "context yet. Likely causes: too few steps, a rate too low or too high, batches too small"
+            )
+
+
+def _heldout_words(line: Line) -> str:
+    words = (
+        f"step {line['step']:,}  held out: words {line['heldout_mlm_loss']:.3f} "
+        f"({line['heldout_mlm_accuracy']:.1%} right), perplexity {line['heldout_perplexity']:,.1f}"
+    )
+    if "heldout_nsp_accuracy" in line:
+        words += f", pairs {line['heldout_nsp_loss']:.3f} ({line['heldout_nsp_accuracy']:.1%} right)"
+    return words
+
+
+def _matrix_product_rate() -> float:
+    """Operations per second of a large matrix product: what no training on this machine exceeds."""
+    matrix = torch.ones(ROOF_SIZE, ROOF_SIZE)
+    best = math.inf
+    for _ in range(ROOF_ROUNDS):
+        started = time.perf_counter()
+        matrix @ matrix
+        best = min(best, time.perf_counter() - started)
+    return 2 * ROOF_SIZE**3 / best

@@ -1,0 +1,77 @@
+"""`bertmill vocab`: text files become a vocabulary folder, with a short report."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from bertmill.cli.progress import ProgressLine
+from bertmill.config import VocabSettings
+from bertmill.text.files import find_files, size_of_files
+from bertmill.text.learning import WordTable, learn_vocabulary
+from bertmill.text.repair import Repairs
+
+MANY_CHARACTERS = 20
+
+
+def run(settings: VocabSettings) -> None:
+    files = find_files(settings.files)
+    repairs = Repairs()
+
+    def announce(table: WordTable) -> None:
+        if not settings.quiet:
+            print(f"learning from {len(table.words):,} different words …", file=sys.stderr, flush=True)
+
+    with ProgressLine("vocab", size_of_files(files), quiet=settings.quiet) as progress:
+        facts = learn_vocabulary(
+            files,
+            settings.out,
+            size=settings.size,
+            cased=settings.cased,
+            alphabet=settings.alphabet,
+            unused=settings.unused,
+            min_frequency=settings.min_frequency,
+            workers=settings.workers,
+            text_field=settings.text_field,
+            repairs=repairs,
+            on_progress=progress.update,
+            on_counted=announce,
+        )
+    if repairs and not settings.quiet:
+        print(f"repaired: {repairs}", file=sys.stderr)
+    if settings.as_json:
+        print(json.dumps(facts, ensure_ascii=False))
+    else:
+        print("\n".join(_sentences(settings, facts)))
+
+
+def _sentences(settings: VocabSettings, facts: dict[str, Any]) -> list[str]:
+    case = "cased" if settings.cased else "uncased"
+    lines = [f"{settings.out} holds a vocabulary of {facts['pieces']:,} pieces, {case}."]
+    if facts["pieces"] < settings.size:
+        lines.append(f"size:      no more to learn: fewer than the {settings.size:,} pieces asked for")
+    lines.append(
+        f"words:     {facts['words']:,}, {facts['different_words']:,} different, "
+        f"{facts['words_learnt_from']:,} of them frequent enough to learn from"
+    )
+    lines.append(f"alphabet:  {facts['alphabet']:,} characters{_dropped(facts)}")
+    held_out = facts["held_out"]
+    if held_out["words"]:
+        lines.append(
+            f"held out:  {held_out['words']:,} words: {held_out['pieces_per_word']:.3f} pieces per word, "
+            f"{held_out['whole_words']:.1%} whole, {held_out['coverage']:.3%} covered, "
+            f"{held_out['unknown_pieces']:.3%} of the pieces [UNK]"
+        )
+    else:
+        lines.append("held out:  no line: there are too few")
+    return lines
+
+
+def _dropped(facts: dict[str, Any]) -> str:
+    dropped = facts["dropped_characters"]
+    if not dropped:
+        return ", none dropped"
+    shown = " ".join(dropped[:MANY_CHARACTERS])
+    more = f" and {len(dropped) - MANY_CHARACTERS:,} more" if len(dropped) > MANY_CHARACTERS else ""
+    return f"; dropped {len(dropped):,}, {facts['dropped_share']:.4%} of the text: {shown}{more}"

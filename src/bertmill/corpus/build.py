@@ -1,0 +1,259 @@
+"""Text becomes a corpus: blocks of text go to worker processes, and each writes the shard of its block.
+
+A worker splits the lines of its block into sentences, turns them into pieces, writes the shard's files and then, last,
+a note with the hashes of the text, of what decides the result, and of the files. A run that was broken off reads the
+text again, which is cheap, and skips every block whose note is right; so the result has the same bytes for any number
+of workers and interruptions. Only a few blocks are on their way at a time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertmill.corpus import chinese
+from bertmill.corpus.blocks import Block, DocumentMode, cut_blocks
+from bertmill.corpus.doctor import examine
+from bertmill.corpus.shards import (
+    KINDS,
+    VOCABULARY_FOLDER,
+    Shard,
+    open_shard,
+    pack_words,
+    piece_type,
+    shard_file,
+    vocabulary_sha256,
+)
+from bertmill.errors import BertmillError, DataError
+from bertmill.storage import (
+    difference,
+    manifest_entry,
+    read_json,
+    resumable_folder,
+    write_file,
+    write_manifest,
+)
+from bertmill.text.bulk import process_blocks
+from bertmill.text.files import read_lines
+from bertmill.text.repair import Repairs
+from bertmill.text.sentences import split_sentences
+from bertmill.text.tokenizer import BertTokenizer
+from bertmill.text.wordpiece import CONTINUATION, WordPiece
+from bertmill.version import __version__
+
+Note = dict[str, Any]  # of a finished shard
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a worker must know besides its block."""
+
+    folder: Path
+    notes: Path
+    recipe: str  # a hash of everything but the text that decides what the shards hold
+    chinese_words: bool
+
+
+def build_corpus(
+    files: Sequence[str],
+    tokenizer: BertTokenizer,
+    out: Path,
+    *,
+    workers: int | None = None,
+    document: DocumentMode | None = None,
+    chinese_words: bool = False,
+    text_field: str = "text",
+    repairs: Repairs | None = None,
+    on_progress: Callable[[int, int], object] = lambda _read, _text: None,
+) -> dict[str, Any]:
+    """Write the corpus folder `out` and return its facts, as the manifest has them.
+
+    `document` says what a document is (default: a record in .jsonl files, else the lines between blank lines).
+    `on_progress` is told of each finished shard how many bytes had been read up to its end, and its bytes of text.
+    """
+    wordpiece = tokenizer.wordpiece
+    recipe = _recipe(wordpiece, chinese_words)
+    with resumable_folder(out) as (folder, notes_folder):
+        job = Job(folder, notes_folder, _sha256(json.dumps(recipe, sort_keys=True).encode()), chinese_words)
+        ledger = _Ledger(job, on_progress)
+        lines = read_lines(files, text_field=text_field, repairs=repairs, on_bytes=ledger.count)
+        blocks = ledger.unfinished(cut_blocks(lines, document))
+        for note in process_blocks(partial(write_shard, job), wordpiece, blocks, workers):
+            ledger.finish(note)
+        notes = [ledger.notes[number] for number in range(len(ledger.notes))]
+        facts = _facts(notes, recipe, document, wordpiece, files)
+        _remove_all_but(folder, {name for note in notes for name in note["files"]})
+        tokenizer.save_pretrained(folder / VOCABULARY_FOLDER)
+        shards = (open_shard(folder, number, len(wordpiece.vocabulary)) for number in range(len(notes)))
+        facts["doctor"] = examine(shards, len(wordpiece.vocabulary), tokenizer.unk_token_id)
+        write_manifest(folder, facts={"corpus": facts})
+    return facts
+
+
+class _Ledger:
+    """Which shards are finished, in this run or an earlier one, and how far reading was at the end of each block."""
+
+    def __init__(self, job: Job, on_progress: Callable[[int, int], object]) -> None:
+        self.notes: dict[int, Note] = {}
+        self._job = job
+        self._on_progress = on_progress
+        self._bytes_read = 0
+        self._read_at_end: dict[int, int] = {}  # of blocks on their way
+
+    def count(self, num_bytes: int) -> None:
+        self._bytes_read += num_bytes
+
+    def unfinished(self, blocks: Iterator[Block]) -> Iterator[Block]:
+        for block in blocks:
+            self._read_at_end[block.number] = self._bytes_read
+            if note := _finished(self._job, block):
+                self.finish(note)
+            else:
+                yield block
+
+    def finish(self, note: Note) -> None:
+        self.notes[note["number"]] = note
+        self._on_progress(self._read_at_end.pop(note["number"]), note["text_bytes"])
+
+
+def _recipe(wordpiece: WordPiece, chinese_words: bool) -> dict[str, Any]:
+    return {
+        "bertmill": __version__,
+        "vocabulary_sha256": vocabulary_sha256(wordpiece),
+        "chinese_words": f"jieba {chinese.version()}" if chinese_words else None,
+    }
+
+
+def _finished(job: Job, block: Block) -> Note | None:
+    """The note of the block's shard, if it is there and all that it says is so."""
+    path = _note_path(job, block.number)
+    if not path.exists():
+        return None
+    try:
+        note = read_json(path)
+        is_right = (note["recipe"], note["text_sha256"]) == (job.recipe, _sha256(block.text)) and not any(
+            difference(job.folder, name, entry) for name, entry in note["files"].items()
+        )
+    except (BertmillError, LookupError, TypeError, AttributeError):  # whatever it is, it is made anew
+        return None
+    return note if is_right else None
+
+
+def _note_path(job: Job, number: int) -> Path:
+    return job.notes / shard_file(number, "json")
+
+
+def write_shard(job: Job, wordpiece: WordPiece, block: Block) -> Note:
+    """Make the shard of a block, write its files and then its note."""
+    shard, num_dropped = make_shard(wordpiece, block.text.decode(), chinese_words=job.chinese_words)
+    names = [shard_file(block.number, kind) for kind in KINDS]
+    columns: tuple[NDArray[Any], ...] = (shard.pieces, shard.words, shard.sentence_ends, shard.document_ends)
+    for name, column in zip(names, columns, strict=True):
+        write_file(job.folder / name, column.tobytes())
+    note = {
+        "number": block.number,
+        "recipe": job.recipe,
+        "text_sha256": _sha256(block.text),
+        "text_bytes": len(block.text),
+        "pieces": shard.num_pieces,
+        "sentences": len(shard.sentence_ends),
+        "documents": len(shard.document_ends),
+        "dropped_sentences": num_dropped,
+        "files": {name: manifest_entry(job.folder / name) for name in names},
+    }
+    write_file(_note_path(job, block.number), json.dumps(note))
+    return note
+
+
+def make_shard(wordpiece: WordPiece, text: str, *, chinese_words: bool) -> tuple[Shard, int]:
+    """The shard of a block's text, and the number of sentences without pieces, which are not in it."""
+    pieces: list[array[int]] = []
+    words: list[NDArray[np.bool_]] = []
+    document_ends: list[int] = []
+    num_dropped = 0
+    # Ids alone are quicker, and a piece's spelling tells whether it begins a word, except for words that are not split.
+    by_spelling = not (chinese_words or wordpiece.never_split)
+    for row in text.split("\n")[:-1]:
+        if not row:
+            if len(pieces) > (document_ends[-1] if document_ends else 0):
+                document_ends.append(len(pieces))
+            continue
+        for sentence in split_sentences(row):
+            if by_spelling:
+                ids = wordpiece.ids(sentence, split_special=True)
+            else:
+                ids, begins_word = _locate(wordpiece, sentence, chinese_words)
+                words.append(begins_word)
+            if ids:
+                pieces.append(ids)
+            else:
+                num_dropped += 1
+    flat = np.frombuffer(b"".join(pieces), np.uint32)
+    begins = _begins_word(wordpiece)[flat] if by_spelling else np.concatenate([np.empty(0, np.bool_), *words])
+    sentence_ends = np.cumsum(np.fromiter(map(len, pieces), np.uint32, len(pieces)), dtype="<u4")
+    piece_ids = flat.astype(piece_type(len(wordpiece.vocabulary)))
+    return Shard(piece_ids, pack_words(begins), sentence_ends, np.array(document_ends, "<u4")), num_dropped
+
+
+@cache
+def _begins_word(wordpiece: WordPiece) -> NDArray[np.bool_]:
+    """For each id: does the piece begin a word?"""
+    begins = np.ones(max(wordpiece.vocabulary.values()) + 1, np.bool_)
+    begins[[number for piece, number in wordpiece.vocabulary.items() if piece.startswith(CONTINUATION)]] = False
+    return begins
+
+
+def _locate(wordpiece: WordPiece, sentence: str, chinese_words: bool) -> tuple[array[int], NDArray[np.bool_]]:
+    """Ids of the pieces of `sentence`, and whether each begins a word."""
+    located = wordpiece.pieces(sentence, split_special=True)
+    begins = np.diff(located.words.astype(np.int64), prepend=-1) > 0
+    if chinese_words:
+        begins &= ~chinese.goes_on_word(sentence)[located.starts]
+    return array("I", located.ids.tobytes()), begins
+
+
+def _facts(
+    notes: list[Note],
+    recipe: dict[str, Any],
+    document: DocumentMode | None,
+    wordpiece: WordPiece,
+    files: Sequence[str],
+) -> dict[str, Any]:
+    totals = {
+        name: sum(note[name] for note in notes)
+        for name in ("pieces", "sentences", "documents", "dropped_sentences", "text_bytes")
+    }
+    if not totals["pieces"]:
+        raise DataError("there is no text in it", where=", ".join(files))
+    hashes = [entry["sha256"] for note in notes for entry in note["files"].values()]
+    return {
+        "shards": len(notes),
+        **totals,
+        **recipe,
+        "document": document or "record in .jsonl files, else blank-line",
+        "vocabulary_size": len(wordpiece.vocabulary),
+        "sha256": _sha256("".join([recipe["vocabulary_sha256"], *hashes]).encode()),
+    }
+
+
+def _remove_all_but(folder: Path, names: set[str]) -> None:
+    """What an earlier attempt left that does not belong to the corpus."""
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name not in names:
+            path.unlink()
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

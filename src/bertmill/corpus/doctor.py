@@ -1,0 +1,171 @@
+"""What is good to know about a corpus before training on it: repeats, unknown pieces, short documents, entropy.
+
+One pass over the shards, in memory that does not grow with them. Repeats are found by 64-bit hashes of sentences and
+documents: h = Σ value[piece] · base^position, and likewise of a document from its sentences. When there are too many
+to keep, only those whose last bits are zero stay: all copies of a text do or none, so their share stays true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertmill.corpus.shards import Shard
+from bertmill.runtime import keyed_generator
+
+MAX_HASHES = 1 << 23
+SHORT_SENTENCES = 2  # a document of fewer has no two sentences to tell apart
+SHORT_PIECES = 16
+LENGTH = 128  # of the instances that are estimated
+_PAIR_SPECIALS = 3
+_BASE = 0x9E3779B97F4A7C15  # odd; the golden ratio's bits
+_WORD = 1 << 64
+_SOME_UNKNOWN = 0.01
+_MANY = 0.05
+
+Hashes = NDArray[np.uint64]
+
+
+class Repeats:
+    """Counts how many texts are copies of others, by their hashes."""
+
+    def __init__(self) -> None:
+        self._kept: Hashes = np.empty(0, np.uint64)
+        self._new: list[Hashes] = []
+        self._num_new = 0
+        self.one_in = 1  # hashes that are kept
+
+    def add(self, hashes: Hashes) -> None:
+        chosen = hashes[hashes % self.one_in == 0]
+        self._new.append(chosen)
+        self._num_new += len(chosen)
+        while len(self._kept) + self._num_new > MAX_HASHES:
+            self.one_in *= 2
+            self._kept = self._kept_now()
+            self._kept = self._kept[self._kept % self.one_in == 0]
+
+    def _kept_now(self) -> Hashes:
+        kept = np.concatenate([self._kept, *self._new])
+        self._new, self._num_new = [], 0
+        return kept
+
+    def count(self) -> int:
+        """Texts that repeat another one; an estimate if not all were kept."""
+        kept = self._kept_now()
+        return (len(kept) - len(np.unique(kept))) * self.one_in
+
+
+class _Documents:
+    """The lengths and hashes of documents, put together over the borders of shards."""
+
+    def __init__(self) -> None:
+        self._pieces = self._sentences = self._hash = 0  # of the document that goes on
+
+    def add(self, shard: Shard, sentence_hashes: Hashes) -> tuple[NDArray[np.int64], NDArray[np.int64], Hashes]:
+        """Pieces, sentences and hashes of the documents that end in this shard."""
+        num_sentences = len(shard.sentence_ends)
+        ends = np.append(shard.document_ends.astype(np.int64), num_sentences)  # the last one may go on
+        starts = np.append(0, ends[:-1])
+        piece_ends = np.append(0, shard.sentence_ends.astype(np.int64))
+        pieces, sentences = piece_ends[ends] - piece_ends[starts], ends - starts
+        hashes = _hash_rows(sentence_hashes, starts, sentences)
+        shift = np.array([pow(_BASE, self._sentences, _WORD), self._hash], np.uint64)
+        hashes[:1] = hashes[:1] * shift[:1] + shift[1:]
+        pieces[0] += self._pieces
+        sentences[0] += self._sentences
+        self._pieces, self._sentences, self._hash = int(pieces[-1]), int(sentences[-1]), int(hashes[-1])
+        return pieces[:-1], sentences[:-1], hashes[:-1]
+
+
+def _hash_rows(values: Hashes, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> Hashes:
+    """Σ values · base^position of each row of a flat array; of an empty row 0."""
+    powers = np.full(int(lengths.max(initial=0)) + 1, _BASE, np.uint64)
+    powers[0] = 1
+    powers = np.cumprod(powers)
+    positions = np.arange(len(values)) - np.repeat(starts, lengths)
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(values * powers[positions])])
+    hashes: Hashes = sums[starts + lengths] - sums[starts]
+    return hashes
+
+
+def examine(shards: Iterable[Shard], vocabulary_size: int, unknown_id: int) -> dict[str, Any]:
+    """The findings, as the manifest keeps them."""
+    values = keyed_generator(0, "doctor").integers(_WORD, size=vocabulary_size, dtype=np.uint64)
+    counts = np.zeros(vocabulary_size, np.int64)
+    sentence_repeats, document_repeats, documents = Repeats(), Repeats(), _Documents()
+    sentence_lengths, document_lengths = np.zeros(32, np.int64), np.zeros(64, np.int64)
+    num_short = num_instances = num_documents = longest = 0
+    for shard in shards:
+        counts += np.bincount(shard.pieces, minlength=vocabulary_size)
+        ends = shard.sentence_ends.astype(np.int64)
+        lengths = np.diff(ends, prepend=0)
+        hashes = _hash_rows(values[shard.pieces], ends - lengths, lengths)
+        sentence_repeats.add(hashes)
+        sentence_lengths += _by_power_of_two(lengths, len(sentence_lengths))
+        pieces, sentences, hashes = documents.add(shard, hashes)
+        document_repeats.add(hashes)
+        document_lengths += _by_power_of_two(pieces, len(document_lengths))
+        num_documents += len(pieces)
+        num_short += int(((sentences < SHORT_SENTENCES) | (pieces < SHORT_PIECES)).sum())
+        num_instances += int((-(-pieces // (LENGTH - _PAIR_SPECIALS))).sum())
+        longest = max(longest, int(lengths.max(initial=0)))
+    return {
+        "unigram_entropy": round(_entropy(counts), 6),
+        "unknown_share": round(int(counts[unknown_id]) / int(counts.sum()), 6),
+        "pieces_used": int((counts > 0).sum()),
+        "duplicate_sentences": sentence_repeats.count(),
+        "duplicate_documents": document_repeats.count(),
+        "duplicates_from_one_in": max(sentence_repeats.one_in, document_repeats.one_in),
+        "short_documents": num_short,
+        "instances_of_128": num_instances,
+        "longest_sentence": longest,
+        "sentence_lengths": _without_end(sentence_lengths),
+        "document_lengths": _without_end(document_lengths),
+    }
+
+
+def _entropy(counts: NDArray[np.int64]) -> float:
+    """In nats: the loss of a model that knows nothing but how often each piece occurs."""
+    shares = counts[counts > 0] / counts.sum()
+    return float(-(shares * np.log(shares)).sum())
+
+
+def _by_power_of_two(lengths: NDArray[np.int64], num_bins: int) -> NDArray[np.int64]:
+    """How many lengths there are from 2^i to 2^(i+1) - 1, for each i."""
+    exponents = np.frexp(lengths.astype(np.float64))[1] - 1
+    return np.bincount(exponents, minlength=num_bins)
+
+
+def _without_end(counts: NDArray[np.int64]) -> list[int]:
+    return [int(count) for count in np.trim_zeros(counts, "b")]
+
+
+def remarks(facts: dict[str, Any]) -> list[str]:
+    """What the findings mean, in a few lines; `facts` are those of a corpus."""
+    found = facts["doctor"]
+    about = "" if found["duplicates_from_one_in"] == 1 else f"about (from one in {found['duplicates_from_one_in']}) "
+    documents, sentences = facts["documents"], facts["sentences"]
+    lines = [
+        f"entropy:    {found['unigram_entropy']:.2f} nats per piece: the loss of a model that knows frequencies alone",
+        f"unknown:    {found['unknown_share']:.2%} of the pieces"
+        + ("; is this the vocabulary for this text?" if found["unknown_share"] > _SOME_UNKNOWN else ""),
+        f"duplicates: {about}{_part(found['duplicate_documents'], documents)} of the documents, "
+        f"{_part(found['duplicate_sentences'], sentences)} of the sentences"
+        + ("; remove repeated documents first" if found["duplicate_documents"] > _MANY * documents else ""),
+        f"short:      {_part(found['short_documents'], documents)} of the documents have fewer than "
+        f"{SHORT_SENTENCES} sentences or {SHORT_PIECES} pieces",
+        f"instances:  about {found['instances_of_128']:,} of {LENGTH} pieces in an epoch",
+    ]
+    if documents == 1:
+        lines.append(
+            "warning:    this is a single document, so next-sentence prediction has no other to draw from: "
+            "train with mlm or mlm+sop, or say with --document where documents end"
+        )
+    return lines
+
+
+def _part(count: int, total: int) -> str:
+    return f"{count:,} ({count / total:.1%})"

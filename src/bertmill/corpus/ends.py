@@ -1,0 +1,76 @@
+"""Where sentences and documents of a corpus end, by their numbers, whatever shard they lie in.
+
+A shard counts from its own beginning; here everything counts from the beginning of the corpus: sentence number →
+piece, document number → sentence. The numbers may be any array; each shard is asked once for all of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertmill.corpus.shards import Corpus, Shard
+
+Numbers = NDArray[np.int64]
+
+
+def sentence_ends(corpus: Corpus, sentences: Numbers) -> Numbers:
+    """Where each of `sentences` ends, in pieces."""
+    ends = _look_up(corpus, sentences, corpus.sentence_offsets, lambda shard: shard.sentence_ends)
+    return ends + corpus.piece_offsets[shards_of(sentences, corpus.sentence_offsets)]
+
+
+def sentence_starts(corpus: Corpus, sentences: Numbers) -> Numbers:
+    """Where each of `sentences` begins, in pieces: where the one before ends."""
+    return np.where(sentences > 0, sentence_ends(corpus, np.maximum(sentences - 1, 0)), 0)
+
+
+def document_ends(corpus: Corpus, documents: Numbers) -> Numbers:
+    """Where each of `documents` ends, in sentences."""
+    ends = _look_up(corpus, documents, corpus.document_offsets, lambda shard: shard.document_ends)
+    return ends + corpus.sentence_offsets[shards_of(documents, corpus.document_offsets)]
+
+
+def document_starts(corpus: Corpus, documents: Numbers) -> Numbers:
+    """Where each of `documents` begins, in sentences: where the one before ends."""
+    return np.where(documents > 0, document_ends(corpus, np.maximum(documents - 1, 0)), 0)
+
+
+def shards_of(numbers: Numbers, offsets: Numbers) -> Numbers:
+    """The shard that holds each number; a shard without any (its offset is the next one's) holds none."""
+    return np.searchsorted(offsets, numbers, side="right") - 1
+
+
+def whole_sentences(corpus: Corpus, sentences: Numbers, stops: Numbers, wanted: Numbers, rooms: Numbers) -> Numbers:
+    """How many pieces the sentences from each of `sentences` on have, until there are as many as `wanted`.
+
+    Not counting the sentence for which there is no room, what begins at `stops`, nor what lies in the next shard; but
+    the first sentence always.
+    """
+    lengths = np.empty(len(sentences), np.int64)
+    shards = shards_of(sentences, corpus.sentence_offsets)
+    for number in np.unique(shards):
+        is_here = shards == number
+        ends = corpus.shards[int(number)].sentence_ends
+        first = sentences[is_here] - corpus.sentence_offsets[number]
+        start = np.where(first > 0, ends[np.maximum(first - 1, 0)], 0).astype(np.int64)
+        # Places in the type of `ends`: another one would make numpy copy all of it.
+        reaching = np.searchsorted(ends, np.maximum(start + wanted[is_here], 0).astype(ends.dtype), side="left")
+        too_much = np.searchsorted(ends, (start + rooms[is_here]).astype(ends.dtype), side="right")
+        stop = np.minimum(stops[is_here] - corpus.sentence_offsets[number], len(ends))
+        last = np.maximum(np.minimum(np.minimum(reaching, too_much - 1), stop - 1), first)
+        lengths[is_here] = ends[last] - start
+    return lengths
+
+
+def _look_up(corpus: Corpus, numbers: Numbers, offsets: Numbers, ends_of: Callable[[Shard], NDArray[Any]]) -> Numbers:
+    """The entry of each number in the row of its shard, as it stands there."""
+    found = np.empty(len(numbers), np.int64)
+    shards = shards_of(numbers, offsets)
+    for shard in np.unique(shards):
+        is_here = shards == shard
+        found[is_here] = ends_of(corpus.shards[int(shard)])[numbers[is_here] - offsets[shard]]
+    return found

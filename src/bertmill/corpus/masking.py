@@ -1,0 +1,169 @@
+"""Which pieces a model must guess, and what it sees in their place.
+
+Of an instance's n ordinary pieces, rate · n are selected, rounded up or down at random so that the share is right on
+average, but at least one. Of the selected, a share becomes [MASK], a share a random ordinary piece, the rest stays.
+The numbers are drawn by a Philox generator with the key (seed, epoch, "masking") whose counter begins at the
+instance's number: an instance is masked alike in whatever batch it comes.
+
+Whole words: words are taken in random order until the number is reached. The word that would exceed it is taken with
+the probability (pieces still missing / its pieces), so the expected number of pieces is the same; words that would
+exceed the limit of 20 pieces in 128 are passed over.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertmill.errors import UsageError
+from bertmill.runtime import keyed_seed
+from bertmill.text.tokenizer import BertTokenizer
+
+NOT_SELECTED = -100  # as a label: the losses leave it out
+MOST_SELECTED = 25 / 24  # times rate · length: 20 of 128 and 80 of 512 pieces at 15 %
+_SCORE, _KIND, _PIECE = range(3)  # what is drawn for each piece: its rank, what becomes of it, a random piece
+
+Flags = NDArray[np.bool_]
+Numbers = NDArray[np.int64]
+Draws = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class MaskingSettings:
+    """How many pieces are selected and what becomes of them; the paper's 15 % and 80/10/10 unless said otherwise."""
+
+    rate: float = 0.15
+    mask: float = 0.8
+    random: float = 0.1
+    same: float = 0.1
+    whole_words: bool = False
+    fixed: bool = False  # every epoch has the very same instances, masks included, in another order
+
+    def __post_init__(self) -> None:
+        if not 0 < self.rate <= 1:
+            raise UsageError(f"the share of selected pieces must be above 0 and at most 1, not {self.rate}")
+        shares = (self.mask, self.random, self.same)
+        if min(shares) < 0 or not math.isclose(sum(shares), 1, abs_tol=1e-6):
+            raise UsageError(
+                f"of the selected pieces {self.mask:g} are masked, {self.random:g} random and {self.same:g} the same",
+                remedy="make the three shares add up to 1",
+            )
+
+
+@dataclass(frozen=True)
+class VocabularyIds:
+    """What instances need to know of a vocabulary."""
+
+    size: int
+    cls: int
+    sep: int
+    mask: int
+    special: tuple[int, ...]  # all ids that are no ordinary piece
+
+    @classmethod
+    def of(cls, tokenizer: BertTokenizer) -> VocabularyIds:
+        ids = (tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.mask_token_id)
+        return cls(tokenizer.vocab_size, *ids, tuple(tokenizer.all_special_ids))
+
+
+class Masker:
+    """Masks batches of instances that are at most `length` long."""
+
+    def __init__(self, settings: MaskingSettings, vocabulary: VocabularyIds, length: int, seed: int) -> None:
+        self.settings = settings
+        self.mask_id = vocabulary.mask
+        self.ordinary = np.setdiff1d(np.arange(vocabulary.size), vocabulary.special)
+        self.length = length
+        self.seed = seed
+        self.limit = math.ceil(MOST_SELECTED * settings.rate * length - 1e-9)
+
+    def mask(
+        self,
+        ids: Numbers,
+        lengths: Numbers,
+        is_ordinary: Flags,
+        begins_word: Flags | None,
+        epoch: int,
+        numbers: Numbers,
+    ) -> Numbers:
+        """Change the flat row `ids` of instances with `lengths` in place; returns the labels of all pieces.
+
+        `numbers` are those of the instances in the epoch; `begins_word` is needed for whole words only.
+        """
+        row = np.repeat(np.arange(len(lengths)), lengths)  # the instance of each piece …
+        column = np.arange(len(ids)) - (np.cumsum(lengths) - lengths)[row]  # … and its place there
+        rounding, coins, draws = self._draws(epoch, numbers)
+        num_ordinary = np.bincount(row[is_ordinary], minlength=len(lengths))
+        num_wanted = np.maximum(1, np.floor(self.settings.rate * num_ordinary + rounding)).astype(np.int64)
+        if begins_word is None:
+            places = np.flatnonzero(is_ordinary)
+            shuffled = places[np.lexsort((draws[row[places], _SCORE, column[places]], row[places]))]
+            selected = shuffled[_count_within(num_ordinary) < np.repeat(num_wanted, num_ordinary)]
+        else:
+            places, sizes = _words(begins_word, is_ordinary)
+            order = np.lexsort((draws[row[places], _SCORE, column[places]], row[places]))
+            num_words = np.bincount(row[places], minlength=len(lengths))
+            taken = _take_words(sizes[order], num_words, num_wanted, coins, self.limit)
+            places, sizes = places[order][taken], sizes[order][taken]
+            selected = np.repeat(places, sizes) + _count_within(sizes)
+        labels = np.full(len(ids), NOT_SELECTED, np.int64)
+        labels[selected] = ids[selected]
+        ids[selected] = self._shown(ids[selected], draws[row[selected], :, column[selected]])
+        return labels
+
+    def _draws(self, epoch: int, numbers: Numbers) -> tuple[Draws, Draws, Draws]:
+        """Random numbers from 0 to 1: two per instance [B], and three for each of its places [B, 3, length]."""
+        key = keyed_seed(self.seed, epoch, "masking")
+        draws = np.empty((len(numbers), 2 + 3 * self.length))
+        for row, number in zip(draws, numbers.tolist(), strict=True):
+            np.random.Generator(np.random.Philox(key=key, counter=number << 128)).random(out=row)
+        return draws[:, 0], draws[:, 1], draws[:, 2:].reshape(len(numbers), 3, self.length)
+
+    def _shown(self, pieces: Numbers, draws: Draws) -> Numbers:
+        """What stands in the place of selected pieces."""
+        settings = self.settings
+        random_pieces = self.ordinary[np.floor(draws[:, _PIECE] * len(self.ordinary)).astype(np.int64)]
+        changed = np.where(draws[:, _KIND] < settings.mask, self.mask_id, random_pieces)
+        return np.where(draws[:, _KIND] < 1 - settings.same, changed, pieces)
+
+
+def _count_within(sizes: Numbers) -> Numbers:
+    """0, 1, … up to each size, one after the other."""
+    return np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+
+
+def _words(begins_word: Flags, is_ordinary: Flags) -> tuple[Numbers, Numbers]:
+    """Where each word begins and how many pieces it has.
+
+    What follows a special token begins a word, even if the text was cut inside one.
+    """
+    begins = begins_word | ~is_ordinary
+    begins[1:] |= ~is_ordinary[:-1]
+    places = np.flatnonzero(begins)
+    sizes = np.diff(places, append=len(begins))
+    return places[is_ordinary[places]], sizes[is_ordinary[places]]
+
+
+def _take_words(sizes: Numbers, num_words: Numbers, num_wanted: Numbers, coins: Draws, limit: int) -> list[int]:
+    """Which of the words to take, where those of an instance stand together, in random order."""
+    all_taken: list[int] = []
+    start = 0
+    for number, wanted, coin in zip(num_words.tolist(), num_wanted.tolist(), coins.tolist(), strict=True):
+        taken: list[int] = []
+        missing = wanted
+        for word, size in enumerate(sizes[start : start + number].tolist(), start):
+            if size <= missing:
+                taken.append(word)
+                missing -= size
+                if not missing:
+                    break
+            elif wanted - missing + size <= limit:
+                if coin < missing / size:
+                    taken.append(word)
+                break
+        all_taken += taken or [start]  # at least one
+        start += number
+    return all_taken

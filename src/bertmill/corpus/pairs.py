@@ -1,0 +1,174 @@
+"""Pairs of texts for next sentence (NSP) and sentence order (SOP), planned from the lengths of sentences alone.
+
+Consecutive sentences of a document make a chunk, until the target is reached or the next would not fit; the chunk is
+cut at a random sentence into A and B. NSP: half of the time B comes from a random other document instead, and the
+sentences not used go back. SOP: half of the time A and B are swapped. Which half: a coin that leans against what is in
+surplus, so that labels stay balanced though a chunk of one sentence can only be an NSP negative. (A lone sentence of an
+SOP chunk is cut at a random piece.)
+
+What is too long loses pieces from its longer side, at random from front or back. As a chunk ends before the sentence
+that would not fit, this happens only to chunks of one sentence, and to the two sentences that become a positive when
+such chunks have made too many negatives: sentences of up to half the room of an instance are never cut.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertmill.corpus.ends import Numbers, document_ends, document_starts, sentence_starts, whole_sentences
+from bertmill.corpus.objectives import PAIR_RECORD, BlockPlan, Counts, PlanSettings, targets
+from bertmill.corpus.shards import Corpus
+
+LARGEST_SURPLUS = 4  # of one label, from which on the coin always says the other
+REDRAWS = 8  # of a text from another document that does not fit beside A
+
+
+class Chunk(NamedTuple):
+    """Sentences of one document, cut in two; places are in pieces from the beginning of the block."""
+
+    start: int
+    cut: int  # where A ends
+    end: int  # where B ends; the same as `cut` if B comes from elsewhere
+    label: int
+    document: int
+    target: int
+    has_one_sentence: bool
+
+
+class Sides(NamedTuple):
+    """Where the texts of many pairs lie, in pieces of the corpus; one array element per pair."""
+
+    a_start: Numbers
+    a_length: Numbers
+    b_start: Numbers
+    b_length: Numbers
+
+    @property
+    def lengths(self) -> Numbers:
+        return np.stack([self.a_length, self.b_length])
+
+
+def plan_pairs(corpus: Corpus, block: int, settings: PlanSettings, generator: np.random.Generator) -> BlockPlan:
+    """The instances of one shard."""
+    is_nsp = settings.objective == "mlm+nsp"
+    chunks = list(_chunks(corpus, block, settings, generator))
+    start, cut, end, label, document, target, is_single = np.array(chunks, np.int64).reshape(-1, len(Chunk._fields)).T
+    base = corpus.piece_offsets[block]
+    own = Sides(base + start, cut - start, base + cut, end - cut)
+    negatives = np.flatnonzero(label) if is_nsp else np.empty(0, np.int64)
+    whole = Sides(*(side.copy() for side in own))
+    whole.b_start[negatives], whole.b_length[negatives] = _texts_from_elsewhere(
+        corpus,
+        document[negatives],
+        wanted=(target - own.a_length)[negatives],
+        rooms=settings.room - own.a_length[negatives],
+        generator=generator,
+    )
+    may_lose_a = np.ones(len(chunks), np.bool_)
+    may_lose_a[negatives] = is_single[negatives] == 1
+    sides = _truncated(whole, settings.room, may_lose_a, generator)
+    lost = own.lengths - np.minimum(own.lengths, sides.lengths)  # [2, chunks]; a B from elsewhere is not ours to lose
+    num_left_out = corpus.shards[block].num_pieces - int(own.lengths.sum())  # lone sentences of one piece, in SOP
+    counts = Counts(
+        instances=len(chunks),
+        pieces=int(sides.lengths.sum()),
+        labels_1=int(label.sum()),
+        one_sentence=int(is_single.sum()),
+        pieces_cut=int(lost.sum()) + num_left_out,
+        sentences_cut=int((lost > 0).sum() if is_nsp else (lost > 0).any(0).sum()) + num_left_out,
+    )
+    return BlockPlan(_records(sides, label, swap=not is_nsp), counts)
+
+
+def _chunks(corpus: Corpus, block: int, settings: PlanSettings, generator: np.random.Generator) -> Iterator[Chunk]:
+    """The sentences of a block, in order, as chunks that are cut and labelled."""
+    is_nsp = settings.objective == "mlm+nsp"
+    shard = corpus.shards[block]
+    ends: list[int] = [0, *shard.sentence_ends.tolist()]  # sentence i lies between ends[i] and ends[i + 1]
+    draws = targets(settings, generator, num_more=2)
+    surplus = 0  # labels 1 less labels 0
+    sentence = 0
+    # What follows the last document end belongs to a document that goes on in the next shard.
+    for document, stop in enumerate(
+        [*shard.document_ends.tolist(), len(ends) - 1], int(corpus.document_offsets[block])
+    ):
+        while sentence < stop:
+            target, where_to_cut, coin = next(draws)
+            last = _chunk_end(ends, sentence, stop, int(target), settings.room)
+            if is_nsp and last == sentence + 1 < stop and surplus >= LARGEST_SURPLUS:
+                last += 1
+            is_single = last == sentence + 1
+            label = int((is_nsp and is_single) or coin >= 0.5 + 0.5 * surplus / LARGEST_SURPLUS)
+            start, cut, end = ends[sentence], ends[last], ends[last]
+            sentence_after = last
+            if not is_single:
+                middle = sentence + 1 + int(where_to_cut * (last - sentence - 1))
+                cut = ends[middle]
+                if is_nsp and label:
+                    end, sentence_after = cut, middle
+            elif not is_nsp:
+                cut = start + 1 + int(where_to_cut * (end - start - 1))
+            sentence = sentence_after
+            if is_nsp or end - start > 1:  # one piece cannot be cut in two
+                surplus += 2 * label - 1
+                yield Chunk(start, cut, end, label, document, int(target), is_single)
+
+
+def _chunk_end(ends: list[int], sentence: int, stop: int, target: int, room: int) -> int:
+    """The sentence behind the chunk that begins with `sentence`."""
+    reaching = bisect_left(ends, ends[sentence] + target, sentence + 1, stop)
+    too_much = bisect_right(ends, ends[sentence] + room, sentence + 1, stop + 1)
+    return max(min(reaching, too_much - 1), sentence + 1)
+
+
+def _texts_from_elsewhere(
+    corpus: Corpus, own_documents: Numbers, wanted: Numbers, rooms: Numbers, generator: np.random.Generator
+) -> tuple[Numbers, Numbers]:
+    """For each chunk, start and length of consecutive sentences of another document.
+
+    They begin at a random sentence and end like a chunk: when there are as many pieces as `wanted`, or before the
+    sentence for which there is no room. Where even the first does not fit, the draw is repeated a few times.
+    """
+    start, length = np.zeros_like(rooms), np.zeros_like(rooms)
+    pending = np.arange(len(rooms))
+    for _ in range(1 + REDRAWS):
+        document = generator.integers(0, corpus.num_documents - 1, len(pending))
+        document += document >= own_documents[pending]
+        first, stop = document_starts(corpus, document), document_ends(corpus, document)
+        sentence = first + np.floor(generator.random(len(pending)) * (stop - first)).astype(np.int64)
+        start[pending] = sentence_starts(corpus, sentence)
+        length[pending] = whole_sentences(corpus, sentence, stop, wanted[pending], rooms[pending])
+        pending = pending[length[pending] > rooms[pending]]
+        if not len(pending):
+            break
+    return start, length
+
+
+def _truncated(sides: Sides, room: int, may_lose_a: NDArray[np.bool_], generator: np.random.Generator) -> Sides:
+    """The pairs with as many pieces less as are too many.
+
+    The longer side loses until both are equally long, then they take turns, B first; but where A must stay, only B.
+    """
+    half = (room + 1) // 2
+    a_length = np.minimum(sides.a_length, np.maximum(room - sides.b_length, half))
+    a_length = np.where(may_lose_a, a_length, sides.a_length)
+    b_length = np.minimum(sides.b_length, room - a_length)
+    a_front = generator.binomial(sides.a_length - a_length, 0.5)
+    b_front = generator.binomial(sides.b_length - b_length, 0.5)
+    return Sides(sides.a_start + a_front, a_length, sides.b_start + b_front, b_length)
+
+
+def _records(sides: Sides, label: Numbers, swap: bool) -> NDArray[Any]:
+    records = np.zeros(len(label), PAIR_RECORD)
+    a_first = (label == 0) | (not swap)
+    records["a_start"] = np.where(a_first, sides.a_start, sides.b_start)
+    records["b_start"] = np.where(a_first, sides.b_start, sides.a_start)
+    records["a_length"] = np.where(a_first, sides.a_length, sides.b_length)
+    records["b_length"] = np.where(a_first, sides.b_length, sides.a_length)
+    records["label"] = label
+    return records

@@ -1,0 +1,240 @@
+"""The corpus on disk: a few files per shard, memory-mapped, addressed as if they were one long row of pieces.
+
+    shard-00000.pieces      the id of each piece: uint16, or uint32 if the vocabulary is larger than that
+    shard-00000.words       one bit per piece, the lowest of a byte first: 1 if the piece begins a word
+    shard-00000.sentences   uint32: where each sentence ends, in pieces from the beginning of the shard
+    shard-00000.documents   uint32: where each document ends, in sentences from the beginning of the shard
+    vocabulary/             the tokenizer's files
+    manifest.json           sizes and sha256 of all files; under "corpus" what is known of the whole
+All numbers are little-endian. A shard ends with a sentence. A document that is larger than a shard goes on in the
+next one and its end stands where its last sentence is; only the last shard must end with a document.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertmill.errors import IntegrityError, UsageError
+from bertmill.storage import MANIFEST, MAX_MANIFEST_BYTES, read_json, verify_manifest
+from bertmill.text.wordpiece import WordPiece
+
+VOCABULARY_FOLDER = "vocabulary"
+MAX_MAPPED_SHARDS = 128  # four open files each
+KINDS = ("pieces", "words", "sentences", "documents")
+_BIT_ORDER: Final = "little"
+_END: np.dtype[Any] = np.dtype("<u4")
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The arrays of one shard."""
+
+    pieces: NDArray[Any]
+    words: NDArray[np.uint8]
+    sentence_ends: NDArray[np.uint32]
+    document_ends: NDArray[np.uint32]
+
+    @property
+    def num_pieces(self) -> int:
+        return len(self.pieces)
+
+    def begins_word(self, start: int, stop: int) -> NDArray[np.bool_]:
+        """Whether each of the pieces from `start` to `stop` begins a word."""
+        first_byte = start // 8
+        bits = np.unpackbits(self.words[first_byte : -(-stop // 8)], bitorder=_BIT_ORDER)
+        return bits[start - 8 * first_byte : stop - 8 * first_byte].astype(np.bool_)
+
+
+def piece_type(vocabulary_size: int) -> np.dtype[Any]:
+    """The numbers that pieces of a vocabulary are stored as."""
+    return np.dtype("<u2") if vocabulary_size <= 1 << 16 else np.dtype("<u4")
+
+
+def shard_file(number: int, kind: str) -> str:
+    return f"shard-{number:05d}.{kind}"
+
+
+def pack_words(begins_word: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    """The content of a `.words` file."""
+    return np.packbits(begins_word, bitorder=_BIT_ORDER)
+
+
+def open_shard(folder: Path, number: int, vocabulary_size: int, *, verify: bool = True) -> Shard:
+    """The shard, mapped into memory; with `verify`, IntegrityError unless its files fit together."""
+    number_types = (piece_type(vocabulary_size), np.dtype(np.uint8), _END, _END)
+    paths = [folder / shard_file(number, kind) for kind in KINDS]
+    shard = Shard(*map(_map, paths, number_types))
+    if verify:
+        _refuse_misfits(shard, paths[0], vocabulary_size)
+    return shard
+
+
+def _map(path: Path, kind: np.dtype[Any]) -> NDArray[Any]:
+    try:
+        size = path.stat().st_size
+        if size % kind.itemsize:
+            raise IntegrityError("is cut short", where=path, remedy="build the corpus again")
+        return np.memmap(path, kind, "r") if size else np.empty(0, kind)  # an empty file cannot be mapped
+    except OSError as error:
+        raise IntegrityError(f"cannot be read: {error.strerror}", where=path, remedy="build the corpus again") from None
+
+
+def _refuse_misfits(shard: Shard, path: Path, vocabulary_size: int) -> None:
+    """Whatever passes here can be read without an index out of range."""
+    problem = None
+    if shard.num_pieces and int(shard.pieces.max()) >= vocabulary_size:
+        problem = f"holds the piece {int(shard.pieces.max())}, but the vocabulary has {vocabulary_size:,}"
+    elif len(shard.words) != -(-shard.num_pieces // 8):
+        problem = "has another number of pieces than the file of word beginnings"
+    elif not _is_rising_to(shard.sentence_ends, shard.num_pieces):
+        problem = "does not fit the file of sentence ends"
+    elif len(shard.document_ends) and not _is_rising_to(shard.document_ends, len(shard.sentence_ends), at_most=True):
+        problem = "does not fit the file of document ends"
+    if problem:
+        raise IntegrityError(problem, where=path, remedy="build the corpus again")
+
+
+def _is_rising_to(ends: NDArray[np.uint32], last: int, *, at_most: bool = False) -> bool:
+    if not len(ends):
+        return last == 0
+    is_rising = ends[0] > 0 and bool((ends[1:] > ends[:-1]).all())
+    return is_rising and (int(ends[-1]) <= last if at_most else int(ends[-1]) == last)
+
+
+class Shards(Sequence[Shard]):
+    """The shards of a corpus by number; only some stay mapped, since each map takes an open file of the process."""
+
+    def __init__(self, folder: Path, num_shards: int, vocabulary_size: int) -> None:
+        self._num_shards = num_shards
+        self._open = lru_cache(MAX_MAPPED_SHARDS)(
+            lambda number: open_shard(folder, number, vocabulary_size, verify=False)
+        )
+
+    def __len__(self) -> int:
+        return self._num_shards
+
+    @overload
+    def __getitem__(self, number: int) -> Shard: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[Shard]: ...
+    def __getitem__(self, number: int | slice) -> Shard | list[Shard]:
+        numbers = range(self._num_shards)[number]
+        return self._open(numbers) if isinstance(numbers, int) else [self._open(one) for one in numbers]
+
+
+class Corpus:
+    """All shards of a corpus folder as one row of pieces, sentences and documents, numbered from 0."""
+
+    def __init__(self, folder: Path, *, verify: bool = True) -> None:
+        """Open `folder`; with `verify`, every file is compared with the hash taken when it was written.
+
+        Without, nothing is read yet: for a process whose parent has verified the folder.
+        """
+        self.folder = folder
+        self.facts = read_facts(folder)
+        self.vocabulary_size: int = self.facts["vocabulary_size"]
+        if verify:
+            verify_manifest(folder)
+            for number in range(self.facts["shards"]):
+                open_shard(folder, number, self.vocabulary_size)
+        self.shards = Shards(folder, self.facts["shards"], self.vocabulary_size)
+        counts = [(s.num_pieces, len(s.sentence_ends), len(s.document_ends)) for s in self.shards]
+        self.piece_offsets, self.sentence_offsets, self.document_offsets = map(_offsets, zip(*counts, strict=True))
+        self._refuse_open_end()
+
+    def _refuse_open_end(self) -> None:
+        last = next((shard for shard in reversed(self.shards) if len(shard.sentence_ends)), None)
+        if last is None or not len(last.document_ends) or last.document_ends[-1] != len(last.sentence_ends):
+            raise IntegrityError("its last document has no end", where=self.folder, remedy="build the corpus again")
+
+    @property
+    def num_pieces(self) -> int:
+        return int(self.piece_offsets[-1])
+
+    @property
+    def num_sentences(self) -> int:
+        return int(self.sentence_offsets[-1])
+
+    @property
+    def num_documents(self) -> int:
+        return int(self.document_offsets[-1])
+
+    @property
+    def identity(self) -> str:
+        """A hash of the whole corpus: what a run remembers to know it again."""
+        return str(self.facts["sha256"])
+
+    @property
+    def vocabulary_folder(self) -> Path:
+        """The tokenizer that the corpus was made with, for `BertTokenizer.from_pretrained`."""
+        return self.folder / VOCABULARY_FOLDER
+
+    def require_vocabulary(self, wordpiece: WordPiece, where: str | Path) -> None:
+        """IntegrityError unless the tokenizer found at `where` is the one that the corpus was made with."""
+        ours, theirs = self.facts["vocabulary_sha256"], vocabulary_sha256(wordpiece)
+        if ours != theirs:
+            raise IntegrityError(
+                f"is not the vocabulary of the corpus {self.folder}: its sha256 is {theirs}, the corpus's {ours}",
+                where=where,
+                remedy=f"use {self.vocabulary_folder}",
+            )
+
+    def pieces(self, start: int, stop: int) -> NDArray[Any]:
+        """The ids of the pieces from `start` to `stop`, which may lie in several shards."""
+        parts = [shard.pieces[first:last] for shard, first, last in self._parts(start, stop)]
+        return _joined(parts, piece_type(self.vocabulary_size))
+
+    def begins_word(self, start: int, stop: int) -> NDArray[np.bool_]:
+        """Whether each of the pieces from `start` to `stop` begins a word."""
+        parts = [shard.begins_word(first, last) for shard, first, last in self._parts(start, stop)]
+        return _joined(parts, np.dtype(np.bool_))
+
+    def _parts(self, start: int, stop: int) -> list[tuple[Shard, int, int]]:
+        """Where the pieces from `start` to `stop` lie: shard, first and last within it."""
+        number = int(np.searchsorted(self.piece_offsets, start, side="right")) - 1
+        parts = []
+        while start < stop:
+            begin, end = int(self.piece_offsets[number]), int(self.piece_offsets[number + 1])
+            parts.append((self.shards[number], start - begin, min(stop, end) - begin))
+            start, number = min(stop, end), number + 1
+        return parts
+
+
+def read_facts(folder: Path) -> dict[str, Any]:
+    """What the manifest of a corpus says about it; UsageError if the folder is no corpus."""
+    facts = read_json(folder / MANIFEST, max_bytes=MAX_MANIFEST_BYTES).get("corpus") if is_corpus(folder) else None
+    if not isinstance(facts, dict):
+        raise UsageError("is not a corpus", where=folder, remedy="make one with `bertmill corpus`")
+    for name, kind in {"shards": int, "vocabulary_size": int, "sha256": str, "vocabulary_sha256": str}.items():
+        if not isinstance(facts.get(name), kind) or (kind is int and facts[name] < 1):
+            raise IntegrityError(f"does not say the {name} of the corpus", where=folder / MANIFEST)
+    return facts
+
+
+def is_corpus(folder: Path) -> bool:
+    manifest = folder / MANIFEST
+    return manifest.is_file() and "corpus" in read_json(manifest, max_bytes=MAX_MANIFEST_BYTES)
+
+
+def vocabulary_sha256(wordpiece: WordPiece) -> str:
+    """A hash of everything that decides which pieces a text becomes; special strings of a corpus are text."""
+    settings = {name: value for name, value in wordpiece.settings().items() if name != "special_tokens"}
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+
+
+def _offsets(lengths: Sequence[int]) -> NDArray[np.int64]:
+    """Where each of several rows begins when they are put one after the other, and where the last one ends."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.array(lengths, np.int64))])
+
+
+def _joined(parts: list[NDArray[Any]], kind: np.dtype[Any]) -> NDArray[Any]:
+    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, kind), *parts])

@@ -1,0 +1,98 @@
+"""`bertmill.load(MODEL)`: a model and its tokenizer, ready to be asked.
+
+`fill` guesses masked words. Its results have the keys of the fill-mask pipeline of Hugging Face. In a text that is
+longer than the model's positions, each [MASK] is guessed from the pieces around it, as many as fit.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bertmill.checkpoint.names import find_model
+from bertmill.errors import DataError, UsageError
+from bertmill.model.bert import BertForMaskedLM
+from bertmill.model.packing import PackedBatch
+from bertmill.runtime import choose_device
+from bertmill.text.tokenizer import BertTokenizer
+
+Guess = dict[str, Any]
+
+
+class Predictor:
+    """Answers questions about texts with the model of a folder."""
+
+    def __init__(self, name_or_folder: str | Path, device: str = "auto") -> None:
+        self.folder = find_model(name_or_folder)
+        self.device = choose_device(device)
+        self.tokenizer = BertTokenizer.from_pretrained(self.folder)
+        self._words: BertForMaskedLM | None = None
+
+    @torch.inference_mode()
+    def fill(self, text: str, top_k: int = 5) -> list[Guess] | list[list[Guess]]:
+        """The `top_k` likeliest pieces for a [MASK] in `text`, or a list of them for each of several.
+
+        A guess has `score` (its probability), `token` (its id), `token_str` and `sequence` (the text with it).
+        """
+        model = self._masked_word_model()
+        if top_k < 1:
+            raise UsageError(f"top_k must be at least 1, not {top_k}")
+        pieces = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        ids = pieces["input_ids"]
+        masks = [place for place, piece in enumerate(ids) if piece == self.tokenizer.mask_token_id]
+        if not masks:
+            raise DataError(f"there is no {self.tokenizer.mask_token} in the text", remedy="write it for a word")
+        guesses = []
+        for place, logits in zip(masks, self._logits_at(model, ids, masks), strict=True):
+            best = logits.softmax(0).topk(min(top_k, len(logits)))
+            start, end = pieces["offset_mapping"][place]
+            guesses.append(
+                [
+                    self._guess(score, token, text[:start], text[end:])
+                    for score, token in zip(best.values.tolist(), best.indices.tolist(), strict=True)
+                ]
+            )
+        return guesses[0] if len(guesses) == 1 else guesses
+
+    def _masked_word_model(self) -> BertForMaskedLM:
+        if self._words is None:
+            model = BertForMaskedLM.from_pretrained(self.folder)
+            assert model.load_report is not None
+            if model.load_report.new:
+                raise UsageError(
+                    "the model has no head for masked words", where=self.folder, remedy="use a pre-trained model"
+                )
+            self._words = model.to(self.device)
+        return self._words
+
+    def _logits_at(self, model: BertForMaskedLM, ids: list[int], places: list[int]) -> list[Tensor]:
+        """The logits over the vocabulary at each of `places`."""
+        room = model.config.max_position_embeddings - 2
+        if len(ids) <= room:
+            logits = self._logits(model, ids)
+            return [logits[place] for place in places]
+        starts = [min(max(0, place - room // 2), len(ids) - room) for place in places]
+        return [
+            self._logits(model, ids[start : start + room])[place - start]
+            for start, place in zip(starts, places, strict=True)
+        ]
+
+    def _logits(self, model: BertForMaskedLM, ids: list[int]) -> Tensor:
+        sequence = [self.tokenizer.cls_token_id, *ids, self.tokenizer.sep_token_id]
+        batch = PackedBatch(torch.tensor(sequence, device=self.device), [len(sequence)])
+        logits: Tensor = model(batch).logits[1:-1]
+        return logits
+
+    def _guess(self, score: float, token: int, before: str, after: str) -> Guess:
+        piece = self.tokenizer.convert_ids_to_tokens(token)
+        inside = piece.removeprefix("##")
+        before = before.rstrip() if inside != piece else before
+        return {"score": score, "token": token, "token_str": piece, "sequence": f"{before}{inside}{after}"}
+
+
+def load(name_or_folder: str | Path, device: str = "auto") -> Predictor:
+    """The model of a folder, or an installed one by its name, ready to be asked."""
+    return Predictor(name_or_folder, device)

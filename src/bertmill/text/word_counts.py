@@ -1,0 +1,152 @@
+"""How often each word occurs in any amount of text, in bounded memory, whatever the number of processes.
+
+Blocks of lines are counted in worker processes; each block leaves a run, a file sorted by word with one row
+`word TAB count TAB held-out count` per word. Runs are merged as they are read, many at a time, so memory holds one
+block per process and one row per run. Words are those of the tokenizer's own code, those that it never matches
+(over 100 characters) left out. One line in a hundred, chosen by a hash of its text, counts as held out.
+The rows do not depend on how the lines are ordered or cut into blocks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import NamedTuple
+
+from bertmill.text.bulk import process_blocks
+from bertmill.text.files import Line, read_lines
+from bertmill.text.repair import Repairs
+from bertmill.text.wordpiece import MAX_WORD_CHARACTERS, WordPiece
+
+BLOCK_CHARACTERS = 1 << 22
+MAX_OPEN_RUNS = 64
+HELD_OUT_SHARE = 0.01
+_HASH_KEY = b"bertmill held out"
+
+Row = tuple[str, int, int]  # word, count, count in held-out lines
+
+
+class Block(NamedTuple):
+    """Lines to count, and how much had been read from the files when they were complete."""
+
+    number: int
+    text: str
+    bytes_read: int
+
+
+class Run(NamedTuple):
+    """What counting a block left: the file with its words."""
+
+    path: Path
+    bytes_read: int
+    text_bytes: int
+
+
+def count_words(
+    files: Sequence[str],
+    wordpiece: WordPiece,
+    folder: Path,
+    *,
+    workers: int | None = None,
+    text_field: str = "text",
+    repairs: Repairs | None = None,
+    on_progress: Callable[[int, int], object] = lambda _read, _text: None,
+) -> Iterator[Row]:
+    """Every word of the files with its counts, sorted by word. Runs go to `folder`.
+
+    `on_progress` is told of each counted block how many bytes had been read up to its end, and its bytes of text.
+    """
+    bytes_read = [0]
+
+    def count(num_bytes: int) -> None:
+        bytes_read[0] += num_bytes
+
+    lines = read_lines(files, text_field=text_field, repairs=repairs, on_bytes=count)
+    blocks = (Block(number, text, bytes_read[0]) for number, text in enumerate(_blocks(lines)))
+    paths = []
+    for run in process_blocks(partial(_count_block, folder), wordpiece, blocks, workers):
+        paths.append(run.path)
+        on_progress(run.bytes_read, run.text_bytes)
+        if len(paths) == MAX_OPEN_RUNS:
+            paths = [_write_run(run.path.with_suffix(".merged"), _merge(paths), replacing=paths)]
+    yield from _merge(paths)
+
+
+def is_held_out(line: str) -> bool:
+    digest = hashlib.blake2b(line.encode(), digest_size=8, key=_HASH_KEY).digest()
+    return int.from_bytes(digest, "little") < HELD_OUT_SHARE * (1 << 64)
+
+
+def _blocks(lines: Iterable[Line]) -> Iterator[str]:
+    size = 0
+    block: list[str] = []
+    for line in lines:
+        block.append(line.text)
+        size += len(line.text) + 1
+        if size >= BLOCK_CHARACTERS:
+            yield "\n".join(block)
+            size, block = 0, []
+    if block:
+        yield "\n".join(block)
+
+
+def _count_block(folder: Path, wordpiece: WordPiece, block: Block) -> Run:
+    held_out: list[str] = []
+    others: list[str] = []
+    for line in block.text.split("\n"):
+        (held_out if is_held_out(line) else others).append(line)
+    counts, held_out_counts = (_words(wordpiece, " ".join(part)) for part in (others, held_out))
+    rows = ((word, counts[word], held_out_counts[word]) for word in sorted(counts.keys() | held_out_counts))
+    path = _write_run(folder / f"{block.number:06d}", rows)
+    return Run(path, block.bytes_read, len(block.text.encode()) + 1)
+
+
+def _words(wordpiece: WordPiece, text: str) -> Counter[str]:
+    """Counted as chunks first and as units then: each different one is taken apart only once."""
+    units: Counter[str] = Counter()
+    for chunk, count in Counter(wordpiece.simplified(text).split(" ")).items():
+        if chunk.isascii() and chunk.isalnum():
+            units[chunk] += count
+        elif count == 1:
+            units.update(wordpiece.units(chunk))
+        else:
+            for unit in wordpiece.units(chunk):
+                units[unit] += count
+    words: Counter[str] = Counter()
+    for unit, count in units.items():
+        for word in wordpiece.words(unit):
+            if len(word) <= MAX_WORD_CHARACTERS:
+                words[word] += count
+    return words
+
+
+def _merge(paths: Sequence[Path]) -> Iterator[Row]:
+    rows = heapq.merge(*map(_read_run, paths))
+    for word, same in groupby(rows, key=itemgetter(0)):
+        count = held_out_count = 0
+        for _, more, more_held_out in same:
+            count += more
+            held_out_count += more_held_out
+        yield word, count, held_out_count
+
+
+def _read_run(path: Path) -> Iterator[Row]:
+    with path.open(encoding="utf-8", newline="\n") as file:
+        for line in file:
+            word, count, held_out_count = line.split("\t")
+            yield word, int(count), int(held_out_count)
+
+
+def _write_run(path: Path, rows: Iterable[Row], *, replacing: Sequence[Path] = ()) -> Path:
+    """Write `rows`, then remove the runs that they came from."""
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(f"{word}\t{count}\t{held_out_count}\n" for word, count, held_out_count in rows)
+    for old in replacing:
+        old.unlink()
+    return path

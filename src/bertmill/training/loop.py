@@ -1,0 +1,274 @@
+"""The training loop, the only one: pre-training and fine-tuning differ in the lessons they bring.
+
+A step: this rank's part of the global batch, cut into micro-batches; the gradients of all, each divided by the counts
+of the whole global batch, so that cutting and sharing change nothing but rounding; the sum over ranks; the norm,
+which must be finite; AdamW. Everything random is a function of (seed, step, …), so a training that is stopped
+anywhere and resumed from a checkpoint goes through the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from bertmill.checkpoint.store import (
+    STATE,
+    Checkpoint,
+    checkpoint_path,
+    newest_whole,
+    remove_checkpoints,
+    save_checkpoint,
+    saved_steps,
+)
+from bertmill.config import OnNonFinite
+from bertmill.errors import IntegrityError, NonFiniteError, StoppedError
+from bertmill.model.dropout import keyed_dropout
+from bertmill.training.distributed import Ranks
+from bertmill.training.optimizer import (
+    clip_gradients,
+    gradient_norm,
+    make_optimizer,
+    optimizer_tensors,
+    restore_optimizer,
+    set_rate,
+)
+from bertmill.training.progress import Journal
+from bertmill.training.schedule import Schedule
+from bertmill.training.signals import StopWish
+from bertmill.training.state import RunFolder, State
+
+MAX_SKIPPED_IN_A_ROW = 10
+
+
+class Lessons(Protocol):
+    """What is learnt: batches, their losses, and how well it went. A batch is whatever the lessons understand."""
+
+    def batches(self, start_step: int) -> Generator[Any]:
+        """This rank's part of the global batch of every step from `start_step` on."""
+
+    def parts(self, batch: Any) -> Sequence[Any]:
+        """A batch cut into micro-batches."""
+
+    def counts(self, batch: Any) -> Mapping[str, int]:
+        """What the losses of this batch are to be divided by, once summed over all ranks."""
+
+    def loss(self, model: nn.Module, part: Any, totals: Mapping[str, float]) -> tuple[Tensor, Mapping[str, float]]:
+        """A micro-batch's share of the step's loss, and sums for the log."""
+
+    def summary(self, sums: Mapping[str, float]) -> dict[str, float]:
+        """Readable figures, `loss` among them, out of sums over steps."""
+
+    def evaluate(self, model: nn.Module) -> dict[str, float]:
+        """Figures on data that is not trained on, `loss` among them; nothing if there is no such data."""
+
+    def name_of(self, batch: Any) -> str:
+        """How a person finds this batch again."""
+
+
+@dataclass(frozen=True)
+class LoopSettings:
+    seed: int
+    weight_decay: float = 0.01
+    max_gradient_norm: float = 1.0
+    log_every: int = 50
+    save_every: int = 1000
+    eval_every: int = 1000
+    keep: int = 2
+    on_nonfinite: OnNonFinite = "stop"
+    precision: torch.dtype = torch.float32
+
+
+class Trainer:
+    """A model in training: its optimizer and state, and the folder that holds them between two processes."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        schedule: Schedule,
+        settings: LoopSettings,
+        run: RunFolder,
+        ranks: Ranks,
+        journal: Journal,
+    ) -> None:
+        self.model = model
+        self.schedule = schedule
+        self.settings = settings
+        self.run = run
+        self.ranks = ranks
+        self.journal = journal
+        self.optimizer = make_optimizer(model, settings.weight_decay)
+        self.state = State()
+        self._resumed_from: int | None = None
+        self._skipped_in_a_row = 0
+        self._seconds_of_step = 0.0
+
+    def train(self, lessons: Lessons, until: float = 1.0) -> None:
+        """Take steps until the training has come as far as `until` (1: its end).
+
+        StoppedError when a signal came and the step was saved; NonFiniteError when a loss or gradient is no number.
+        """
+        earlier_seconds, started = self.state.seconds, time.monotonic()
+        batches = self._batches(lessons)
+        with StopWish() as wish:
+            while not self._has_reached(until):
+                step_started = time.monotonic()
+                batch = next(batches)
+                if self.state.step not in self.state.left_out and not self._learn(lessons, batch):
+                    step_before = self.state.step
+                    self._go_on_after_nonfinite(lessons.name_of(batch))
+                    if self.state.step != step_before:
+                        batches = self._batches(lessons)
+                        continue
+                self.state.step += 1
+                seconds = earlier_seconds + time.monotonic() - started
+                exit_code, self.state.seconds = self.ranks.largest([wish.exit_code, seconds])
+                self._seconds_of_step = time.monotonic() - step_started
+                self._keep_records(lessons, is_stopping=exit_code > 0)
+                if exit_code:
+                    raise StoppedError(f"stopped after step {self.state.step:,}, which is saved", int(exit_code))
+        batches.close()
+
+    def _batches(self, lessons: Lessons) -> Generator[Any]:
+        return lessons.batches(self.state.step - self.state.phase_start)
+
+    def _has_reached(self, until: float) -> bool:
+        state = self.state
+        if self.schedule.is_over(state.step, state.seconds, self._seconds_of_step):
+            return True
+        return until < 1 and self.schedule.progress(state.step, state.seconds) >= until
+
+    def _learn(self, lessons: Lessons, batch: Any) -> bool:
+        """One update of the weights; False, and no update, if the loss or a gradient is not finite."""
+        state, settings = self.state, self.settings
+        self.model.train()
+        self.optimizer.zero_grad()
+        counts = lessons.counts(batch)
+        totals = dict(zip(counts, self.ranks.sum(list(counts.values())), strict=True))
+        sums: Counter[str] = Counter()
+        for number, part in enumerate(lessons.parts(batch)):
+            with keyed_dropout(settings.seed, state.step, self.ranks.rank, number), self._precision():
+                loss, part_sums = lessons.loss(self.model, part, totals)
+            loss.backward()
+            sums.update(part_sums)
+        self.ranks.add_gradients(self.model)
+        sums = Counter(dict(zip(sums, self.ranks.sum(list(sums.values())), strict=True)))
+        norm = gradient_norm(self.model)
+        if not all(map(math.isfinite, [norm, *sums.values()])):
+            return False
+        clip_gradients(self.model, norm, settings.max_gradient_norm)
+        set_rate(self.optimizer, self.schedule.rate(state.step, state.seconds))
+        self.optimizer.step()
+        self._skipped_in_a_row = 0
+        state.sums.update(sums)
+        state.summed_steps += 1
+        return True
+
+    def _precision(self) -> AbstractContextManager[object]:
+        if self.settings.precision == torch.float32:
+            return nullcontext()
+        return torch.autocast(next(self.model.parameters()).device.type, self.settings.precision)
+
+    def _go_on_after_nonfinite(self, batch_name: str) -> None:
+        """Leave the step out, now or when it comes again; the weights are those before it, or of the checkpoint."""
+        step, wish = self.state.step, self.settings.on_nonfinite
+        what = f"the loss or a gradient of step {step:,} is not finite ({batch_name})"
+        self._skipped_in_a_row += 1
+        if wish == "stop" or self._skipped_in_a_row > MAX_SKIPPED_IN_A_ROW:
+            raise NonFiniteError(
+                f"{what}; no update was made",
+                where=self.run.path,
+                remedy="look at that batch, lower the learning rate, or use --on-nonfinite skip",
+            )
+        left_out = [*self.state.left_out, step]
+        if wish == "reload":
+            self._restore_newest()
+        self.state.left_out = left_out
+        self.journal.remark(f"{what}; it is left out, going on from step {self.state.step:,}")
+
+    def _keep_records(self, lessons: Lessons, is_stopping: bool) -> None:
+        """What is due after a step: a line in the log, an evaluation, a checkpoint; the last two also at the end."""
+        step, settings = self.state.step, self.settings
+        is_last = self._has_reached(1.0)
+        self.journal.step(self._figures(lessons))
+        if step % settings.log_every == 0:
+            self._log(lessons)
+        if is_last or step % settings.eval_every == 0:
+            self._evaluate(lessons)
+        if is_last or is_stopping or step % settings.save_every == 0:
+            self._save()
+
+    def _figures(self, lessons: Lessons) -> dict[str, Any]:
+        state = self.state
+        return {
+            "step": state.step,
+            "progress": self.schedule.progress(state.step, state.seconds),
+            "seconds": round(state.seconds, 3),
+            **(lessons.summary(state.sums) if state.summed_steps else {}),
+        }
+
+    def _log(self, lessons: Lessons) -> None:
+        state = self.state
+        rate = self.schedule.rate(max(0, state.step - 1), state.seconds)
+        self.journal.write({**self._figures(lessons), "rate": rate})
+        state.sums.clear()
+        state.summed_steps = 0
+
+    def _evaluate(self, lessons: Lessons) -> None:
+        """Measure on data that is not trained on; remember the best step."""
+        state = self.state
+        self.model.eval()
+        with torch.no_grad(), self._precision():
+            state.heldout = lessons.evaluate(self.model)
+        if state.heldout:
+            self.journal.write(
+                {"step": state.step, **{f"heldout_{name}": each for name, each in state.heldout.items()}}
+            )
+            if state.best_loss is None or state.heldout["loss"] < state.best_loss:
+                state.best_loss, state.best_step = state.heldout["loss"], state.step
+
+    def _save(self) -> None:
+        """Write a checkpoint of this step, and let go of old ones."""
+        if self.ranks.is_first:
+            weights = {name: parameter.detach() for name, parameter in self.model.named_parameters()}
+            optimizer = optimizer_tensors(self.optimizer, self.model)
+            save_checkpoint(self.run.checkpoints, self.state.step, Checkpoint(weights, optimizer, self.state.to_json()))
+            kept = set(saved_steps(self.run.checkpoints)[-self.settings.keep :])
+            remove_checkpoints(self.run.checkpoints, kept | {self.state.best_step, self._resumed_from})
+        self.ranks.wait()
+
+    def resume(self) -> bool:
+        """Go on from the newest whole checkpoint, if there is one."""
+        if not self._restore_newest():
+            return False
+        self._resumed_from = self.state.step
+        self.journal.remark(f"resumed from step {self.state.step:,}")
+        return True
+
+    def _restore_newest(self) -> bool:
+        step, checkpoint, remarks = newest_whole(self.run.checkpoints)
+        self.ranks.wait()  # nobody removes what another one still reads
+        for remark in remarks:
+            self.journal.remark(remark)
+        if step is None or checkpoint is None:
+            if remarks:
+                raise IntegrityError("no checkpoint is whole", where=self.run.checkpoints, remedy="start again")
+            return False
+        self.model.load_state_dict(dict(checkpoint.weights), strict=False)
+        restore_optimizer(self.optimizer, self.model, checkpoint.optimizer)
+        self.state = State.from_json(checkpoint.state, checkpoint_path(self.run.checkpoints, step) / STATE)
+        if self.ranks.is_first:
+            # Newer ones are not whole, and would be in the way when their step comes again.
+            remove_checkpoints(
+                self.run.checkpoints, {saved for saved in saved_steps(self.run.checkpoints) if saved <= step}
+            )
+            self.journal.cut(step)
+        self.ranks.wait()
+        return True

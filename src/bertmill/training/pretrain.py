@@ -1,0 +1,253 @@
+"""Pre-training: a corpus in, a trained encoder out, in a run folder that any process can take up again.
+
+The settings are resolved once (rate by size, precision by probe), written to config.toml, and never decided again:
+a resumed run reads them there. A training has one or more phases, each with its own length of instances; all share
+one schedule. Only the first of several ranks writes.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bertmill.checkpoint.names import find_model
+from bertmill.config import PretrainSettings, parse_mask_mix, parse_phases, resumed_settings, settings_toml
+from bertmill.corpus.build import build_corpus
+from bertmill.corpus.instances import Instances
+from bertmill.corpus.loader import Loader
+from bertmill.corpus.masking import MaskingSettings, VocabularyIds
+from bertmill.corpus.objectives import PlanSettings
+from bertmill.corpus.shards import VOCABULARY_FOLDER, Corpus, vocabulary_sha256
+from bertmill.errors import UsageError
+from bertmill.model.bert import BertForMaskedLM, BertForPreTraining
+from bertmill.model.config import BertConfig
+from bertmill.runtime import choose_device, keyed_seed, prefers_bf16, set_threads
+from bertmill.storage import new_folder, write_file
+from bertmill.text.files import find_files
+from bertmill.text.tokenizer import BertTokenizer
+from bertmill.training.distributed import Ranks, joined_ranks
+from bertmill.training.loop import LoopSettings, Trainer
+from bertmill.training.progress import Beginning, Journal, Listener
+from bertmill.training.schedule import Schedule
+from bertmill.training.state import RunFolder, State
+from bertmill.training.words import WordLessons
+from bertmill.version import __version__
+
+HELDOUT_SEED = 0  # the same instances and masks for every run on the same text
+DEFAULT_EPOCHS = 1.0
+PAIR_OBJECTIVES = ("mlm+nsp", "mlm+sop")
+# The highest learning rate for a size; docs/pre-training.md has the measurements.
+LEARNING_RATES = {"tiny": 1e-3, "mini": 1e-3, "small": 5e-4, "medium": 3e-4, "base": 1e-4, "large": 1e-4}
+MODEL_NOTE = "bertmill.json"
+
+Model = BertForPreTraining | BertForMaskedLM
+
+
+def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
+    """Train as `settings` say; returns the folder of the model, to the first of several ranks only."""
+    run = RunFolder(settings.out)
+    is_new = not run.config.exists()
+    if not is_new:
+        settings = _settings_of_run(settings, run)
+    device = choose_device(settings.device)
+    set_threads(settings.threads)
+    with joined_ranks(device) as ranks, run.locked(is_owner=ranks.is_first):
+        journal = Journal(run.log, listener) if ranks.is_first else Journal(None, Listener())
+        if run.model.exists():
+            journal.remark(f"{run.path} is finished already")
+            return run.model if ranks.is_first else None
+        ranks.wait()  # all have seen whether the run is new
+        if is_new:
+            settings = _decide(settings, ranks)
+            if ranks.is_first:
+                write_file(run.config, settings_toml(settings))
+        assert settings.corpus is not None
+        corpus = Corpus(settings.corpus, verify=ranks.is_first)
+        tokenizer = BertTokenizer.from_pretrained(corpus.folder / VOCABULARY_FOLDER)
+        heldout = _heldout_corpus(settings, run, tokenizer, ranks)
+        model = _make_model(settings, tokenizer).to(device)
+        lessons = [
+            _lessons(settings, length, corpus, heldout, VocabularyIds.of(tokenizer), run, ranks)
+            for length, _ in parse_phases(settings.length)
+        ]
+        schedule = _schedule(settings, lessons[0].loader)
+        trainer = Trainer(model, schedule, _loop_settings(settings), run, ranks, journal)
+        if settings.resume:
+            trainer.resume()
+        journal.begin(
+            Beginning(schedule.steps, settings.budget, len(tokenizer), _entropy(corpus), _weights_used(model))
+        )
+        _train_phases(trainer, lessons, [share for _, share in parse_phases(settings.length)])
+        if ranks.is_first:
+            _write_model(run, model, tokenizer, _provenance(settings, corpus, trainer.state))
+        ranks.wait()
+        return run.model if ranks.is_first else None
+
+
+def _settings_of_run(given: PretrainSettings, run: RunFolder) -> PretrainSettings:
+    if not given.resume:
+        raise UsageError("holds a run already", where=run.path, remedy="go on with --resume or choose another folder")
+    return resumed_settings(given, run.config, PretrainSettings.MAY_CHANGE)
+
+
+def _decide(given: PretrainSettings, ranks: Ranks) -> PretrainSettings:
+    """The settings of a new run, with everything decided that was left open."""
+    if given.corpus is None:
+        raise UsageError("--corpus is required: a folder made by `bertmill corpus`")
+    decided: dict[str, object] = {"corpus": given.corpus.resolve()}
+    if given.learning_rate is None:
+        decided["learning_rate"] = LEARNING_RATES[given.size]
+    if given.steps is None and given.epochs is None and given.budget is None:
+        decided["epochs"] = DEFAULT_EPOCHS
+    if given.precision == "auto":
+        # The first rank's choice is everybody's.
+        decided["precision"] = "bf16" if ranks.largest([ranks.is_first and prefers_bf16(ranks.device)])[0] else "fp32"
+    return given.model_copy(update=decided)
+
+
+def _make_model(settings: PretrainSettings, tokenizer: BertTokenizer) -> Model:
+    kind = BertForPreTraining if settings.objective in PAIR_OBJECTIVES else BertForMaskedLM
+    changes: dict[str, Any] = {
+        "causal": settings.objective == "clm",
+        "hidden_dropout_prob": settings.dropout,
+        "attention_probs_dropout_prob": settings.dropout,
+    }
+    longest = max(length for length, _ in parse_phases(settings.length))
+    if settings.init is not None:
+        _refuse_other_vocabulary(settings.init, tokenizer)
+        model: Model = kind.from_pretrained(settings.init, **changes)
+    else:
+        config = BertConfig.of_size(settings.size).with_settings(
+            vocab_size=len(tokenizer),
+            max_position_embeddings=max(512, longest),
+            pad_token_id=tokenizer.pad_token_id,
+            **changes,
+        )
+        torch.manual_seed(keyed_seed(settings.seed, "first weights"))
+        model = kind(config)
+    if longest > model.config.max_position_embeddings:
+        raise UsageError(
+            f"--length {longest} is longer than the {model.config.max_position_embeddings} positions of the model"
+        )
+    if settings.gradient_checkpointing:
+        model.gradient_checkpointing_enable()
+    if settings.compile:
+        model.compile(dynamic=True)
+    return model
+
+
+def _refuse_other_vocabulary(name: str, tokenizer: BertTokenizer) -> None:
+    of_model = BertTokenizer.from_pretrained(find_model(name)).wordpiece
+    if vocabulary_sha256(of_model) != vocabulary_sha256(tokenizer.wordpiece):
+        raise UsageError(
+            f"the vocabulary of {name} is not that of the corpus", remedy=f"make the corpus with --vocab {name}"
+        )
+
+
+def _heldout_corpus(
+    settings: PretrainSettings, run: RunFolder, tokenizer: BertTokenizer, ranks: Ranks
+) -> Corpus | None:
+    """The held-out text as a small corpus of its own in the run folder."""
+    if settings.heldout is None:
+        return None
+    if ranks.is_first and not run.heldout.exists():
+        build_corpus(find_files([settings.heldout]), tokenizer, run.heldout, workers=1)
+    ranks.wait()
+    return Corpus(run.heldout)
+
+
+def _lessons(
+    settings: PretrainSettings,
+    length: int,
+    corpus: Corpus,
+    heldout: Corpus | None,
+    vocabulary: VocabularyIds,
+    run: RunFolder,
+    ranks: Ranks,
+) -> WordLessons:
+    plan = PlanSettings(settings.objective, length, settings.short_seq_prob)
+    mask, random, same = parse_mask_mix(settings.mask_mix)
+    masking = MaskingSettings(settings.mask_rate, mask, random, same, settings.whole_words, settings.fixed_masks)
+
+    def instances(of: Corpus, name: str, seed: int) -> Instances:
+        # Ranks plan each in a folder of their own: plans are the same, and nobody waits for files of another machine.
+        folder = run.plans / f"rank-{ranks.rank}" / f"{name}-{length}"
+        return Instances(of, vocabulary, folder, plan, masking, seed=seed)
+
+    loader = Loader(
+        instances(corpus, "train", settings.seed),
+        batch_size=settings.batch_size,
+        rank=ranks.rank,
+        world_size=ranks.count,
+        workers=settings.workers,
+    )
+    of_heldout = None if heldout is None else instances(heldout, "heldout", HELDOUT_SEED)
+    return WordLessons(loader, of_heldout, ranks, settings.micro_batch_pieces)
+
+
+def _schedule(settings: PretrainSettings, loader: Loader) -> Schedule:
+    assert settings.learning_rate is not None
+    steps = settings.steps if settings.epochs is None else loader.steps_of(settings.epochs)
+    return Schedule(settings.learning_rate, steps, settings.budget)
+
+
+def _loop_settings(settings: PretrainSettings) -> LoopSettings:
+    return LoopSettings(
+        seed=settings.seed,
+        weight_decay=settings.weight_decay,
+        max_gradient_norm=settings.max_gradient_norm,
+        log_every=settings.log_every,
+        save_every=settings.save_every,
+        eval_every=settings.eval_every,
+        keep=settings.keep,
+        on_nonfinite=settings.on_nonfinite,
+        precision=torch.bfloat16 if settings.precision == "bf16" else torch.float32,
+    )
+
+
+def _train_phases(trainer: Trainer, lessons: list[WordLessons], shares: list[float]) -> None:
+    for number, (of_phase, until) in enumerate(zip(lessons, accumulate(shares), strict=True)):
+        if number < trainer.state.phase:
+            continue
+        if number > trainer.state.phase:
+            trainer.state.phase, trainer.state.phase_start = number, trainer.state.step
+        trainer.train(of_phase, until=1.0 if number == len(lessons) - 1 else until)
+
+
+def _entropy(corpus: Corpus) -> float:
+    return float(corpus.facts["doctor"]["unigram_entropy"])
+
+
+def _weights_used(model: Model) -> float:
+    """Weights that a piece is multiplied with: the encoder's, and the masked-word head's for the selected pieces."""
+    config = model.config
+    hidden, inner = config.hidden_size, config.intermediate_size
+    return config.num_hidden_layers * (4 * hidden * hidden + 2 * hidden * inner) + 0.15 * (
+        hidden * hidden + hidden * config.vocab_size
+    )
+
+
+def _provenance(settings: PretrainSettings, corpus: Corpus, state: State) -> dict[str, object]:
+    return {
+        "made_by": f"bertmill {__version__}",
+        "task": "pretrain",
+        "objective": settings.objective,
+        "corpus_sha256": corpus.identity,
+        "vocabulary_sha256": corpus.facts["vocabulary_sha256"],
+        "init": settings.init,
+        "seed": settings.seed,
+        "steps": state.step,
+        "seconds": round(state.seconds, 1),
+        "heldout": state.heldout,
+    }
+
+
+def _write_model(run: RunFolder, model: Model, tokenizer: BertTokenizer, provenance: dict[str, object]) -> None:
+    with new_folder(run.model) as temporary:
+        model.save_pretrained(temporary)
+        tokenizer.save_pretrained(temporary)
+        write_file(temporary / MODEL_NOTE, json.dumps(provenance, indent=1, ensure_ascii=False) + "\n")

@@ -1,0 +1,46 @@
+"""How far a training is, and the learning rate there: up in a straight line, then down to zero in another.
+
+A training lasts a number of steps or a number of seconds. Warm-up takes 6 % of it, and at most 10,000 steps where
+steps are what is counted. By the clock, the rate is zero when the time is over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+WARMUP_SHARE = 0.06
+MAX_WARMUP_STEPS = 10_000
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """`steps` or `seconds` is how long the training lasts; the other is None."""
+
+    peak_rate: float
+    steps: int | None = None
+    seconds: float | None = None
+
+    def progress(self, step: int, seconds: float) -> float:
+        """0 at the beginning, 1 at the end, after `step` steps that took `seconds`."""
+        if self.steps is not None:
+            return min(1.0, step / self.steps)
+        assert self.seconds is not None
+        return min(1.0, seconds / self.seconds)
+
+    def rate(self, step: int, seconds: float) -> float:
+        """The learning rate of the step that follows `step` steps."""
+        if self.steps is not None:
+            warmup = max(1, min(MAX_WARMUP_STEPS, round(WARMUP_SHARE * self.steps)))
+            up = (step + 1) / warmup  # the first step is not one of rate zero
+            down = (self.steps - step) / max(1, self.steps - warmup)
+        else:
+            progress = self.progress(step, seconds)
+            up, down = progress / WARMUP_SHARE, (1 - progress) / (1 - WARMUP_SHARE)
+        return self.peak_rate * min(1.0, up, down)
+
+    def is_over(self, step: int, seconds: float, seconds_of_step: float = 0.0) -> bool:
+        """Whether there is no room for another step; by the clock, one that would end too late does not begin."""
+        if self.steps is not None:
+            return step >= self.steps
+        assert self.seconds is not None
+        return seconds + seconds_of_step > self.seconds

@@ -1,0 +1,97 @@
+"""What a training knows about itself besides its tensors, and the folder it lives in.
+
+    RUN/config.toml           the settings, resolved; what `--resume` goes on with
+    RUN/log.jsonl             one line per `log_every` steps and per evaluation
+    RUN/checkpoints/          see checkpoint/store.py
+    RUN/plans/                which instances there are, per epoch (corpus/plan.py)
+    RUN/heldout/              the held-out text as a corpus
+    RUN/model/                the result: a model folder
+The folder is locked while a process trains in it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from bertmill.errors import IntegrityError, ResourceError
+
+_LOCK = ".lock"
+
+
+@dataclass
+class State:
+    """Where a training is. `sums` and `summed_steps` are those since the last line of the log."""
+
+    step: int = 0
+    seconds: float = 0.0
+    phase: int = 0
+    phase_start: int = 0  # the step at which the phase began
+    summed_steps: int = 0
+    sums: Counter[str] = field(default_factory=Counter)
+    left_out: list[int] = field(default_factory=list)  # steps whose update was not finite
+    heldout: dict[str, float] = field(default_factory=dict)  # the last figures
+    best_step: int | None = None
+    best_loss: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {**vars(self), "sums": dict(self.sums)}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any], where: Path) -> Self:
+        try:
+            return cls(**{**content, "sums": Counter(content["sums"])})
+        except (TypeError, LookupError) as error:
+            raise IntegrityError(f"is not the state of a training: {error}", where=where) from None
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The places in a run folder."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.toml"
+
+    @property
+    def log(self) -> Path:
+        return self.path / "log.jsonl"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def plans(self) -> Path:
+        return self.path / "plans"
+
+    @property
+    def heldout(self) -> Path:
+        return self.path / "heldout"
+
+    @property
+    def model(self) -> Path:
+        return self.path / "model"
+
+    @contextmanager
+    def locked(self, *, is_owner: bool) -> Iterator[None]:
+        """No other owner trains here while the block runs; the lock goes with the process, however it ends."""
+        if not is_owner:  # a further rank of the same training
+            yield
+            return
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / _LOCK).open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise ResourceError(
+                    "another process trains in this folder", where=self.path, remedy="wait for it or choose another"
+                ) from None
+            yield

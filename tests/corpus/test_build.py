@@ -1,0 +1,441 @@
+"""A corpus holds the pieces of every sentence, with the same bytes however often its making was broken off."""
+
+import fcntl
+import itertools
+import json
+import os
+import random
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertmill import BertTokenizer, storage
+from bertmill.corpus import blocks, build, chinese
+from bertmill.corpus.blocks import DocumentMode, cut_blocks
+from bertmill.corpus.build import build_corpus, make_shard
+from bertmill.corpus.shards import Corpus
+from bertmill.errors import DataError, ResourceError, UsageError
+from bertmill.text.files import Line
+from bertmill.text.repair import Repairs
+from bertmill.text.sentences import split_sentences
+from bertmill.text.vocabulary import SPECIAL_TOKENS
+from bertmill.text.wordpiece import WordPiece
+
+TOKENIZER = BertTokenizer.from_pretrained("minilm")
+WORDPIECE = TOKENIZER.wordpiece
+CHINESE = WordPiece(
+    {piece: number for number, piece in enumerate([*SPECIAL_TOKENS, *"我们在北京大学图书馆，t恤", "ok"])}
+)
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "MIN_CHARACTERS", 2000)
+    monkeypatch.setattr(blocks, "MAX_CHARACTERS", 6000)
+
+
+@pytest.fixture(scope="session")
+def text_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """150 documents of a few lines each, one of them larger than a block."""
+    chance = random.Random(5)
+    words = [piece for piece in WORDPIECE.vocabulary if piece.isalpha() and len(piece) > 2]
+    documents = []
+    for number in range(150):
+        lines = []
+        for _ in range(chance.randrange(1, 7) if number != 40 else 150):
+            sentences = [" ".join(chance.choices(words, k=chance.randrange(2, 20))).capitalize() for _ in range(4)]
+            lines.append(". ".join(sentences) + ".")
+        documents.append("\n".join(lines))
+    path = tmp_path_factory.mktemp("text") / "text.txt"
+    path.write_text("\n\n".join(documents) + "\n")
+    return path
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def documents_of(corpus: Corpus) -> list[list[list[int]]]:
+    """The pieces of each sentence of each document."""
+    ends = [
+        end + first for s, first in zip(corpus.shards, corpus.piece_offsets, strict=False) for end in s.sentence_ends
+    ]
+    document_ends = [
+        int(end + first)
+        for shard, first in zip(corpus.shards, corpus.sentence_offsets, strict=False)
+        for end in shard.document_ends
+    ]
+    sentences = [corpus.pieces(*span).tolist() for span in zip([0, *ends], ends, strict=False)]
+    return [sentences[start:end] for start, end in zip([0, *document_ends], document_ends, strict=False)]
+
+
+def expected(documents: list[list[str]]) -> list[list[list[int]]]:
+    """What the tokenizer gives for each sentence of the lines of each document."""
+    return [
+        [WORDPIECE.ids(sentence, split_special=True).tolist() for line in lines for sentence in split_sentences(line)]
+        for lines in documents
+    ]
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_workers_make_no_difference_and_every_sentence_is_there(text_file: Path, tmp_path: Path) -> None:
+    folders = [tmp_path / f"with-{workers}" for workers in (1, 2, 4)]
+    progress: list[int] = []
+    for workers, folder in zip((1, 2, 4), folders, strict=True):
+        facts = build_corpus(
+            [str(text_file)], TOKENIZER, folder, workers=workers, on_progress=lambda _, text: progress.append(text)
+        )
+    assert content(folders[0]) == content(folders[1]) == content(folders[2])
+    assert not list(tmp_path.glob(".*"))
+    corpus = Corpus(folders[0])
+    documents = documents_of(corpus)
+    assert documents == expected([part.split("\n") for part in text_file.read_text().strip().split("\n\n")])
+    assert facts["shards"] > 20
+    assert any(not len(shard.document_ends) for shard in corpus.shards)  # the large document spans shards
+    assert sum(progress) == 3 * facts["text_bytes"]
+    assert facts["pieces"] == corpus.num_pieces
+    assert facts["sentences"] == corpus.num_sentences == sum(map(len, documents))
+    assert facts["documents"] == corpus.num_documents == len(documents)
+    tokenizer = BertTokenizer.from_pretrained(corpus.vocabulary_folder)
+    corpus.require_vocabulary(tokenizer.wordpiece, "")
+
+
+def test_a_real_text_is_the_tokenizers_pieces(read_lines: Callable[..., list[str]], tmp_path: Path) -> None:
+    lines = read_lines("text/enwiki-heldout.txt.xz", 300_000)
+    (tmp_path / "a.txt").write_text("\n".join(lines))
+    build_corpus([str(tmp_path / "a.txt")], TOKENIZER, tmp_path / "corpus", workers=1)
+    assert documents_of(Corpus(tmp_path / "corpus")) == expected([lines])
+
+
+some_lines = st.lists(st.text(alphabet="ab .。!？\u200b中é[MASK]\x01#", max_size=12), max_size=8)
+
+
+@given(lines=some_lines)
+def test_word_beginnings_are_those_of_the_tokenizer(lines: list[str]) -> None:
+    lines = [line for line in lines if line.strip()]
+    shard, num_dropped = make_shard(WORDPIECE, "".join(f"{line}\n" for line in lines) + "\n", chinese_words=False)
+    sentences = [sentence for line in lines for sentence in split_sentences(line)]
+    located = [WORDPIECE.pieces(sentence, split_special=True) for sentence in sentences]
+    kept = [pieces for pieces in located if len(pieces.ids)]
+    assert num_dropped == len(located) - len(kept)
+    assert shard.pieces.tolist() == [number for pieces in kept for number in pieces.ids.tolist()]
+    begins = [flag for pieces in kept for flag in (np.diff(pieces.words, prepend=-1) > 0).tolist()]
+    assert shard.begins_word(0, shard.num_pieces).tolist() == begins
+    assert shard.document_ends.tolist() == ([len(kept)] if kept else [])
+
+
+def test_words_that_are_not_split_begin_a_word_whatever_they_look_like() -> None:
+    vocabulary = {piece: number for number, piece in enumerate([*SPECIAL_TOKENS, "a", "##a"])}
+    shard, _ = make_shard(WordPiece(vocabulary, never_split=["##a"]), "aa ##a\n\n", chinese_words=False)
+    assert shard.pieces.tolist() == [5, 6, 6]
+    assert shard.begins_word(0, 3).tolist() == [True, False, True]
+
+
+# Blocks and documents
+
+
+def lines_of(*texts: str, file: str = "a.txt") -> list[Line]:
+    return [Line(file, number, text) for number, text in enumerate(texts, start=1)]
+
+
+@pytest.mark.parametrize(
+    ("document", "lines", "text"),
+    [
+        (None, lines_of("a", "b", "", " ", "c"), "a\nb\n\nc\n\n"),
+        (None, lines_of("", "a", ""), "a\n\n"),
+        (None, lines_of("a") + lines_of("b", file="b.txt"), "a\n\nb\n\n"),
+        (None, lines_of("a") + lines_of("b"), "a\n\nb\n\n"),  # the same file twice
+        (None, lines_of("a\n\nb", "c", file="a.jsonl.gz"), "a\nb\n\nc\n\n"),
+        ("blank-line", lines_of("a\n\nb", "c", file="a.jsonl"), "a\n\nb\nc\n\n"),
+        ("file", lines_of("a", "", "b") + lines_of("c", file="b.txt"), "a\nb\n\nc\n\n"),
+        ("record", lines_of("a", "", "b"), "a\n\nb\n\n"),
+    ],
+)
+def test_documents_end_where_the_mode_says(document: DocumentMode | None, lines: list[Line], text: str) -> None:
+    assert [block.text.decode() for block in cut_blocks(lines, document)] == [text]
+
+
+@pytest.mark.usefixtures("small_blocks")
+@given(texts=st.lists(st.sampled_from(["", "word " * 30, "\u200b" * 300, "x" * 3000]), max_size=60))
+def test_blocks_are_the_text_and_a_document_goes_on_with_a_line_of_pieces(texts: list[str]) -> None:
+    found = [block.text.decode() for block in cut_blocks(lines_of(*texts), None)]
+    documents = re.findall("(?:.+\n)+", "".join(f"{text}\n" for text in texts))
+    assert "".join(found) == "".join(f"{document}\n" for document in documents)
+    for before, after in itertools.pairwise(found):
+        assert len(before) >= 2000
+        assert before.endswith("\n\n") or (len(before) >= 4000 and after[0].isalnum())
+
+
+def test_letters_and_digits_always_give_pieces() -> None:
+    """What the cut inside a document relies on."""
+    for wordpiece in (WORDPIECE, WordPiece(WORDPIECE.vocabulary, lowercase=False)):
+        letters = [chr(code) for code in range(sys.maxunicode + 1) if chr(code).isalnum()]
+        assert all(len(wordpiece.ids(letter)) for letter in letters)
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_a_document_whose_last_shard_would_be_empty_still_ends(tmp_path: Path) -> None:
+    invisible = "\u200b" * 1000 + "\n"
+    (tmp_path / "a.txt").write_text("one two.\n" * 1000 + invisible * 20 + "\nnext document\n")
+    facts = build_corpus([str(tmp_path / "a.txt")], TOKENIZER, tmp_path / "corpus", workers=1)
+    assert [len(document) for document in documents_of(Corpus(tmp_path / "corpus"))] == [1000, 1]
+    assert facts["dropped_sentences"] == 20
+
+
+# Chinese words
+
+
+def test_ideographs_inside_a_word_of_jieba_do_not_begin_one() -> None:
+    text = "我们在图书馆，北京大学T恤ok"  # 我们 在 图书馆 ， 北京大学 T恤 ok
+    shard, _ = make_shard(CHINESE, text + "\n\n", chinese_words=True)
+    plain, _ = make_shard(CHINESE, text + "\n\n", chinese_words=False)
+    assert shard.pieces.tolist() == plain.pieces.tolist()
+    begins = shard.begins_word(0, shard.num_pieces).tolist()
+    assert [int(flag) for flag in begins] == [1, 0, 1, 1, 0, 0, 1, 1, 0, 0, 0, 1, 0, 1]
+    assert plain.begins_word(0, plain.num_pieces).all()
+
+
+@given(st.text(alphabet="我们在北京大学图书馆 aT1.，𠀀é\u0301", max_size=30))
+def test_jieba_takes_word_beginnings_only_from_ideographs(text: str) -> None:
+    goes_on = chinese.goes_on_word(text)
+    assert len(goes_on) == len(text)
+    assert not goes_on[:1].any()
+    assert all("\u4e00" <= text[index] <= "\U0002ffff" for index in np.flatnonzero(goes_on))
+    assert not any(text[index - 1].isspace() for index in np.flatnonzero(goes_on))
+
+
+def test_jieba_says_nothing_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    script = "import bertmill.corpus.chinese as c; print(c.goes_on_word('北京').tolist())"
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, env=environment
+    )
+    assert (done.stdout, done.stderr) == ("[False, True]\n", "")
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_jieba_the_remedy_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jieba", None)
+    (tmp_path / "a.txt").write_text("a")
+    with pytest.raises(UsageError, match=r"pip install 'bertmill\[chinese\]'"):
+        build_corpus([str(tmp_path / "a.txt")], TOKENIZER, tmp_path / "corpus", chinese_words=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+# Broken off and taken up again
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from bertmill.corpus import blocks
+from bertmill.corpus.build import build_corpus
+from bertmill.text.tokenizer import BertTokenizer
+if __name__ == "__main__":
+    blocks.MIN_CHARACTERS, blocks.MAX_CHARACTERS = 2000, 6000
+    build_corpus([sys.argv[1]], BertTokenizer.from_pretrained("minilm"), Path(sys.argv[2]), workers=2)
+"""
+
+
+def start(folder: Path, text_file: Path) -> subprocess.Popen[str]:
+    (folder / "script.py").write_text(SCRIPT)
+    words = [sys.executable, str(folder / "script.py"), str(text_file), str(folder / "corpus")]
+    return subprocess.Popen(words, start_new_session=True, text=True, stderr=subprocess.PIPE)
+
+
+def notes(folder: Path) -> dict[str, tuple[int, int]]:
+    """Inode and time of the notes of finished shards."""
+    found = {}
+    for path in (folder / ".corpus.partial/notes").glob("shard-*.json"):
+        status = path.stat()
+        found[path.name] = (status.st_ino, status.st_mtime_ns)
+    return found
+
+
+def wait_for_more_notes(process: subprocess.Popen[str], folder: Path, count: int) -> None:
+    while process.poll() is None and len(notes(folder)) <= count and not (folder / "corpus").exists():
+        time.sleep(0.001)
+
+
+@pytest.fixture(scope="module")
+def whole(text_file: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The corpus, made without interruption."""
+    folder = tmp_path_factory.mktemp("whole")
+    process = start(folder, text_file)
+    assert process.wait(60) == 0, process.communicate()[1]
+    process.communicate()
+    return content(folder / "corpus")
+
+
+@pytest.mark.parametrize("num_kills", [3, pytest.param(10, marks=pytest.mark.slow)])
+def test_killed_and_started_again_it_is_the_same(
+    text_file: Path, tmp_path: Path, whole: dict[str, bytes], num_kills: int
+) -> None:
+    chance = random.Random(num_kills)
+    for _ in range(num_kills):
+        before = notes(tmp_path)
+        process = start(tmp_path, text_file)
+        wait_for_more_notes(process, tmp_path, len(before))
+        time.sleep(chance.uniform(0, 0.06 / num_kills))
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL  # it was not done yet
+        assert before.items() <= notes(tmp_path).items()  # what was finished is kept, not made anew
+    process = start(tmp_path, text_file)
+    assert process.wait(60) == 0, process.communicate()[1]
+    process.communicate()
+    assert content(tmp_path / "corpus") == whole
+    assert not (tmp_path / ".corpus.partial").exists()
+
+
+def test_workers_of_a_killed_parent_end(text_file: Path, tmp_path: Path, whole: dict[str, bytes]) -> None:
+    process = start(tmp_path, text_file)
+    wait_for_more_notes(process, tmp_path, 0)
+    process.kill()
+    process.communicate()
+    again = start(tmp_path, text_file)  # waits for them, since they hold the lock too
+    assert again.wait(60) == 0, again.communicate()[1]
+    again.communicate()
+    assert content(tmp_path / "corpus") == whole
+    assert not group_is_alive(process.pid)
+
+
+def group_is_alive(group: int) -> bool:
+    give_up_at = time.monotonic() + 10
+    while time.monotonic() < give_up_at:
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+@pytest.fixture
+def broken_off(text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_blocks: None) -> Iterator[Path]:
+    """A corpus that was broken off when all shards were made."""
+    with monkeypatch.context() as patch:
+        patch.setattr(build, "examine", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            build_corpus([str(text_file)], TOKENIZER, tmp_path / "corpus", workers=1)
+    assert not (tmp_path / "corpus").exists()
+    return tmp_path / "corpus"
+
+
+def made_anew(text_file: Path, out: Path, monkeypatch: pytest.MonkeyPatch, **settings: object) -> list[int]:
+    """The numbers of the shards that a build makes."""
+    numbers = []
+    write_shard = build.write_shard
+
+    def counted(job: build.Job, wordpiece: WordPiece, block: blocks.Block) -> build.Note:
+        numbers.append(block.number)
+        return write_shard(job, wordpiece, block)
+
+    monkeypatch.setattr(build, "write_shard", counted)
+    build_corpus([str(text_file)], TOKENIZER, out, workers=1, **settings)  # type: ignore[arg-type]
+    return numbers
+
+
+def test_only_what_is_not_finished_is_made(
+    broken_off: Path, text_file: Path, whole: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partial = broken_off.with_name(".corpus.partial")
+    (partial / "whole/shard-00003.pieces").write_bytes(b"cut")
+    (partial / "whole/shard-00004.words").unlink()
+    (partial / "notes/shard-00005.json").write_text("{")
+    (partial / "notes/shard-00006.json").write_text('{"recipe": 3}')
+    (partial / "whole/.tmp-left-by-a-kill").write_text("x")
+    (partial / "whole/shard-99999.pieces").write_text("of a longer text")
+    assert made_anew(text_file, broken_off, monkeypatch) == [3, 4, 5, 6]
+    assert content(broken_off) == whole
+
+
+def test_another_text_makes_only_its_changed_shards_anew(
+    broken_off: Path, text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = text_file.read_text()
+    changed = tmp_path / "changed.txt"
+    changed.write_text(text[:3000].replace("a", "b", 1) + text[3000:])
+    assert made_anew(changed, broken_off, monkeypatch) == [0]
+
+
+def test_another_recipe_makes_all_anew(broken_off: Path, text_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(build, "__version__", "0")
+        made = made_anew(text_file, broken_off, monkeypatch)
+    assert len(made) == Corpus(broken_off).facts["shards"]
+
+
+def test_two_at_once_are_refused(text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "_LOCK_PATIENCE_S", 0.1)
+    partial = tmp_path / ".corpus.partial"
+    partial.mkdir()
+    descriptor = os.open(partial, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    try:
+        with pytest.raises(ResourceError, match="is being written by another process"):
+            build_corpus([str(text_file)], TOKENIZER, tmp_path / "corpus", workers=1)
+    finally:
+        os.close(descriptor)
+    build_corpus([str(text_file)], TOKENIZER, tmp_path / "corpus", workers=1)
+
+
+# What cannot be done
+
+
+def test_an_existing_folder_is_not_touched(text_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "corpus").mkdir()
+    with pytest.raises(UsageError, match="exists already"):
+        build_corpus([str(text_file)], TOKENIZER, tmp_path / "corpus")
+    assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "\u200b\n"])
+def test_no_text_is_no_corpus(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.txt").write_text(text)
+    with pytest.raises(DataError, match="there is no text in it"):
+        build_corpus([str(tmp_path / "a.txt")], TOKENIZER, tmp_path / "corpus", workers=1)
+    assert not (tmp_path / "corpus").exists()
+
+
+def test_repairs_are_counted_also_when_shards_are_kept(broken_off: Path, text_file: Path, tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged.txt"
+    damaged.write_bytes(text_file.read_bytes() + b"bad \xff byte\n")
+    repairs = Repairs()
+    build_corpus([str(damaged)], TOKENIZER, broken_off, workers=1, repairs=repairs)
+    assert repairs.bad_bytes == 1
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_full_disk_is_one_line_and_can_be_gone_on_from(text_file: Path, tmp_path: Path, workers: int) -> None:
+    words = ["corpus", str(text_file), "--vocab", "minilm", "--out", "corpus", "--workers", str(workers), "--quiet"]
+    program = Path(sys.executable).with_name("bertmill")
+
+    def run(max_bytes: int) -> subprocess.CompletedProcess[str]:
+        limit = (max_bytes, max_bytes)
+        return subprocess.run(
+            [program, *words],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit),
+        )
+
+    for max_bytes in (1_000, 200_000):  # a shard's files are larger than the one, tokenizer.json than the other
+        done = run(max_bytes)
+        assert done.returncode == 6
+        assert len(done.stderr.splitlines()) == 1
+        assert "cannot be written: File too large; free some space" in done.stderr
+        assert not (tmp_path / "corpus").exists()
+        assert not list(tmp_path.rglob(".tmp-*"))
+    assert run(resource.RLIM_INFINITY).returncode == 0
+    assert json.loads((tmp_path / "corpus/manifest.json").read_text())["corpus"]["documents"] == 150

@@ -1,0 +1,107 @@
+"""The doctor counts what a plain count over sentences and documents gives, across shards and in bounded memory."""
+
+import math
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertmill.corpus import doctor
+from bertmill.corpus.doctor import Repeats, examine, remarks
+from bertmill.corpus.shards import Shard
+
+Document = list[list[int]]
+SIZE, UNKNOWN = 6, 1
+
+
+def shards_of(documents: list[Document], sentences_per_shard: int) -> list[Shard]:
+    """Cut where a shard is full, wherever in a document that is."""
+    sentences = [sentence for document in documents for sentence in document]
+    ends = np.cumsum([len(document) for document in documents])
+    shards = []
+    for start in range(0, len(sentences), sentences_per_shard):
+        part = sentences[start : start + sentences_per_shard]
+        here = ends[(ends > start) & (ends <= start + len(part))] - start
+        pieces = np.array([piece for sentence in part for piece in sentence], np.uint16)
+        sentence_ends = np.cumsum([len(sentence) for sentence in part]).astype(np.uint32)
+        shards.append(Shard(pieces, np.zeros(-(-len(pieces) // 8), np.uint8), sentence_ends, here.astype(np.uint32)))
+    return shards
+
+
+def num_repeats(rows: list[Any]) -> int:
+    return len(rows) - len(Counter(map(repr, rows)))
+
+
+sentence = st.lists(st.integers(0, SIZE - 1), min_size=1, max_size=20)
+document = st.lists(sentence, min_size=1, max_size=6)
+
+
+@given(st.lists(document, min_size=1, max_size=12), st.integers(1, 5))
+def test_findings_are_those_of_a_plain_count(documents: list[Document], sentences_per_shard: int) -> None:
+    found = examine(shards_of(documents, sentences_per_shard), SIZE, UNKNOWN)
+    sentences = [sentence for document in documents for sentence in document]
+    pieces = [piece for sentence in sentences for piece in sentence]
+    lengths = [sum(map(len, document)) for document in documents]
+    shares = [count / len(pieces) for count in Counter(pieces).values()]
+    assert found["unigram_entropy"] == pytest.approx(-sum(share * math.log(share) for share in shares), abs=1e-6)
+    assert found["unknown_share"] == pytest.approx(pieces.count(UNKNOWN) / len(pieces), abs=1e-6)
+    assert found["pieces_used"] == len(set(pieces))
+    assert found["duplicate_sentences"] == num_repeats(sentences)
+    assert found["duplicate_documents"] == num_repeats(documents)
+    assert found["short_documents"] == sum(
+        len(document) < 2 or length < 16 for document, length in zip(documents, lengths, strict=True)
+    )
+    assert found["instances_of_128"] == sum(math.ceil(length / 125) for length in lengths)
+    assert found["longest_sentence"] == max(map(len, sentences))
+    for counts, values in (
+        (found["sentence_lengths"], map(len, sentences)),
+        (found["document_lengths"], lengths),
+    ):
+        assert {i: count for i, count in enumerate(counts) if count} == Counter(int(math.log2(v)) for v in values)
+
+
+def test_the_order_of_pieces_and_sentences_matters() -> None:
+    documents = [[[2, 3], [4]], [[3, 2], [4]], [[4], [2, 3]], [[2], [3, 4]]]
+    found = examine(shards_of(documents, 3), SIZE, UNKNOWN)
+    assert found["duplicate_documents"] == 0
+    assert found["duplicate_sentences"] == 8 - len({(2, 3), (4,), (3, 2), (2,), (3, 4)})
+
+
+def test_too_many_hashes_are_sampled_and_the_share_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "MAX_HASHES", 4000)
+    repeats = Repeats()
+    hashes = np.random.default_rng(3).integers(1 << 63, size=40_000, dtype=np.uint64)
+    for part in np.array_split(np.concatenate([hashes, hashes[:10_000]]), 13):
+        repeats.add(part)
+    assert repeats.one_in >= 8
+    assert repeats.count() == pytest.approx(10_000, rel=0.15)
+    assert len(repeats._kept) <= 4000
+
+
+def facts(**findings: object) -> dict[str, Any]:
+    found = {
+        "unigram_entropy": 7.5,
+        "unknown_share": 0.001,
+        "duplicate_sentences": 10,
+        "duplicate_documents": 0,
+        "duplicates_from_one_in": 1,
+        "short_documents": 3,
+        "instances_of_128": 1234,
+    }
+    return {"documents": 100, "sentences": 1000, "doctor": {**found, **findings}}
+
+
+def test_remarks_say_what_to_do_only_where_something_is_to_be_done() -> None:
+    plain = "\n".join(remarks(facts()))
+    assert "7.50 nats" in plain
+    assert "10 (1.0%) of the sentences" in plain
+    assert "about 1,234 of 128" in plain
+    for words in ("warning", "is this the vocabulary", "remove repeated", "from one in"):
+        assert words not in plain
+    assert "is this the vocabulary for this text?" in "\n".join(remarks(facts(unknown_share=0.2)))
+    assert "remove repeated documents first" in "\n".join(remarks(facts(duplicate_documents=50)))
+    assert "about (from one in 8) " in "\n".join(remarks(facts(duplicates_from_one_in=8)))
+    assert "train with mlm or mlm+sop" in "\n".join(remarks({**facts(), "documents": 1}))

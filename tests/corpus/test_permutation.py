@@ -1,0 +1,49 @@
+"""The keyed shuffle: a bijection for every size, different for every key, and without a pattern."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertmill.corpus.permutation import Permutation
+
+
+@given(size=st.integers(1, 3000), seed=st.integers(0, 2**64))
+def test_every_number_comes_exactly_once(size: int, seed: int) -> None:
+    order = Permutation(size, seed, 0, "order")(np.arange(size))
+    assert np.array_equal(np.sort(order), np.arange(size))
+
+
+def test_a_part_can_be_asked_for_alone() -> None:
+    permutation = Permutation(10**12, 7, "order")
+    whole = permutation(np.arange(500))
+    assert np.array_equal(permutation(np.arange(200, 300)), whole[200:300])
+    assert len(np.unique(whole)) == 500
+    assert whole.min() >= 0
+    assert whole.max() < 10**12
+
+
+def test_seed_and_key_decide_the_order() -> None:
+    places = np.arange(1000)
+    first = Permutation(1000, 1, 0, "order")(places)
+    assert np.array_equal(first, Permutation(1000, 1, 0, "order")(places))
+    assert not np.array_equal(first, Permutation(1000, 2, 0, "order")(places))
+    assert not np.array_equal(first, Permutation(1000, 1, 1, "order")(places))
+
+
+@pytest.mark.parametrize("size", [1000, 1024, 40_001])
+def test_it_looks_shuffled(size: int) -> None:
+    """Correlations of a random permutation are of the order of 1 / √size, and about one thing stays in its place."""
+    places = np.arange(size)
+    order = Permutation(size, 3, "order")(places)
+    assert abs(np.corrcoef(places, order)[0, 1]) < 4 / size**0.5
+    assert abs(np.corrcoef(order[:-1], order[1:])[0, 1]) < 4 / size**0.5
+    assert (order == places).sum() < 8
+    thirds = np.bincount(order[: size // 3] * 10 // size, minlength=10)  # where the first third comes from
+    assert abs(thirds - size / 30).max() < 5 * (size / 30) ** 0.5
+
+
+def test_every_number_may_come_first() -> None:
+    """Over many keys, each of six things stands first equally often."""
+    counts = np.bincount([Permutation(6, seed, "order")(np.zeros(1, np.int64))[0] for seed in range(6000)])
+    assert abs(counts - 1000).max() < 150

@@ -1,0 +1,167 @@
+"""A corpus folder is read back as it was written, whatever shards it is cut into, and a damaged one is refused."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertmill.corpus import shards
+from bertmill.corpus.shards import Corpus, pack_words, piece_type, shard_file
+from bertmill.errors import BertmillError, IntegrityError, UsageError
+from bertmill.storage import MANIFEST, read_json, write_manifest
+from bertmill.text.vocabulary import SPECIAL_TOKENS
+from bertmill.text.wordpiece import WordPiece
+
+Sentence = list[tuple[int, bool]]  # (piece, whether it begins a word)
+Document = list[Sentence]
+SIZE = 100
+
+
+def write(folder: Path, content: list[list[Document]], *, size: int = SIZE, open_end: bool = False) -> Path:
+    """A corpus of shards of documents; with `open_end`, the last document of each shard but the last goes on."""
+    folder.mkdir(exist_ok=True)
+    for number, documents in enumerate(content):
+        sentences = [sentence for document in documents for sentence in document]
+        rows = [row for sentence in sentences for row in sentence]
+        ends = np.cumsum([len(document) for document in documents])
+        columns = {
+            "pieces": np.array([piece for piece, _ in rows], piece_type(size)),
+            "words": pack_words(np.array([begins for _, begins in rows], np.bool_)),
+            "sentences": np.cumsum([len(sentence) for sentence in sentences]).astype("<u4"),
+            "documents": (ends[:-1] if open_end and number < len(content) - 1 else ends).astype("<u4"),
+        }
+        for kind, column in columns.items():
+            (folder / shard_file(number, kind)).write_bytes(column.tobytes())
+    facts = {"shards": len(content), "vocabulary_size": size, "sha256": "x", "vocabulary_sha256": "y"}
+    write_manifest(folder, facts={"corpus": facts})
+    return folder
+
+
+sentence = st.lists(st.tuples(st.integers(0, SIZE - 1), st.booleans()), min_size=1, max_size=20)
+document = st.lists(sentence, min_size=1, max_size=4)
+content = st.lists(st.lists(document, min_size=1, max_size=4), min_size=1, max_size=4)
+
+
+@given(content=content, open_end=st.booleans(), data=st.data())
+def test_pieces_and_words_come_back_from_anywhere(
+    content: list[list[Document]], open_end: bool, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    corpus = Corpus(write(tmp_path_factory.mktemp("corpus"), content, open_end=open_end))
+    rows = [row for documents in content for document in documents for sentence in document for row in sentence]
+    assert corpus.num_pieces == len(rows)
+    start = data.draw(st.integers(0, len(rows)))
+    stop = data.draw(st.integers(start, len(rows)))
+    for first, last in [(start, stop), (0, len(rows))]:
+        assert corpus.pieces(first, last).tolist() == [piece for piece, _ in rows[first:last]]
+        assert corpus.begins_word(first, last).tolist() == [begins for _, begins in rows[first:last]]
+    assert corpus.num_sentences == sum(len(document) for documents in content for document in documents)
+    assert corpus.num_documents == sum(map(len, content)) - (len(content) - 1 if open_end else 0)
+    assert [len(shard.sentence_ends) for shard in corpus.shards] == np.diff(corpus.sentence_offsets).tolist()
+    assert [len(shard.document_ends) for shard in corpus.shards] == np.diff(corpus.document_offsets).tolist()
+
+
+def test_more_shards_than_may_be_open_are_read_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shards, "MAX_MAPPED_SHARDS", 2)
+    content: list[list[Document]] = [[[[(number, True)]]] for number in range(10)]
+    corpus = Corpus(write(tmp_path / "corpus", content))
+    open_files = len(list(Path("/proc/self/fd").iterdir()))
+    assert corpus.pieces(0, 10).tolist() == list(range(10))
+    assert [corpus.shards[number].pieces[0] for number in (9, 0, -1, 5)] == [9, 0, 9, 5]
+    assert [shard.pieces[0] for shard in corpus.shards[3:5]] == [3, 4]
+    assert len(list(Path("/proc/self/fd").iterdir())) <= open_files + 4
+    with pytest.raises(IndexError):
+        corpus.shards[10]
+
+
+def test_a_large_vocabulary_takes_wider_numbers(tmp_path: Path) -> None:
+    size = (1 << 16) + 1
+    corpus = Corpus(write(tmp_path / "corpus", [[[[(size - 1, True), (0, False)]]]], size=size))
+    assert corpus.pieces(0, 2).tolist() == [size - 1, 0]
+    assert piece_type(1 << 16) == np.uint16
+    assert piece_type(size) == np.uint32
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[0] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    part: Document = [[(7, True), (8, False)], [(9, True)]]
+    return write(tmp_path / "corpus", [[part, part], [part, part]])
+
+
+@pytest.mark.parametrize("kind", shards.KINDS)
+@pytest.mark.parametrize(
+    ("spoil", "words"), [(cut, "bytes, not"), (flip, "sha256 differs"), (Path.unlink, "is missing")]
+)
+def test_a_changed_shard_is_noticed(folder: Path, kind: str, spoil: Callable[[Path], None], words: str) -> None:
+    spoil(folder / shard_file(1, kind))
+    with pytest.raises(IntegrityError, match=rf"shard-00001\.{kind}.*{words}"):
+        Corpus(folder)
+
+
+@pytest.mark.parametrize(
+    ("kind", "column", "words"),
+    [
+        ("pieces", np.array([1, 2, SIZE, 3, 4, 5], "<u2"), f"holds the piece {SIZE}, but the vocabulary has {SIZE}"),
+        ("pieces", np.zeros(7, np.uint8), "is cut short"),
+        ("pieces", np.zeros(5, "<u2"), "does not fit the file of sentence ends"),
+        ("words", np.zeros(2, np.uint8), "another number of pieces than the file of word beginnings"),
+        ("sentences", np.array([2, 3, 5, 7], "<u4"), "does not fit the file of sentence ends"),
+        ("sentences", np.array([3, 2, 5, 6], "<u4"), "does not fit the file of sentence ends"),
+        ("sentences", np.array([0, 2, 5, 6], "<u4"), "does not fit the file of sentence ends"),
+        ("sentences", np.zeros(0, "<u4"), "does not fit the file of sentence ends"),
+        ("documents", np.array([2, 5], "<u4"), "does not fit the file of document ends"),
+        ("documents", np.array([0, 4], "<u4"), "does not fit the file of document ends"),
+        ("documents", np.array([2, 3], "<u4"), "its last document has no end"),
+        ("documents", np.zeros(0, "<u4"), "its last document has no end"),
+    ],
+)
+def test_files_that_do_not_fit_are_refused_even_with_right_hashes(
+    folder: Path, kind: str, column: np.ndarray, words: str
+) -> None:
+    (folder / shard_file(1, kind)).write_bytes(column.tobytes())
+    write_manifest(folder, facts={"corpus": read_json(folder / MANIFEST)["corpus"]})
+    with pytest.raises(IntegrityError, match=words):
+        Corpus(folder)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "kind"),
+    [
+        (None, UsageError),
+        ({"files": {}}, UsageError),
+        ({"corpus": 3, "files": {}}, UsageError),
+        ({"corpus": {"shards": 2}, "files": {}}, IntegrityError),
+        ({"corpus": {"shards": -1, "vocabulary_size": 9, "sha256": "", "vocabulary_sha256": ""}}, IntegrityError),
+        ({"corpus": {"shards": "2", "vocabulary_size": 9, "sha256": "", "vocabulary_sha256": ""}}, IntegrityError),
+    ],
+)
+def test_what_is_no_corpus_is_refused(folder: Path, manifest: object, kind: type[BertmillError]) -> None:
+    (folder / MANIFEST).unlink()
+    if manifest is not None:
+        (folder / MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(kind):
+        Corpus(folder)
+
+
+def test_another_vocabulary_is_refused_and_both_hashes_named(folder: Path) -> None:
+    vocabulary = {piece: number for number, piece in enumerate(SPECIAL_TOKENS)}
+    corpus = Corpus(folder)
+    corpus.facts["vocabulary_sha256"] = ours = shards.vocabulary_sha256(WordPiece(vocabulary))
+    corpus.require_vocabulary(WordPiece(vocabulary, special_tokens=SPECIAL_TOKENS), "here")
+    for other in (WordPiece(vocabulary, lowercase=False), WordPiece({**vocabulary, "a": 5})):
+        theirs = shards.vocabulary_sha256(other)
+        with pytest.raises(IntegrityError, match=rf"here: .*{theirs}.*{ours}"):
+            corpus.require_vocabulary(other, "here")

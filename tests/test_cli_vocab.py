@@ -1,0 +1,73 @@
+"""`bertmill vocab`, started as a user starts it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import RunCommand
+
+LINES = "".join(f"the quick brown fox number {number} jumps over the lazy dog\n" for number in range(300))
+
+
+def test_the_report_says_what_was_learnt_and_the_folder_is_a_vocabulary(bertmill: RunCommand, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(LINES)
+    done = bertmill("vocab", "a.txt", "--out", "v", "--size", "80", "--workers", "2")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "v holds a vocabulary of 80 pieces, uncased."
+    assert lines[2] == "alphabet:  36 characters, none dropped"
+    assert lines[3].startswith("held out: ")
+    assert lines[3].endswith("0.000% of the pieces [UNK]")
+    assert "learning from" in done.stderr
+    pieces = bertmill("tokenize", "--model", "v", "--text", "Quick fox", "--json").stdout
+    assert json.loads(pieces)["pieces"] == ["[CLS]", "quick", "fox", "[SEP]"]
+
+
+def test_json_holds_the_same_and_quiet_says_nothing_else(bertmill: RunCommand, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"body": line}) + "\n" for line in LINES.splitlines()))
+    done = bertmill("vocab", "a.jsonl", "--out", "v", "--text-field", "body", "--size", "80", "--json", "--quiet")
+    facts = json.loads(done.stdout)
+    assert facts["pieces"] == 80
+    assert facts["held_out"]["coverage"] == 1
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["a.txt", "--out", "exists"], 2, "exists: exists already"),
+        (["absent.txt", "--out", "v"], 2, "absent.txt: there is no such file"),
+        (["--out", "v"], 2, "no text is given"),
+        (["empty.txt", "--out", "v"], 3, "empty.txt: there is no text in it"),
+        (["a.txt", "--out", "v", "--size", "20"], 2, "--size 20 is too small"),
+        (["a.txt", "--out", "v", "--size", "3"], 2, "--size: input should be greater than or equal to 6"),
+        (["a.txt", "--out", "a.txt/v"], 2, "a.txt/v: cannot be written: Not a directory"),
+        (["a.txt"], 2, "--out is required"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line_and_leaves_nothing(
+    bertmill: RunCommand, tmp_path: Path, words: list[str], code: int, message: str
+) -> None:
+    (tmp_path / "a.txt").write_text(LINES)
+    (tmp_path / "empty.txt").write_text("\n")
+    (tmp_path / "exists").mkdir()
+    done = bertmill("vocab", *words, "--quiet")
+    assert message in done.stderr
+    assert done.returncode == code
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stdout == ""
+    assert {path.name for path in tmp_path.iterdir()} == {"a.txt", "empty.txt", "exists"}
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path, workers: str) -> None:
+    (tmp_path / "a.txt").write_text(" ".join(f"word{number}" for number in range(20_000)))
+    program = Path(sys.executable).with_name("bertmill")
+    command = f"ulimit -f 64; {program} vocab a.txt --out v --workers {workers} --quiet"  # files of up to 64 kB
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stderr == "bertmill: v: cannot be written: File too large; free some space and try again\n"
+    assert done.returncode == 6
+    assert {path.name for path in tmp_path.iterdir()} == {"a.txt"}

@@ -1,0 +1,105 @@
+"""Runs a training that is killed again and again, each time resumed, until it ends: a program for test_resume.py.
+
+    killed_training.py MODE FLAGS_OF_PRETRAIN…     prints how often it was killed
+MODE is `random:N:SEED` (at N random moments), `saving:EVERY` (at every EVERYth change of the disk while
+checkpoints are saved) or a name of a signal (once, while the training runs). Children are forked from this process,
+which has loaded everything and computed nothing, so that each start is quick.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+from bertmill import storage
+from bertmill.checkpoint import store
+from bertmill.cli.main import main
+
+os.environ["OMP_NUM_THREADS"] = "1"
+
+
+def start(flags: list[str], kill_at_change: int | None = None) -> int:
+    child = os.fork()
+    if child:
+        return child
+    torch.set_num_threads(1)
+    if kill_at_change is not None:
+        _kill_at_change(kill_at_change)
+    os._exit(main(["pretrain", *flags, "--quiet"]))
+
+
+def _kill_at_change(number: int) -> None:
+    """Kill this process right before the change of the disk with this number that a saving makes."""
+    left = [number]
+
+    def counted(function):  # noqa: ANN001, ANN202
+        def call(*arguments, **named):  # noqa: ANN002, ANN003, ANN202
+            if left[0] == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            left[0] -= 1
+            return function(*arguments, **named)
+
+        return call
+
+    storage._fsync = counted(storage._fsync)
+    storage.sha256_of = counted(storage.sha256_of)
+    store.write_tensors = counted(store.write_tensors)
+    Path.rename = counted(Path.rename)
+    Path.replace = counted(Path.replace)
+    store.shutil.rmtree = counted(store.shutil.rmtree)
+
+
+def wait(child: int) -> int:
+    """The exit code, or minus the signal that ended it."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def at_random_moments(flags: list[str], count: int, seed: int) -> int:
+    draw = random.Random(seed)
+    kills = 0
+    while kills < count:
+        child = start(flags)
+        time.sleep(draw.uniform(0.0, 1.0))
+        os.kill(child, signal.SIGKILL)
+        if wait(child) == 0:
+            return kills
+        kills += 1
+    assert wait(start(flags)) == 0
+    return kills
+
+
+def while_saving(flags: list[str], every: int) -> int:
+    kills = 0
+    while (code := wait(start(flags, kill_at_change=every * kills))) != 0:
+        assert code == -signal.SIGKILL, code
+        kills += 1
+    return kills
+
+
+def by_signal(flags: list[str], name: str) -> int:
+    number = signal.Signals[name]
+    log = Path(flags[flags.index("--out") + 1]) / "log.jsonl"
+    child = start(flags)
+    while not log.exists() or not log.read_text(encoding="utf-8"):
+        time.sleep(0.01)
+    os.kill(child, number)
+    assert wait(child) == 128 + number
+    assert wait(start(flags)) == 0
+    return 1
+
+
+if __name__ == "__main__":
+    mode, *flags = sys.argv[1:]
+    kind, *numbers = mode.split(":")
+    if kind == "random":
+        print(at_random_moments(flags, *map(int, numbers)))
+    elif kind == "saving":
+        print(while_saving(flags, *map(int, numbers)))
+    else:
+        print(by_signal(flags, kind))

@@ -1,0 +1,257 @@
+"""`bertmill pretrain` as a user meets it: results, mistakes, broken files, several processes."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from bertmill.cli.main import main
+from bertmill.model.bert import BertForPreTraining
+from bertmill.storage import write_manifest
+from bertmill.training import words
+
+
+def pretrain(corpus: Path, out: Path, *flags: object) -> int:
+    fixed = ("--corpus", corpus, "--out", out, "--size", "tiny", "--length", 32, "--batch-size", 8, "--threads", 1)
+    return main(["pretrain", *(str(flag) for flag in (*fixed, *flags))])
+
+
+def log_of(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.mark.parametrize("objective", ["mlm+nsp", "mlm+sop", "mlm", "clm"])
+def test_it_learns_and_writes_a_model_that_fills(
+    objective: str, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    flags = ("--steps", 100, "--log-every", 50, "--heldout", corpus.with_name("heldout.txt"), "--learning-rate", 0.003)
+    assert pretrain(corpus, run, "--objective", objective, *flags) == 0
+    lines = [line for line in log_of(run) if "loss" in line]
+    assert lines[-1]["mlm_loss"] < math.log(126) - 1  # far better than guessing among all pieces
+    assert ("nsp_loss" in lines[0]) == ("+" in objective)
+    assert log_of(run)[-1]["heldout_perplexity"] < 100
+    assert "knowing frequencies alone" in capsys.readouterr().err
+    if objective != "clm":
+        assert main(["fill", str(run / "model"), "Bada [MASK] bebe."]) == 0
+        assert "%" in capsys.readouterr().out
+
+
+def test_the_model_opens_in_transformers(corpus: Path, tmp_path: Path) -> None:
+    import transformers
+
+    assert pretrain(corpus, tmp_path / "run", "--steps", 3) == 0
+    theirs = transformers.BertForPreTraining.from_pretrained(tmp_path / "run/model")
+    ours = BertForPreTraining.from_pretrained(tmp_path / "run/model")
+    ids = torch.arange(5, 25)[None]
+    expected = theirs(input_ids=ids).prediction_logits
+    torch.testing.assert_close(ours(input_ids=ids).prediction_logits, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_a_model_can_be_trained_further(corpus: Path, tmp_path: Path) -> None:
+    assert pretrain(corpus, tmp_path / "one", "--steps", 3) == 0
+    assert pretrain(corpus, tmp_path / "two", "--steps", 3, "--init", tmp_path / "one/model", "--seed", 1) == 0
+    before, after = (load_file(tmp_path / name / "model/model.safetensors") for name in ("one", "two"))
+    assert all(torch.allclose(before[name], after[name], atol=0.02) for name in before)
+    assert pretrain(corpus, tmp_path / "three", "--steps", 3, "--init", "minilm") == 2
+
+
+def test_a_budget_ends_on_time_with_the_rate_at_zero(corpus: Path, tmp_path: Path) -> None:
+    started = time.monotonic()
+    assert pretrain(corpus, tmp_path / "run", "--budget", "4s", "--log-every", 1) == 0
+    last = log_of(tmp_path / "run")[-1]
+    assert 3 < last["seconds"] <= 4.05
+    assert last["rate"] < 0.1 * 0.001
+    assert time.monotonic() - started < 20
+
+
+def test_gradients_do_not_depend_on_micro_batches(corpus: Path, tmp_path: Path) -> None:
+    """Weights after one step of AdamW show only the signs of gradients; so the gradients are looked at."""
+    gradients = []
+    for pieces in (10**6, 8 * 32):  # 1 × 32 and, since some instances are short, 4 parts of 8 or more
+        captured: list[torch.Tensor] = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                "bertmill.training.loop.gradient_norm",
+                lambda model, captured=captured: captured.extend(p.grad.clone() for p in model.parameters()) or 1.0,
+            )
+            flags = ("--steps", 1, "--dropout", 0, "--batch-size", 32, "--micro-batch-pieces", pieces)
+            assert pretrain(corpus, tmp_path / str(pieces), *flags) == 0
+        gradients.append(captured)
+    largest = max(float(gradient.abs().max()) for gradient in gradients[0])
+    for whole, parts in zip(*gradients, strict=True):
+        assert (whole - parts).abs().max() <= 1e-6 * largest
+
+
+class SpoiltAt:
+    """The losses, but not a number at some steps."""
+
+    def __init__(self, steps: set[int]) -> None:
+        self.steps = steps
+        self.calls = 0
+        self.original = words._losses
+
+    def __call__(self, *arguments: Any) -> Any:
+        loss, pair_loss, sums = self.original(*arguments)
+        self.calls += 1
+        return (loss * float("nan") if self.calls - 1 in self.steps else loss), pair_loss, sums
+
+
+def test_a_loss_that_is_not_a_number_stops_the_training(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(words, "_losses", SpoiltAt({7}))
+    assert pretrain(corpus, tmp_path / "run", "--steps", 12, "--save-every", 5) == 5
+    message = capsys.readouterr().err.splitlines()[-1]
+    assert "step 7 is not finite (8 instances" in message
+    (checkpoint,) = (tmp_path / "run/checkpoints").iterdir()
+    assert checkpoint.name == "step-000005"
+    assert all(tensor.isfinite().all() for tensor in load_file(checkpoint / "weights.safetensors").values())
+
+
+@pytest.mark.parametrize(("wish", "steps_computed"), [("skip", 12), ("reload", 14)])
+def test_a_step_that_is_not_finite_can_be_left_out(
+    wish: str, steps_computed: int, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoilt = SpoiltAt({7})
+    monkeypatch.setattr(words, "_losses", spoilt)
+    assert pretrain(corpus, tmp_path / "run", "--steps", 12, "--save-every", 5, "--on-nonfinite", wish) == 0
+    assert spoilt.calls == steps_computed  # going back to step 5 means computing 5 and 6 again, and not 7
+    state = json.loads((tmp_path / "run/checkpoints/step-000012/state.json").read_text(encoding="utf-8"))
+    assert state["left_out"] == [7]
+
+
+def test_a_training_that_only_fails_stops_in_the_end(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(words, "_losses", SpoiltAt(set(range(100))))
+    assert pretrain(corpus, tmp_path / "run", "--steps", 40, "--on-nonfinite", "skip") == 5
+
+
+@pytest.fixture(scope="module")
+def half_a_run(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of 20 steps that lost its model: checkpoints of 15 and 20 are there."""
+    run = tmp_path_factory.mktemp("half") / "run"
+    assert pretrain(corpus, run, "--steps", 20, "--save-every", 5, "--log-every", 5) == 0
+    shutil.rmtree(run / "model")
+    return run
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "missing file", "missing manifest"])
+def test_a_broken_checkpoint_is_passed_over(
+    damage: str, half_a_run: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = shutil.copytree(half_a_run, tmp_path / "run")
+    expected = (run / "checkpoints/step-000020/weights.safetensors").read_bytes()
+    broken = run / "checkpoints/step-000020/weights.safetensors"
+    if damage == "truncated":
+        broken.write_bytes(expected[:-10])
+    elif damage == "flipped":
+        broken.write_bytes(expected[:-10] + bytes([expected[-10] ^ 1]) + expected[-9:])
+    elif damage == "missing file":
+        broken.unlink()
+    else:
+        (broken.parent / "manifest.json").unlink()
+    assert main(["pretrain", "--out", str(run), "--resume"]) == 0
+    messages = capsys.readouterr().err.splitlines()
+    assert len([line for line in messages if line.startswith("not used: ")]) == 1
+    assert "resumed from step 15" in messages
+    assert broken.read_bytes() == expected
+
+
+def test_only_broken_checkpoints_are_an_error(
+    half_a_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = shutil.copytree(half_a_run, tmp_path / "run")
+    for state in run.glob("checkpoints/*/state.json"):
+        state.write_text("{}", encoding="utf-8")
+        (state.parent / "manifest.json").unlink()
+        write_manifest(state.parent)
+    assert main(["pretrain", "--out", str(run), "--resume"]) == 4
+    assert "state.json" in capsys.readouterr().err
+
+
+def test_settings_that_decide_what_is_learnt_cannot_change(
+    half_a_run: Path, corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--out", str(half_a_run), "--resume", "--seed", "5", "--steps", "20", "--size", "mini", "--log-every", "3"]
+    assert main(["pretrain", *flags]) == 2
+    message = capsys.readouterr().err
+    assert "--seed, --size cannot change" in message
+    assert pretrain(corpus, half_a_run, "--steps", 20) == 2
+    assert "go on with --resume" in capsys.readouterr().err
+
+
+def test_a_finished_run_is_not_overwritten(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert pretrain(corpus, tmp_path / "run", "--steps", 2) == 0
+    assert pretrain(corpus, tmp_path / "run", "--steps", 2) == 2
+    assert main(["pretrain", "--out", str(tmp_path / "run"), "--resume"]) == 0
+    assert "finished already" in capsys.readouterr().err
+
+
+def test_a_folder_belongs_to_one_training_at_a_time(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from bertmill.training.state import RunFolder
+
+    with RunFolder(tmp_path / "run").locked(is_owner=True):
+        assert pretrain(corpus, tmp_path / "run", "--steps", 2) == 6
+    assert "another process trains" in capsys.readouterr().err
+
+
+def test_a_full_disk_leaves_the_last_checkpoint(corpus: Path, tmp_path: Path) -> None:
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 21, 1 << 21));"
+    program = f"{limit} import sys; from bertmill.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    flags = ["--corpus", corpus, "--out", tmp_path / "run", "--size", "tiny", "--length", "32", "--steps", "4"]
+    words_ = [sys.executable, "-c", program, "pretrain", *map(str, flags)]
+    done = subprocess.run(words_, capture_output=True, text=True, check=False)
+    assert done.returncode == 6, done.stderr
+    assert "cannot be written" in done.stderr.splitlines()[-1]
+    assert not list((tmp_path / "run/checkpoints").iterdir())
+    assert main(["pretrain", "--out", str(tmp_path / "run"), "--resume"]) == 0
+
+
+def torchrun(num_processes: int, corpus: Path, out: Path, *flags: object) -> subprocess.CompletedProcess[str]:
+    fixed = ("--corpus", corpus, "--out", out, "--size", "tiny", "--length", 32, "--batch-size", 9, "--threads", 1)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(num_processes)]
+    arguments = [str(flag) for flag in (*fixed, "--dropout", 0, "--learning-rate", 1e-4, *flags)]
+    return subprocess.run(
+        [*command, "-m", "bertmill", "pretrain", *arguments], capture_output=True, text=True, check=False
+    )
+
+
+def assert_same_training(one: Path, other: Path) -> None:
+    weights = [load_file(run / "model/model.safetensors") for run in (one, other)]
+    for name, tensor in weights[0].items():
+        assert (tensor - weights[1][name]).abs().max() <= 1e-5, name
+    for ours, theirs in zip(log_of(one), log_of(other), strict=True):
+        assert ours["pieces"] == theirs["pieces"]
+        assert ours["mlm_loss"] == pytest.approx(theirs["mlm_loss"], abs=1e-4)
+
+
+def test_processes_share_the_work_and_may_change_in_number(corpus: Path, tmp_path: Path) -> None:
+    common = ("--steps", 20, "--log-every", 5, "--save-every", 5, "--keep", 9)
+    assert torchrun(1, corpus, tmp_path / "one", *common).returncode == 0
+    done = torchrun(2, corpus, tmp_path / "two", *common)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("model") == 1  # one process speaks
+    assert_same_training(tmp_path / "one", tmp_path / "two")
+    # Two ranks until step 5, one until 10, two to the end.
+    run = shutil.copytree(tmp_path / "two", tmp_path / "changing")
+    for num_processes, last_step in ((1, 5), (2, 10)):
+        shutil.rmtree(run / "model")
+        for step in range(last_step + 5, 21, 5):
+            shutil.rmtree(run / f"checkpoints/step-{step:06d}")
+        done = torchrun(num_processes, corpus, run, *common, "--resume")
+        assert f"resumed from step {last_step}" in done.stderr
+    assert_same_training(tmp_path / "one", run)

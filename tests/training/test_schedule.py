@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertmill.training.schedule import MAX_WARMUP_STEPS, Schedule
+
+
+def test_the_rate_rises_over_six_percent_of_the_steps_and_falls_to_zero() -> None:
+    schedule = Schedule(1.0, steps=1000)
+    rates = [schedule.rate(step, 0.0) for step in range(1000)]
+    assert rates[0] == pytest.approx(1 / 60)
+    assert max(rates) == 1.0
+    assert rates.index(1.0) in (59, 60)
+    assert rates[-1] == pytest.approx(1 / 940)
+    assert schedule.rate(1000, 0.0) == 0
+
+
+def test_a_long_training_warms_up_for_ten_thousand_steps() -> None:
+    schedule = Schedule(1.0, steps=1_000_000)
+    assert schedule.rate(MAX_WARMUP_STEPS // 2 - 1, 0.0) == pytest.approx(0.5)
+    assert schedule.rate(MAX_WARMUP_STEPS, 0.0) == pytest.approx(1.0)
+
+
+def test_by_the_clock_the_rate_is_zero_when_the_time_is_over() -> None:
+    schedule = Schedule(1.0, seconds=100)
+    assert schedule.rate(0, 0.0) == 0
+    assert schedule.rate(0, 3.0) == pytest.approx(0.5)
+    assert schedule.rate(0, 6.0) == pytest.approx(1.0)
+    assert schedule.rate(0, 100.0) == 0
+    assert not schedule.is_over(5, 98.0, seconds_of_step=1.0)
+    assert schedule.is_over(5, 98.0, seconds_of_step=3.0)
+
+
+@given(st.integers(1, 5000), st.floats(1e-6, 1))
+def test_no_rate_is_negative_or_above_the_peak(steps: int, peak: float) -> None:
+    schedule = Schedule(peak, steps=steps)
+    assert all(0 < schedule.rate(step, 0.0) <= peak * (1 + 1e-12) for step in range(steps))
+    assert schedule.is_over(steps, 0.0)
