@@ -7,7 +7,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from bertmill import BertConfig, BertForSequenceClassification, BertTokenizer
+from bertmill import BertConfig, BertForSequenceClassification, BertTokenizer, storage
+from bertmill.cli.model_folder import checks
 from bertmill.text.vocabulary import SPECIAL_TOKENS
 from tests.conftest import RunCommand
 
@@ -113,3 +114,13 @@ def test_a_folder_that_cannot_be_opened_is_one_line(bertmill: RunCommand, folder
     assert done.returncode == 4
     assert len(done.stderr.splitlines()) == 1
     assert bertmill(command, "no-such-model").returncode == 2
+
+
+def test_check_hashes_every_file_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed = []
+    hash_of = storage.sha256_of
+    monkeypatch.setattr(storage, "sha256_of", lambda path: hashed.append(path.name) or hash_of(path))
+    for check in checks(folder).values():
+        check()
+    assert "model.safetensors" in hashed
+    assert len(hashed) == len(set(hashed))

@@ -25,7 +25,7 @@ from bertmill.corpus.shards import VOCABULARY_FOLDER, Corpus, vocabulary_sha256
 from bertmill.errors import UsageError
 from bertmill.model.bert import BertForMaskedLM, BertForPreTraining
 from bertmill.model.config import BertConfig
-from bertmill.runtime import choose_device, keyed_seed, prefers_bf16, set_threads
+from bertmill.runtime import choose_device, keep_freed_memory, keyed_seed, prefers_bf16, set_threads
 from bertmill.storage import new_folder, write_file
 from bertmill.text.files import find_files
 from bertmill.text.tokenizer import BertTokenizer
@@ -55,6 +55,7 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
         settings = _settings_of_run(settings, run)
     device = choose_device(settings.device)
     set_threads(settings.threads)
+    keep_freed_memory()
     with joined_ranks(device) as ranks, run.locked(is_owner=ranks.is_first):
         journal = Journal(run.log, listener) if ranks.is_first else Journal(None, Listener())
         if run.model.exists():
