@@ -42,8 +42,8 @@ def keep_freed_memory() -> None:
     """Let the C library keep the memory of freed tensors for the next ones, instead of handing it back.
 
     A training step frees and allocates the same hundreds of megabytes each time, and every page that was handed back
-    costs a fault when it is touched again: measured 4 to 6 % of a step. Only glibc can be told; elsewhere nothing
-    happens. Blocks of more than 32 MB are handed back all the same.
+    costs a fault when it is touched again: 4 to 6 % of a step's CPU time was the system's. Only glibc can be
+    told; elsewhere nothing happens. Blocks of more than 32 MB are handed back all the same.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:
