@@ -6,8 +6,10 @@ same key on any machine, whatever was drawn before. Keys are made of numbers and
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 _PROBE_SIZE = 1024
 _PROBE_ROUNDS = 3
 
@@ -33,6 +36,19 @@ def set_threads(num_threads: int | None) -> int:
     threads = num_threads or available_cores()
     torch.set_num_threads(threads)
     return threads
+
+
+def keep_freed_memory() -> None:
+    """Let the C library keep the memory of freed tensors for the next ones, instead of handing it back.
+
+    A training step frees and allocates the same hundreds of megabytes each time, and every page that was handed back
+    costs a fault when it is touched again: measured 4 to 6 % of a step. Only glibc can be told; elsewhere nothing
+    happens. Blocks of more than 32 MB are handed back all the same.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, 32 << 20)  # glibc takes no more
+        mallopt(_M_TRIM_THRESHOLD, 1 << 30)
 
 
 def choose_device(name: str = "auto") -> torch.device:

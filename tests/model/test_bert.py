@@ -98,6 +98,13 @@ def test_sequence_labels_of_each_kind_give_the_loss_of_hugging_face(num_labels: 
     assert_equals_hugging_face(ours, theirs, padded_inputs(V), {"labels": labels})
 
 
+@pytest.mark.parametrize("side", ["left", "holes"])
+@pytest.mark.parametrize("name", ["BertForMaskedLM", "BertForTokenClassification"])
+def test_causal_models_equal_hugging_face_wherever_the_padding_is(name: str, side: str) -> None:
+    inputs = inputs_for(name, side=side)
+    assert_equals_hugging_face(*twins(name, BertConfig(**SMALL, causal=True)), inputs, targets_for(name, inputs, V))
+
+
 def test_embeddings_and_positions_may_be_given_as_at_hugging_face() -> None:
     ours, theirs = twins("BertModel")
     inputs = padded_inputs(V)

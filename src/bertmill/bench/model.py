@@ -21,7 +21,7 @@ from bertmill.config import BenchSettings
 from bertmill.model.bert import BertForPreTraining, BertModel
 from bertmill.model.config import BertConfig
 from bertmill.model.packing import PackedBatch
-from bertmill.runtime import set_threads
+from bertmill.runtime import keep_freed_memory, set_threads
 from bertmill.text.files import read_lines
 from bertmill.text.tokenizer import BertTokenizer
 
@@ -36,6 +36,7 @@ PRODUCT_SIZE = 2048
 
 def measure(settings: BenchSettings, data: Path) -> Iterator[Row]:
     set_threads(None)
+    keep_freed_memory()  # for both sides
     for size in STEPS:
         yield from _training_step(size, settings.rounds)
     yield _mixed_forward(_lengths_of_sst2(data), settings.rounds)

@@ -89,11 +89,11 @@ class ModelFolder:
     remarks: tuple[str, ...] = ()
 
 
-def open_folder(folder: Path) -> ModelFolder:
-    """Read settings and headers; the hashes of our manifest are checked when there is one."""
+def open_folder(folder: Path, *, check_hashes: bool = True) -> ModelFolder:
+    """Read settings and headers; the hashes of our manifest are checked first when there is one."""
     settings = read_json(folder / CONFIG_FILE, max_bytes=_MAX_JSON_BYTES)
     paths = _weight_files(folder)
-    if (folder / MANIFEST).is_file():
+    if check_hashes and (folder / MANIFEST).is_file():
         verify_manifest(folder, {CONFIG_FILE, *(path.name for path in paths)})
     tensors: dict[str, StoredTensor] = {}
     for path in paths:
