@@ -319,7 +319,7 @@ def resumed_settings(given: SettingsT, path: Path, may_change: frozenset[str]) -
     ]
     if differing:
         raise UsageError(
-            f"{', '.join(differing)} cannot change when a run is resumed", where=path, remedy="leave them out"
+            f"{', '.join(differing)} cannot change when a run is resumed", where=path, remedy="leave it as it was"
         )
     return before.model_copy(update={name: getattr(given, name) for name in given.model_fields_set & may_change})
 
