@@ -131,7 +131,10 @@ class WordPiece:
                 rows.append(_packed([(self.vocabulary[text[start:end]], 0, end - start, 1)]))
                 offsets.append(start)
             else:
-                chunks = text[start:end].split(" ")
+                part = text[start:end]
+                if self.lowercase and not self.never_split:
+                    part = _lower_ascii(part)  # no character moves, and there are fewer different chunks
+                chunks = part.split(" ")
                 rows += map(self._rows_of_chunk.__getitem__, chunks)
                 offsets += accumulate((len(chunk) + 1 for chunk in chunks[:-1]), initial=start)
         table = np.frombuffer(b"".join(rows), np.uint32).reshape(-1, 4)
@@ -169,7 +172,7 @@ class WordPiece:
     def simplified(self, text: str) -> str:
         """A text of the same pieces that has fewer different chunks: ASCII lowered, common marks set apart."""
         if self.lowercase:
-            text = text.lower() if text.isascii() else _lower_ascii(text)
+            text = _lower_ascii(text)
         for mark, mark_apart in _COMMON_MARKS:
             text = text.replace(mark, mark_apart)
         return text
@@ -181,8 +184,11 @@ class WordPiece:
         return b"".join(map(self._ids_of_unit.__getitem__, self.units(chunk)))
 
     def _analyse_chunk(self, chunk: str) -> bytes:
+        is_simple = chunk.isascii() and chunk.isprintable() and not self.never_split
+        if is_simple and chunk.isalnum():  # most chunks: a word
+            return _packed(self._analyse_unit(chunk))
         rows = []
-        for match in self._units.finditer(chunk):
+        for match in (_ASCII_UNITS if is_simple else self._units).finditer(chunk):
             offset = match.start()
             for piece_id, start, end, begins_word in self._rows_of_unit[match[0]]:
                 rows.append((piece_id, start + offset, end + offset, begins_word))
@@ -244,6 +250,8 @@ class WordPiece:
 
 def _lower_ascii(text: str) -> str:
     """Only A to Z: other letters are lowered after their accents are stripped."""
+    if text.isascii():
+        return text.lower()
     return text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
 
 
