@@ -129,8 +129,10 @@ class Trainer:
                         continue
                 self.state.step += 1
                 seconds = earlier_seconds + time.monotonic() - started
-                exit_code, self.state.seconds = self.ranks.largest([wish.exit_code, seconds])
-                self._seconds_of_step = time.monotonic() - step_started
+                # Ranks that disagreed on these would not stop at the same step, and wait for each other forever.
+                exit_code, self.state.seconds, self._seconds_of_step = self.ranks.largest(
+                    [wish.exit_code, seconds, time.monotonic() - step_started]
+                )
                 self._keep_records(lessons, is_stopping=exit_code > 0)
                 if exit_code:
                     raise StoppedError(f"stopped after step {self.state.step:,}, which is saved", int(exit_code))

@@ -1,0 +1,71 @@
+"""The training loop by itself, with lessons that only count."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from bertmill.training.distributed import Ranks
+from bertmill.training.loop import LoopSettings, Trainer
+from bertmill.training.progress import Journal, Listener
+from bertmill.training.schedule import Schedule
+from bertmill.training.state import RunFolder
+
+
+class CountingLessons:
+    """Batches are their own numbers; `taken` are those that a loss was computed of."""
+
+    def __init__(self, not_finite: Sequence[int] = ()) -> None:
+        self.not_finite = not_finite
+        self.taken: list[int] = []
+
+    def batches(self, start_step: int) -> Generator[int]:
+        while True:
+            yield start_step
+            start_step += 1
+
+    def parts(self, batch: int) -> list[int]:
+        return [batch]
+
+    def counts(self, batch: int) -> dict[str, int]:
+        return {"batches": 1}
+
+    def loss(self, model: nn.Module, part: int, totals: Mapping[str, float]) -> tuple[Tensor, dict[str, float]]:
+        self.taken.append(part)
+        loss = model(torch.ones(1, 1)).sum() * (float("nan") if part in self.not_finite else 1.0)
+        return loss, {"loss": float(loss.detach())}
+
+    def summary(self, sums: Mapping[str, float]) -> dict[str, float]:
+        return {"loss": sums["loss"]}
+
+    def evaluate(self, model: nn.Module) -> dict[str, float]:
+        return {}
+
+    def name_of(self, batch: int) -> str:
+        return f"batch {batch}"
+
+
+def trainer_in(
+    folder: Path, schedule: Schedule, settings: LoopSettings | None = None, ranks: Ranks | None = None
+) -> Trainer:
+    run = RunFolder(folder)
+    journal = Journal(run.log, Listener())
+    folder.mkdir(exist_ok=True)
+    ranks = ranks or Ranks(torch.device("cpu"))
+    return Trainer(nn.Linear(1, 1), schedule, settings or LoopSettings(seed=0), run, ranks, journal)
+
+
+class WithASlowFellow(Ranks):
+    """Another rank has just taken a step of a thousand seconds."""
+
+    def largest(self, values: Sequence[float]) -> list[float]:
+        return [max(pair) for pair in zip(values, (0.0, 0.0, 1000.0), strict=False)]
+
+
+def test_the_slowest_rank_decides_whether_there_is_time_for_another_step(tmp_path: Path) -> None:
+    lessons = CountingLessons()
+    trainer_in(tmp_path, Schedule(0.1, seconds=2), ranks=WithASlowFellow(torch.device("cpu"))).train(lessons)
+    assert lessons.taken == [0]
