@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 
+import pytest
 import torch
 from torch import Tensor, nn
 
+from bertmill.config import OnNonFinite
+from bertmill.errors import NonFiniteError
 from bertmill.training.distributed import Ranks
 from bertmill.training.loop import LoopSettings, Trainer
+from bertmill.training.pretrain import _train_phases
 from bertmill.training.progress import Journal, Listener
 from bertmill.training.schedule import Schedule
 from bertmill.training.state import RunFolder
@@ -69,3 +73,32 @@ def test_the_slowest_rank_decides_whether_there_is_time_for_another_step(tmp_pat
     lessons = CountingLessons()
     trainer_in(tmp_path, Schedule(0.1, seconds=2), ranks=WithASlowFellow(torch.device("cpu"))).train(lessons)
     assert lessons.taken == [0]
+
+
+def test_going_back_to_a_checkpoint_of_an_earlier_phase_goes_through_its_lessons_again(tmp_path: Path) -> None:
+    first, second = CountingLessons(), CountingLessons(not_finite=[1])
+    settings = LoopSettings(seed=0, save_every=4, on_nonfinite="reload")
+    trainer = trainer_in(tmp_path, Schedule(0.1, steps=10), settings)
+    _train_phases(trainer, [first, second], [0.5, 0.5])
+    assert first.taken == [0, 1, 2, 3, 4, 4]  # the checkpoint is of step 4, the second phase begins with step 5
+    assert second.taken == [0, 1, 0, 2, 3, 4]
+    assert (trainer.state.phase, trainer.state.phase_start, trainer.state.left_out) == (1, 5, [6])
+
+
+def test_the_first_step_of_a_phase_may_fail_too(tmp_path: Path) -> None:
+    """The checkpoint to go back to is of the same step, but of the phase before."""
+    first, second = CountingLessons(), CountingLessons(not_finite=[0])
+    settings = LoopSettings(seed=0, save_every=5, on_nonfinite="reload")
+    trainer = trainer_in(tmp_path, Schedule(0.1, steps=10), settings)
+    _train_phases(trainer, [first, second], [0.5, 0.5])
+    assert first.taken == [0, 1, 2, 3, 4]
+    assert second.taken == [0, 1, 2, 3, 4]
+    assert (trainer.state.phase_start, trainer.state.left_out) == (5, [5])
+
+
+@pytest.mark.parametrize("wish", ["skip", "reload"])
+def test_a_training_that_fails_at_every_step_from_some_on_ends(wish: OnNonFinite, tmp_path: Path) -> None:
+    lessons = CountingLessons(not_finite=range(7, 100))
+    settings = LoopSettings(seed=0, save_every=5, on_nonfinite=wish)
+    with pytest.raises(NonFiniteError, match="step 17"):
+        trainer_in(tmp_path, Schedule(0.1, steps=100), settings).train(lessons)

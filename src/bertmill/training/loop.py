@@ -107,26 +107,23 @@ class Trainer:
         self.optimizer = make_optimizer(model, settings.weight_decay)
         self.state = State()
         self._resumed_from: int | None = None
-        self._skipped_in_a_row = 0
         self._seconds_of_step = 0.0
 
     def train(self, lessons: Lessons, until: float = 1.0) -> None:
-        """Take steps until the training has come as far as `until` (1: its end).
+        """Take steps until the training has come as far as `until` (1: its end), or back to an earlier phase.
 
         StoppedError when a signal came and the step was saved; NonFiniteError when a loss or gradient is no number.
         """
-        earlier_seconds, started = self.state.seconds, time.monotonic()
+        phase, earlier_seconds, started = self.state.phase, self.state.seconds, time.monotonic()
         batches = self._batches(lessons)
         with StopWish() as wish:
-            while not self._has_reached(until):
+            while self.state.phase == phase and not self._has_reached(until):
                 step_started = time.monotonic()
                 batch = next(batches)
                 if self.state.step not in self.state.left_out and not self._learn(lessons, batch):
-                    step_before = self.state.step
                     self._go_on_after_nonfinite(lessons.name_of(batch))
-                    if self.state.step != step_before:
-                        batches = self._batches(lessons)
-                        continue
+                    batches = self._batches(lessons)
+                    continue
                 self.state.step += 1
                 seconds = earlier_seconds + time.monotonic() - started
                 # Ranks that disagreed on these would not stop at the same step, and wait for each other forever.
@@ -168,7 +165,6 @@ class Trainer:
         clip_gradients(self.model, norm, settings.max_gradient_norm)
         set_rate(self.optimizer, self.schedule.rate(state.step, state.seconds))
         self.optimizer.step()
-        self._skipped_in_a_row = 0
         state.sums.update(sums)
         state.summed_steps += 1
         return True
@@ -179,17 +175,18 @@ class Trainer:
         return torch.autocast(next(self.model.parameters()).device.type, self.settings.precision)
 
     def _go_on_after_nonfinite(self, batch_name: str) -> None:
-        """Leave the step out, now or when it comes again; the weights are those before it, or of the checkpoint."""
+        """Leave the step out when it comes again, at once or from the checkpoint on that the training goes back to."""
         step, wish = self.state.step, self.settings.on_nonfinite
         what = f"the loss or a gradient of step {step:,} is not finite ({batch_name})"
-        self._skipped_in_a_row += 1
-        if wish == "stop" or self._skipped_in_a_row > MAX_SKIPPED_IN_A_ROW:
+        left_out = [*self.state.left_out, step]
+        # Counted in steps, since after going back there are good ones before the next that fails.
+        fails_always = all(step - back in left_out for back in range(MAX_SKIPPED_IN_A_ROW + 1))
+        if wish == "stop" or fails_always:
             raise NonFiniteError(
                 f"{what}; no update was made",
                 where=self.run.path,
                 remedy="look at that batch, lower the learning rate, or use --on-nonfinite skip",
             )
-        left_out = [*self.state.left_out, step]
         if wish == "reload":
             self._restore_newest()
         self.state.left_out = left_out

@@ -211,12 +211,16 @@ def _loop_settings(settings: PretrainSettings) -> LoopSettings:
 
 
 def _train_phases(trainer: Trainer, lessons: list[WordLessons], shares: list[float]) -> None:
-    for number, (of_phase, until) in enumerate(zip(lessons, accumulate(shares), strict=True)):
-        if number < trainer.state.phase:
+    """One phase after another; after going back to a checkpoint, from the phase on that it was saved in."""
+    ends = [*accumulate(shares[:-1]), 1.0]
+    while True:
+        phase = trainer.state.phase
+        trainer.train(lessons[phase], until=ends[phase])
+        if trainer.state.phase < phase:
             continue
-        if number > trainer.state.phase:
-            trainer.state.phase, trainer.state.phase_start = number, trainer.state.step
-        trainer.train(of_phase, until=1.0 if number == len(lessons) - 1 else until)
+        if phase == len(lessons) - 1:
+            return
+        trainer.state.phase, trainer.state.phase_start = phase + 1, trainer.state.step
 
 
 def _entropy(corpus: Corpus) -> float:
