@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 
@@ -102,3 +103,15 @@ def test_a_training_that_fails_at_every_step_from_some_on_ends(wish: OnNonFinite
     settings = LoopSettings(seed=0, save_every=5, on_nonfinite=wish)
     with pytest.raises(NonFiniteError, match="step 17"):
         trainer_in(tmp_path, Schedule(0.1, steps=100), settings).train(lessons)
+
+
+def test_a_training_that_was_killed_before_its_first_checkpoint_begins_its_log_anew(tmp_path: Path) -> None:
+    settings = LoopSettings(seed=0, log_every=1)
+    killed = trainer_in(tmp_path, Schedule(0.1, steps=9), settings)
+    killed.train(CountingLessons(), until=0.5)
+    assert not (tmp_path / "checkpoints").exists()
+    resumed = trainer_in(tmp_path, Schedule(0.1, steps=9), settings)
+    assert not resumed.resume()
+    resumed.train(CountingLessons())
+    lines = (tmp_path / "log.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["step"] for line in lines] == list(range(1, 10))

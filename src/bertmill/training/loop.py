@@ -244,8 +244,9 @@ class Trainer:
         self.ranks.wait()
 
     def resume(self) -> bool:
-        """Go on from the newest whole checkpoint, if there is one."""
+        """Go on from the newest whole checkpoint; if there is none, the training begins, and so does its log."""
         if not self._restore_newest():
+            self.journal.cut(0)
             return False
         self._resumed_from = self.state.step
         self.journal.remark(f"resumed from step {self.state.step:,}")
