@@ -66,6 +66,18 @@ def test_a_model_can_be_trained_further(corpus: Path, tmp_path: Path) -> None:
     assert pretrain(corpus, tmp_path / "three", "--steps", 3, "--init", "minilm") == 2
 
 
+def test_a_head_that_the_first_model_lacks_depends_on_the_seed_alone(corpus: Path, tmp_path: Path) -> None:
+    assert pretrain(corpus, tmp_path / "words", "--steps", 1, "--objective", "mlm") == 0
+    heads = []
+    for name, seed in (("one", 3), ("same", 3), ("other", 4)):
+        torch.rand(7)  # whatever was drawn before
+        flags = ("--steps", 1, "--learning-rate", 1e-9, "--init", tmp_path / "words/model", "--seed", seed)
+        assert pretrain(corpus, tmp_path / name, *flags) == 0
+        heads.append(load_file(tmp_path / name / "model/model.safetensors")["cls.seq_relationship.weight"])
+    assert torch.equal(heads[0], heads[1])
+    assert not torch.allclose(heads[0], heads[2], atol=1e-3)
+
+
 def test_a_budget_ends_on_time_with_the_rate_at_zero(corpus: Path, tmp_path: Path) -> None:
     started = time.monotonic()
     assert pretrain(corpus, tmp_path / "run", "--budget", "4s", "--log-every", 1) == 0

@@ -118,6 +118,7 @@ def _make_model(settings: PretrainSettings, tokenizer: BertTokenizer) -> Model:
         "attention_probs_dropout_prob": settings.dropout,
     }
     longest = max(length for length, _ in parse_phases(settings.length))
+    torch.manual_seed(keyed_seed(settings.seed, "first weights"))  # of all, or of heads that --init does not have
     if settings.init is not None:
         _refuse_other_vocabulary(settings.init, tokenizer)
         model: Model = kind.from_pretrained(settings.init, **changes)
@@ -128,7 +129,6 @@ def _make_model(settings: PretrainSettings, tokenizer: BertTokenizer) -> Model:
             pad_token_id=tokenizer.pad_token_id,
             **changes,
         )
-        torch.manual_seed(keyed_seed(settings.seed, "first weights"))
         model = kind(config)
     if longest > model.config.max_position_embeddings:
         raise UsageError(
