@@ -204,6 +204,17 @@ def test_settings_that_decide_what_is_learnt_cannot_change(
     assert "go on with --resume" in capsys.readouterr().err
 
 
+def test_the_command_that_began_a_run_resumes_it(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(corpus.parent)
+    flags = ("--steps", 2, "--precision", "auto", "--resume")
+    assert pretrain(Path("corpus"), tmp_path / "run", *flags) == 0
+    shutil.rmtree(tmp_path / "run/model")
+    assert pretrain(Path("corpus"), tmp_path / "run", *flags) == 0
+    assert "resumed from step 2" in capsys.readouterr().err
+
+
 def test_a_finished_run_is_not_overwritten(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert pretrain(corpus, tmp_path / "run", "--steps", 2) == 0
     assert pretrain(corpus, tmp_path / "run", "--steps", 2) == 2

@@ -90,9 +90,15 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
 
 
 def _settings_of_run(given: PretrainSettings, run: RunFolder) -> PretrainSettings:
+    """The settings that the run began with. The same command may be given again: what it left open is decided."""
     if not given.resume:
         raise UsageError("holds a run already", where=run.path, remedy="go on with --resume or choose another folder")
-    return resumed_settings(given, run.config, PretrainSettings.MAY_CHANGE)
+    again = {name: getattr(given, name) for name in given.model_fields_set}
+    if given.corpus is not None:
+        again["corpus"] = given.corpus.resolve()
+    if given.precision == "auto":
+        del again["precision"]
+    return resumed_settings(PretrainSettings(**again), run.config, PretrainSettings.MAY_CHANGE)
 
 
 def _decide(given: PretrainSettings, ranks: Ranks) -> PretrainSettings:
