@@ -215,6 +215,12 @@ def test_the_command_that_began_a_run_resumes_it(
     assert "resumed from step 2" in capsys.readouterr().err
 
 
+def test_a_mistake_in_the_first_command_can_be_corrected_in_the_second(corpus: Path, tmp_path: Path) -> None:
+    assert pretrain(tmp_path / "nowhere", tmp_path / "run", "--steps", 1) == 2
+    assert pretrain(corpus, tmp_path / "run", "--steps", 1, "--init", "minilm") == 2
+    assert pretrain(corpus, tmp_path / "run", "--steps", 1) == 0
+
+
 def test_a_finished_run_is_not_overwritten(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert pretrain(corpus, tmp_path / "run", "--steps", 2) == 0
     assert pretrain(corpus, tmp_path / "run", "--steps", 2) == 2

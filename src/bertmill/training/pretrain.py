@@ -21,7 +21,7 @@ from bertmill.corpus.instances import Instances
 from bertmill.corpus.loader import Loader
 from bertmill.corpus.masking import MaskingSettings, VocabularyIds
 from bertmill.corpus.objectives import PlanSettings
-from bertmill.corpus.shards import VOCABULARY_FOLDER, Corpus, vocabulary_sha256
+from bertmill.corpus.shards import Corpus, vocabulary_sha256
 from bertmill.errors import UsageError
 from bertmill.model.bert import BertForMaskedLM, BertForPreTraining
 from bertmill.model.config import BertConfig
@@ -64,13 +64,13 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
         ranks.wait()  # all have seen whether the run is new
         if is_new:
             settings = _decide(settings, ranks)
-            if ranks.is_first:
-                write_file(run.config, settings_toml(settings))
         assert settings.corpus is not None
         corpus = Corpus(settings.corpus, verify=ranks.is_first)
-        tokenizer = BertTokenizer.from_pretrained(corpus.folder / VOCABULARY_FOLDER)
-        heldout = _heldout_corpus(settings, run, tokenizer, ranks)
+        tokenizer = BertTokenizer.from_pretrained(corpus.vocabulary_folder)
         model = _make_model(settings, tokenizer).to(device)
+        if is_new and ranks.is_first:  # a corpus or model that cannot be used has not made the folder a run
+            write_file(run.config, settings_toml(settings))
+        heldout = _heldout_corpus(settings, run, tokenizer, ranks)
         lessons = [
             _lessons(settings, length, corpus, heldout, VocabularyIds.of(tokenizer), run, ranks)
             for length, _ in parse_phases(settings.length)
