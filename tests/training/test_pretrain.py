@@ -221,6 +221,13 @@ def test_a_mistake_in_the_first_command_can_be_corrected_in_the_second(corpus: P
     assert pretrain(corpus, tmp_path / "run", "--steps", 1) == 0
 
 
+def test_held_out_text_is_planned_once(corpus: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert pretrain(corpus, run, "--steps", 2, "--heldout", corpus.with_name("heldout.txt")) == 0
+    plans = sorted(path.name for path in (run / "plans/rank-0/heldout-32").iterdir())
+    assert plans == ["epoch-00000.json", "epoch-00000.records"]
+
+
 def test_a_finished_run_is_not_overwritten(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert pretrain(corpus, tmp_path / "run", "--steps", 2) == 0
     assert pretrain(corpus, tmp_path / "run", "--steps", 2) == 2

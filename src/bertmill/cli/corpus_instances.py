@@ -8,7 +8,6 @@ from pathlib import Path
 
 from bertmill.config import InspectSettings
 from bertmill.corpus.instances import Instances
-from bertmill.corpus.loader import Loader
 from bertmill.corpus.masking import MaskingSettings, VocabularyIds
 from bertmill.corpus.objectives import PlanSettings
 from bertmill.corpus.shards import Corpus
@@ -26,7 +25,7 @@ def instance_lines(path: Path, settings: InspectSettings) -> Iterator[str]:
         vocabulary = VocabularyIds.of(tokenizer)
         instances = Instances(corpus, vocabulary, Path(plan_folder), plan_settings, masking, seed=settings.seed)
         yield from _plan_lines(instances)
-        batch = Loader(instances, batch_size=settings.show, workers=0).batch(0)
+        batch = instances.in_order(0, 0, min(settings.show, instances.count(0)))
     yield from show_instances(batch, settings.objective, tokenizer)
 
 

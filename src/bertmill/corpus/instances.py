@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from bertmill.corpus.ends import Numbers, document_ends, sentence_ends
 from bertmill.corpus.masking import NOT_SELECTED, Flags, Masker, MaskingSettings, VocabularyIds
 from bertmill.corpus.objectives import PlanSettings
+from bertmill.corpus.permutation import Permutation
 from bertmill.corpus.plan import PlanFacts, Planner
 from bertmill.corpus.shards import Corpus
 from bertmill.errors import UsageError
@@ -138,6 +139,11 @@ class Instances:
     def count(self, epoch: int) -> int:
         """How many instances an epoch has."""
         return self.facts(epoch).counts.instances
+
+    def in_order(self, epoch: int, start: int, stop: int) -> InstanceBatch:
+        """The instances of an epoch from place `start` to `stop` of its order, which is random and its own."""
+        order = Permutation(self.count(epoch), self.seed, epoch, "order")
+        return self.batch(epoch, order(np.arange(start, stop)))
 
     def batch(self, epoch: int, numbers: Numbers) -> InstanceBatch:
         """The instances of an epoch that have these numbers, in this order."""

@@ -16,10 +16,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
-import numpy as np
-
 from bertmill.corpus.instances import InstanceBatch, Instances
-from bertmill.corpus.permutation import Permutation
 from bertmill.errors import UsageError
 
 STEPS_AHEAD = 2  # per worker
@@ -72,9 +69,7 @@ class Loader:
         while start < stop:
             epoch, epoch_start, epoch_stop = self._epoch_around(start)
             part_stop = min(stop, epoch_stop)
-            order = Permutation(epoch_stop - epoch_start, self.instances.seed, epoch, "order")
-            numbers = order(np.arange(start, part_stop) - epoch_start)
-            parts.append(self.instances.batch(epoch, numbers))
+            parts.append(self.instances.in_order(epoch, start - epoch_start, part_stop - epoch_start))
             start = part_stop
         return parts[0] if len(parts) == 1 else InstanceBatch.joined(parts)
 

@@ -96,10 +96,8 @@ def evaluate_words(model: nn.Module, instances: Instances, ranks: Ranks) -> dict
     """Figures on held-out instances, each rank taking its share of the batches."""
     sums: dict[str, float] = {}
     count = min(instances.count(0), MAX_HELDOUT_INSTANCES)
-    loader = Loader(instances, batch_size=HELDOUT_BATCH, workers=0)
-    steps = math.ceil(count / HELDOUT_BATCH)
-    for step in range(ranks.rank, steps, ranks.count):
-        batch = loader.batch(step)[: count - step * HELDOUT_BATCH]
+    for start in range(HELDOUT_BATCH * ranks.rank, count, HELDOUT_BATCH * ranks.count):
+        batch = instances.in_order(0, start, min(start + HELDOUT_BATCH, count))
         for name, value in _losses(model, batch, ranks.device)[2].items():
             sums[name] = sums.get(name, 0.0) + value
     names = ["pieces", "selected", "word_loss", "words_right"]
