@@ -42,9 +42,8 @@ def test_it_learns_and_writes_a_model_that_fills(
     assert ("nsp_loss" in lines[0]) == ("+" in objective)
     assert log_of(run)[-1]["heldout_perplexity"] < 100
     assert "knowing frequencies alone" in capsys.readouterr().err
-    if objective != "clm":
-        assert main(["fill", str(run / "model"), "Bada [MASK] bebe."]) == 0
-        assert "%" in capsys.readouterr().out
+    assert main(["fill", str(run / "model"), "Bada [MASK] bebe."]) == 0
+    assert "%" in capsys.readouterr().out
 
 
 def test_the_model_opens_in_transformers(corpus: Path, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """`bertmill.load(MODEL)`: a model and its tokenizer, ready to be asked.
 
 `fill` guesses masked words. Its results have the keys of the fill-mask pipeline of Hugging Face. In a text that is
-longer than the model's positions, each [MASK] is guessed from the pieces around it, as many as fit.
+longer than the model's positions, each [MASK] is guessed from the pieces around it, as many as fit. A left-to-right
+model guesses from the pieces before it alone.
 """
 
 from __future__ import annotations
@@ -81,10 +82,11 @@ class Predictor:
         ]
 
     def _logits(self, model: BertForMaskedLM, ids: list[int]) -> Tensor:
+        """The logits of what stands in the place of each of `ids`."""
         sequence = [self.tokenizer.cls_token_id, *ids, self.tokenizer.sep_token_id]
         batch = PackedBatch(torch.tensor(sequence, device=self.device), [len(sequence)])
-        logits: Tensor = model(batch).logits[1:-1]
-        return logits
+        logits: Tensor = model(batch).logits
+        return logits[:-2] if model.config.causal else logits[1:-1]  # read from left to right, each guesses the next
 
     def _guess(self, score: float, token: int, before: str, after: str) -> Guess:
         piece = self.tokenizer.convert_ids_to_tokens(token)
