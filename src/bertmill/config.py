@@ -74,6 +74,14 @@ def _checked_by(parse: Callable[[str], object], form: str) -> AfterValidator:
 Seconds = Annotated[int, Field(ge=1), BeforeValidator(_seconds)]
 Phases = Annotated[str, _checked_by(parse_phases, "128 or 128:0.9,512:0.1")]
 MaskMix = Annotated[str, _checked_by(parse_mask_mix, "80/10/10")]
+TextFiles = Annotated[
+    list[str],
+    Field(description="text files, folders or globs (.txt .gz .xz .zst .jsonl); - is standard input"),
+    POSITIONAL,
+]
+Folder = Annotated[
+    str, Field(description="a model, vocabulary or corpus folder, or the name of an installed model"), POSITIONAL
+]
 
 
 class Settings(BaseModel):
@@ -87,11 +95,7 @@ class Settings(BaseModel):
 class TokenizeSettings(Settings):
     """Show how a text is cut into pieces: each piece with its id, the characters it covers and its word."""
 
-    files: Annotated[
-        list[str],
-        Field(description="text files, folders or globs (.txt .gz .xz .zst .jsonl); - is standard input"),
-        POSITIONAL,
-    ] = []
+    files: TextFiles = []
     model: str = Field(description="a vocabulary file, a model folder or the name of an installed model (minilm)")
     text: list[str] = Field([], description="a text given here instead of in a file; may be repeated")
     pair: str | None = Field(None, description="a second text, encoded after --text in the same sequence")
@@ -104,11 +108,7 @@ class TokenizeSettings(Settings):
 class VocabSettings(Settings):
     """Learn a WordPiece vocabulary from text. The same text gives the same bytes, in any order of files."""
 
-    files: Annotated[
-        list[str],
-        Field(description="text files, folders or globs (.txt .gz .xz .zst .jsonl); - is standard input"),
-        POSITIONAL,
-    ] = []
+    files: TextFiles = []
     out: Path = Field(description="the folder to write; it must not exist yet")
     size: int = Field(30_522, ge=6, le=1_000_000, description="pieces, special tokens included")
     cased: bool = Field(False, description="keep case and accents")
@@ -125,11 +125,7 @@ class VocabSettings(Settings):
 class CorpusSettings(Settings):
     """Turn text into a corpus: sentences as pieces, on disk, ready for pre-training. Starts where it was broken off."""
 
-    files: Annotated[
-        list[str],
-        Field(description="text files, folders or globs (.txt .gz .xz .zst .jsonl); - is standard input"),
-        POSITIONAL,
-    ] = []
+    files: TextFiles = []
     vocab: str = Field(description="a vocabulary folder or file, a model folder or the name of an installed model")
     out: Path = Field(description="the corpus folder to write; it must not exist yet")
     workers: int | None = Field(None, ge=1, description="processes (default: one per core)")
@@ -209,9 +205,7 @@ class FillSettings(Settings):
 class InspectSettings(Settings):
     """Say in words what a folder holds: a model, a vocabulary or a corpus."""
 
-    folder: Annotated[
-        str, Field(description="a model, vocabulary or corpus folder, or the name of an installed model"), POSITIONAL
-    ]
+    folder: Folder
     show: int = Field(0, ge=0, description="so many finished instances of a corpus, with masks, segments and labels")
     objective: Objective = Field("mlm+nsp", description="what the instances are for")
     length: int = Field(128, ge=3, description="pieces of an instance, at most")
@@ -223,9 +217,7 @@ class InspectSettings(Settings):
 class CheckSettings(Settings):
     """Check everything about a model, a vocabulary or a corpus that can be wrong. Exit code 4 if anything is."""
 
-    folder: Annotated[
-        str, Field(description="a model, vocabulary or corpus folder, or the name of an installed model"), POSITIONAL
-    ]
+    folder: Folder
 
 
 class BenchSettings(Settings):
