@@ -40,8 +40,7 @@ CHINESE = WordPiece(
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "MIN_CHARACTERS", 2000)
-    monkeypatch.setattr(blocks, "MAX_CHARACTERS", 6000)
+    monkeypatch.setattr(blocks, "BLOCK_CHARACTERS", 2000)
 
 
 @pytest.fixture(scope="session")
@@ -241,7 +240,7 @@ from bertmill.corpus import blocks
 from bertmill.corpus.build import build_corpus
 from bertmill.text.tokenizer import BertTokenizer
 if __name__ == "__main__":
-    blocks.MIN_CHARACTERS, blocks.MAX_CHARACTERS = 2000, 6000
+    blocks.BLOCK_CHARACTERS = 2000
     build_corpus([sys.argv[1]], BertTokenizer.from_pretrained("minilm"), Path(sys.argv[2]), workers=2)
 """
 

@@ -2,8 +2,7 @@
 
 A block is UTF-8 text of lines, none of them blank but those that end a document. It is cut where a document ends, or
 inside one that is much larger than a block, at a line that certainly gives pieces: else the end of the document could
-stand in a shard that has none of its sentences. The first blocks are small, so that all workers get something to do
-at once. Where a text is cut depends on the text alone.
+stand in a shard that has none of its sentences. Where a text is cut depends on the text alone.
 """
 
 from __future__ import annotations
@@ -14,9 +13,7 @@ from typing import Literal, NamedTuple
 from bertmill.text.files import Line, is_jsonl
 
 DocumentMode = Literal["blank-line", "file", "record"]
-MIN_CHARACTERS = 1 << 20
-MAX_CHARACTERS = 4 << 20
-_BLOCKS_OF_A_SIZE = 8
+BLOCK_CHARACTERS = 1 << 20  # small enough that all workers of a small corpus have something to do
 
 
 class Block(NamedTuple):
@@ -30,20 +27,15 @@ def cut_blocks(lines: Iterable[Line], document: DocumentMode | None) -> Iterator
     """The blocks of a text."""
     number = size = 0
     rows: list[str] = []
-    enough = _wanted_characters(0)
     for row in _rows(lines, document):
-        if size >= enough and (_ends_document(rows) or (size >= 2 * enough and _gives_pieces(row))):
+        if size >= BLOCK_CHARACTERS and (_ends_document(rows) or (size >= 2 * BLOCK_CHARACTERS and _gives_pieces(row))):
             yield Block(number, "".join(rows).encode())
             number += 1
-            rows, size, enough = [], 0, _wanted_characters(number)
+            rows, size = [], 0
         rows.append(row)
         size += len(row)
     if rows:
         yield Block(number, "".join(rows).encode())
-
-
-def _wanted_characters(number: int) -> int:
-    return min(MAX_CHARACTERS, MIN_CHARACTERS * (1 + number // _BLOCKS_OF_A_SIZE))
 
 
 def _ends_document(rows: Sequence[str]) -> bool:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 CONTINUATION = "##"
 UNKNOWN = "[UNK]"
 MAX_WORD_CHARACTERS = 100
-MAX_CACHED_STRINGS = 1 << 18
+MAX_CACHED_STRINGS = 1 << 16
 MAX_CACHED_CHARACTERS = 40  # longer ones hardly repeat
 _ASCII_UNITS = re.compile("[0-9A-Za-z]+|[^0-9A-Za-z]")  # of printable ASCII
 _COMMON_MARKS = tuple((mark, f" {mark} ") for mark in ",.()-\"':;")  # each search costs, so not all marks
