@@ -23,11 +23,13 @@ def test_keyed_numbers_do_not_change_between_versions() -> None:
     assert keyed_generator(0, "example").integers(0, 1000, 4).tolist() == [253, 877, 921, 32]
 
 
-def test_threads_default_to_the_cores_there_are() -> None:
+def test_threads_default_to_the_cores_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     before = torch.get_num_threads()
     try:
         assert set_threads(1) == torch.get_num_threads() == 1
         assert set_threads(None) == torch.get_num_threads() == available_cores()
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", "1000")  # ranks on this machine share its cores
+        assert set_threads(None) == 1
     finally:
         torch.set_num_threads(before)
 

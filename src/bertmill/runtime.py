@@ -30,10 +30,10 @@ def available_cores() -> int:
 
 
 def set_threads(num_threads: int | None) -> int:
-    """Let torch compute with `num_threads` (default: all available cores); return the number."""
+    """Let torch compute with `num_threads` (default: this rank's share of the cores); return the number."""
     import torch
 
-    threads = num_threads or available_cores()
+    threads = num_threads or max(1, available_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
     torch.set_num_threads(threads)
     return threads
 
@@ -52,11 +52,12 @@ def keep_freed_memory() -> None:
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """The device called `name`; `auto` is a GPU where there is one."""
+    """The device called `name`; `auto` is a GPU where there is one, another for each rank that `torchrun` starts."""
     import torch
 
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        local_rank = os.environ.get("LOCAL_RANK", "0")
+        name = f"cuda:{local_rank}" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
