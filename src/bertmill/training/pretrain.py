@@ -51,7 +51,9 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
     """Train as `settings` say; returns the folder of the model, to the first of several ranks only."""
     run = RunFolder(settings.out)
     is_new = not run.config.exists()
-    if not is_new:
+    if is_new:
+        run.refuse_other_things()
+    else:
         settings = _settings_of_run(settings, run)
     device = choose_device(settings.device)
     set_threads(settings.threads)
@@ -65,7 +67,8 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
         if is_new:
             settings = _decide(settings, ranks)
             if ranks.is_first:
-                write_file(run.config, settings_toml(settings))
+                run.forget_start()
+            ranks.wait()
         assert settings.corpus is not None
         corpus = Corpus(settings.corpus, verify=ranks.is_first)
         tokenizer = BertTokenizer.from_pretrained(corpus.folder / VOCABULARY_FOLDER)
@@ -76,6 +79,10 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
             for length, _ in parse_phases(settings.length)
         ]
         schedule = _schedule(settings, lessons[0].loader)
+        if is_new:
+            lessons[0].loader.steps_of(1.0)  # plans, so that a corpus that cannot be planned is refused before
+            if ranks.is_first:
+                write_file(run.config, settings_toml(settings))
         trainer = Trainer(model, schedule, _loop_settings(settings), run, ranks, journal)
         if settings.resume:
             trainer.resume()
