@@ -210,9 +210,7 @@ def test_a_start_that_is_refused_can_be_made_good(corpus: Path, tmp_path: Path) 
     assert pretrain(corpus, tmp_path / "run", "--steps", 1) == 0
 
 
-def test_a_folder_with_other_things_is_no_run(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_with_other_things_is_no_run(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "vocab.txt").write_text("[PAD]\n", encoding="utf-8")
     assert pretrain(corpus, tmp_path, "--steps", 1) == 2
     assert "is not a run" in capsys.readouterr().err
