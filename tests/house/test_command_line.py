@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bertmill.cli.main import COMMANDS
+from bertmill.cli.main import COMMANDS, main
 from bertmill.errors import BertmillError, DataError, IntegrityError, NonFiniteError, ResourceError, UsageError
 from tests.conftest import RunCommand
 
@@ -124,3 +124,10 @@ def test_each_error_has_the_exit_code_of_the_contract() -> None:
 def test_a_message_says_where_what_and_what_to_do() -> None:
     error = DataError("has no label", where="train.tsv:7", remedy="add one")
     assert str(error) == "train.tsv:7: has no label; add one"
+
+
+def test_a_default_of_one_is_no_yes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pretrain", "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "to this norm (default: 1.0)" in text
+    assert "(0: none) (default: 1)" in text

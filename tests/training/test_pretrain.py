@@ -234,6 +234,24 @@ def test_a_finished_run_is_not_overwritten(corpus: Path, tmp_path: Path, capsys:
     assert "finished already" in capsys.readouterr().err
 
 
+def test_a_start_that_is_refused_can_be_made_good(corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("One document. It has two sentences.\n", encoding="utf-8")
+    vocabulary, single = str(corpus / "vocabulary"), tmp_path / "single"
+    assert main(["corpus", str(tmp_path / "text.txt"), "--vocab", vocabulary, "--out", str(single), "--quiet"]) == 0
+    assert pretrain(tmp_path, tmp_path / "run", "--steps", 1) == 2
+    assert pretrain(corpus, tmp_path / "run", "--steps", 1, "--init", "minilm") == 2
+    assert pretrain(single, tmp_path / "run", "--steps", 1) == 3
+    assert not (tmp_path / "run/config.toml").exists()
+    assert pretrain(corpus, tmp_path / "run", "--steps", 1) == 0
+
+
+def test_a_folder_with_other_things_is_no_run(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "vocab.txt").write_text("[PAD]\n", encoding="utf-8")
+    assert pretrain(corpus, tmp_path, "--steps", 1) == 2
+    assert "is not a run" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["vocab.txt"]
+
+
 def test_a_folder_belongs_to_one_training_at_a_time(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -101,7 +101,7 @@ def _default_text(field: FieldInfo) -> str:
         return " (required)"
     if field.default in (None, [], False, ""):
         return ""
-    default = {True: "yes"}.get(field.default, field.default)
+    default = "yes" if field.default is True else field.default
     return f" (default: {default})"
 
 

@@ -51,7 +51,9 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
     """Train as `settings` say; returns the folder of the model, to the first of several ranks only."""
     run = RunFolder(settings.out)
     is_new = not run.config.exists()
-    if not is_new:
+    if is_new:
+        run.refuse_other_things()
+    else:
         settings = _settings_of_run(settings, run)
     device = choose_device(settings.device)
     set_threads(settings.threads)
@@ -64,18 +66,23 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
         ranks.wait()  # all have seen whether the run is new
         if is_new:
             settings = _decide(settings, ranks)
+            if ranks.is_first:
+                run.forget_start()
+            ranks.wait()
         assert settings.corpus is not None
         corpus = Corpus(settings.corpus, verify=ranks.is_first)
         tokenizer = BertTokenizer.from_pretrained(corpus.vocabulary_folder)
         model = _make_model(settings, tokenizer).to(device)
-        if is_new and ranks.is_first:  # a corpus or model that cannot be used has not made the folder a run
-            write_file(run.config, settings_toml(settings))
         heldout = _heldout_corpus(settings, run, tokenizer, ranks)
         lessons = [
             _lessons(settings, length, corpus, heldout, VocabularyIds.of(tokenizer), run, ranks)
             for length, _ in parse_phases(settings.length)
         ]
         schedule = _schedule(settings, lessons[0].loader)
+        if is_new:
+            lessons[0].loader.steps_of(1.0)  # plans: what cannot be trained on must not make the folder a run
+            if ranks.is_first:
+                write_file(run.config, settings_toml(settings))
         trainer = Trainer(model, schedule, _loop_settings(settings), run, ranks, journal)
         if settings.resume:
             trainer.resume()

@@ -12,6 +12,7 @@ The folder is locked while a process trains in it.
 from __future__ import annotations
 
 import fcntl
+import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from bertmill.errors import IntegrityError, ResourceError
+from bertmill.errors import IntegrityError, ResourceError, UsageError
 
 _LOCK = ".lock"
 
@@ -79,6 +80,19 @@ class RunFolder:
     @property
     def model(self) -> Path:
         return self.path / "model"
+
+    def refuse_other_things(self) -> None:
+        """A new run does not mix with what somebody else put there; what is left of a start that failed may be."""
+        left = (self.plans, self.heldout, self.log)
+        if self.path.exists() and not self.path.is_dir():
+            raise UsageError("is a file, not a run folder", where=self.path, remedy="choose another name")
+        if self.path.is_dir() and any(path not in left and path.name[0] != "." for path in self.path.iterdir()):
+            raise UsageError("is not a run, and not empty", where=self.path, remedy="choose another folder")
+
+    def forget_start(self) -> None:
+        """Remove what a start that was refused or killed has made for settings that may have been others."""
+        for folder in (self.plans, self.heldout):
+            shutil.rmtree(folder, ignore_errors=True)
 
     @contextmanager
     def locked(self, *, is_owner: bool) -> Iterator[None]:
