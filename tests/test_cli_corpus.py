@@ -208,6 +208,17 @@ def change_the_vocabulary(folder: Path) -> None:
     with_right_hashes(folder)
 
 
+def test_inspect_does_not_describe_files_that_have_changed(bertmill: RunCommand, corpus: Path) -> None:
+    flip_a_bit(corpus)
+    done = bertmill("inspect", str(corpus))
+    assert (done.returncode, done.stdout) == (4, "")
+    assert "is not what was written" in done.stderr
+
+
+def test_an_argument_is_not_offered_as_a_flag(bertmill: RunCommand, tmp_path: Path) -> None:
+    assert "did you mean" not in bertmill("inspect", "--folder", str(tmp_path)).stderr
+
+
 def test_check_finds_nothing_wrong_with_a_good_corpus(bertmill: RunCommand, corpus: Path) -> None:
     done = bertmill("check", corpus)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -156,7 +156,9 @@ class PretrainSettings(Settings):
     init: str | None = Field(None, description="go on training this model instead of beginning with a random one")
     objective: Objective = Field("mlm+nsp", description="what is learnt besides masked words; clm: left to right")
     steps: int | None = Field(None, ge=1, description="how long to train: a number of steps")
-    epochs: float | None = Field(None, gt=0, description="how long to train: times through the corpus")
+    epochs: float | None = Field(
+        None, gt=0, description="how long to train: times through the corpus (1 if nothing else is said)"
+    )
     budget: Seconds | None = Field(None, description="how long to train: a time such as 30m or 2h")
     length: Phases = Field("128", description="pieces per instance, or lengths with shares: 128:0.9,512:0.1")
     batch_size: int = Field(32, ge=1, description="instances per step, over all processes")
@@ -268,7 +270,10 @@ def read_settings(
 ) -> SettingsT:
     """Validate flags over TOML as `kind`; one UsageError lists everything that is wrong."""
     from_file = {} if toml_path is None else _read_toml(toml_path)
-    known_flags = [flag_of(name, field) for name, field in kind.model_fields.items()] + ["--config", "--help"]
+    known_flags = ["--config", "--help"]
+    known_flags += [
+        flag_of(name, field) for name, field in kind.model_fields.items() if POSITIONAL not in field.metadata
+    ]
     problems = [_unknown_word(word, known_flags) for word in unknown_words]
     try:
         settings = kind.model_validate({**from_file, **flags})

@@ -15,7 +15,8 @@ from bertmill.text.tokenizer import BertTokenizer
 
 
 def facts(path: Path) -> dict[str, Any]:
-    """What `inspect` says: what the manifest says, which was counted when the corpus was built."""
+    """What `inspect` says: what the manifest says, counted when the corpus was built, if the files are still the same."""
+    verify_manifest(path)
     facts = {"folder": str(path), **read_facts(path)}
     if not isinstance(facts.get("doctor"), dict):
         raise IntegrityError("has no findings of the doctor", where=path / MANIFEST, remedy="build the corpus again")

@@ -99,7 +99,7 @@ def _metavar(kind: Any) -> str:
 def _default_text(field: FieldInfo) -> str:
     if field.is_required():
         return " (required)"
-    if field.default in (None, [], False, ""):
+    if field.default is None or field.default is False or field.default in ([], ""):
         return ""
     default = "yes" if field.default is True else field.default
     return f" (default: {default})"

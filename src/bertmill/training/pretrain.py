@@ -40,7 +40,7 @@ from bertmill.version import __version__
 HELDOUT_SEED = 0  # the same instances and masks for every run on the same text
 DEFAULT_EPOCHS = 1.0
 PAIR_OBJECTIVES = ("mlm+nsp", "mlm+sop")
-# The highest learning rate for a size; docs/pre-training.md has the measurements.
+# The highest learning rate for a size: starting points from the literature, not tuned on a corpus yet.
 LEARNING_RATES = {"tiny": 1e-3, "mini": 1e-3, "small": 5e-4, "medium": 3e-4, "base": 1e-4, "large": 1e-4}
 MODEL_NOTE = "bertmill.json"
 
