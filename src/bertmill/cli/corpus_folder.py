@@ -15,7 +15,7 @@ from bertmill.text.tokenizer import BertTokenizer
 
 
 def facts(path: Path) -> dict[str, Any]:
-    """What `inspect` says: what the manifest says, counted when the corpus was built, if the files are still the same."""
+    """What `inspect` says: what the manifest says, counted when it was built, if its files are still the same."""
     verify_manifest(path)
     facts = {"folder": str(path), **read_facts(path)}
     if not isinstance(facts.get("doctor"), dict):
