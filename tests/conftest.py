@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import lzma
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +20,8 @@ import sitecustomize  # noqa: E402 (the guard, now in this process)
 
 os.environ["PYTHONPATH"] = str(GUARD)  # and in every child
 os.environ["HF_HUB_OFFLINE"] = "1"
+# A shell's background jobs ignore Ctrl-C, and so would every child that a test sends it to.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 hypothesis.settings.register_profile("house", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("house")
