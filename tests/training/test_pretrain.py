@@ -62,7 +62,7 @@ def test_a_model_can_be_trained_further(corpus: Path, tmp_path: Path) -> None:
     assert pretrain(corpus, tmp_path / "two", "--steps", 3, "--init", tmp_path / "one/model", "--seed", 1) == 0
     before, after = (load_file(tmp_path / name / "model/model.safetensors") for name in ("one", "two"))
     assert all(torch.allclose(before[name], after[name], atol=0.02) for name in before)
-    assert pretrain(corpus, tmp_path / "three", "--steps", 3, "--init", "minilm") == 2
+    assert pretrain(corpus, tmp_path / "three", "--steps", 3, "--init", "minilm") == 4
 
 
 def test_a_head_that_the_first_model_lacks_depends_on_the_seed_alone(corpus: Path, tmp_path: Path) -> None:
@@ -96,8 +96,11 @@ def test_gradients_do_not_depend_on_micro_batches(corpus: Path, tmp_path: Path) 
                 "bertmill.training.loop.gradient_norm",
                 lambda model, captured=captured: captured.extend(p.grad.clone() for p in model.parameters()) or 1.0,
             )
+            counted = SpoiltAt(set())
+            patch.setattr(words, "_losses", counted)
             flags = ("--steps", 1, "--dropout", 0, "--batch-size", 32, "--micro-batch-pieces", pieces)
             assert pretrain(corpus, tmp_path / str(pieces), *flags) == 0
+        assert (counted.calls == 1) == (pieces == 10**6)
         gradients.append(captured)
     largest = max(float(gradient.abs().max()) for gradient in gradients[0])
     for whole, parts in zip(*gradients, strict=True):
@@ -216,7 +219,7 @@ def test_the_command_that_began_a_run_resumes_it(
 
 def test_a_mistake_in_the_first_command_can_be_corrected_in_the_second(corpus: Path, tmp_path: Path) -> None:
     assert pretrain(tmp_path / "nowhere", tmp_path / "run", "--steps", 1) == 2
-    assert pretrain(corpus, tmp_path / "run", "--steps", 1, "--init", "minilm") == 2
+    assert pretrain(corpus, tmp_path / "run", "--steps", 1, "--init", "minilm") == 4
     assert pretrain(corpus, tmp_path / "run", "--steps", 1) == 0
 
 
@@ -239,7 +242,7 @@ def test_a_start_that_is_refused_can_be_made_good(corpus: Path, tmp_path: Path) 
     vocabulary, single = str(corpus / "vocabulary"), tmp_path / "single"
     assert main(["corpus", str(tmp_path / "text.txt"), "--vocab", vocabulary, "--out", str(single), "--quiet"]) == 0
     assert pretrain(tmp_path, tmp_path / "run", "--steps", 1) == 2
-    assert pretrain(corpus, tmp_path / "run", "--steps", 1, "--init", "minilm") == 2
+    assert pretrain(corpus, tmp_path / "run", "--steps", 1, "--init", "minilm") == 4
     assert pretrain(single, tmp_path / "run", "--steps", 1) == 3
     assert not (tmp_path / "run/config.toml").exists()
     assert pretrain(corpus, tmp_path / "run", "--steps", 1) == 0

@@ -64,19 +64,11 @@ def _training_step(size: str, rounds: int) -> Iterator[Row]:
             "model", f"{size}: step", "piece/s", speed["ours"], speed[side], f"transformers, {side} AdamW", target
         )
     if size == "base":
-        operations = 6 * _weights_used(config) * num_pieces / seconds["ours"]
+        operations = 6 * config.weights_per_piece(SELECTED) * num_pieces / seconds["ours"]
         product = 2 * PRODUCT_SIZE**3 / seconds["product"]
         yield Row(
             "model", f"{size}: step", "GFLOP/s", operations / 1e9, product / 1e9, "matrix product", SHARE_OF_PRODUCT
         )
-
-
-def _weights_used(config: BertConfig) -> float:
-    """Weights that a piece is multiplied with: the encoder's, and for the selected ones the masked-word head's."""
-    hidden, inner = config.hidden_size, config.intermediate_size
-    encoder = config.num_hidden_layers * (4 * hidden * hidden + 2 * hidden * inner)
-    head = hidden * hidden + hidden * config.vocab_size
-    return encoder + SELECTED * head
 
 
 def _instances(config: BertConfig, num_sequences: int) -> dict[str, Tensor]:

@@ -61,6 +61,10 @@ class ProgressLine:
         state = f"{megabytes:,.0f} MB of text, {megabytes / seconds:.1f} MB/s"
         if not self._total_bytes or not bytes_read:
             return state
-        left = round(seconds * max(0, self._total_bytes - bytes_read) / bytes_read)
-        minutes, seconds_left = divmod(left, 60)
-        return f"{state}, {bytes_read / self._total_bytes:.0%} done, {minutes}:{seconds_left:02d} left"
+        left = seconds * max(0, self._total_bytes - bytes_read) / bytes_read
+        return f"{state}, {bytes_read / self._total_bytes:.0%} done, {time_left(left)}"
+
+
+def time_left(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02d} left"

@@ -17,6 +17,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
+from bertmill.cli.progress import time_left
 from bertmill.training.progress import Beginning, Line, Listener
 
 BAR_INTERVAL_S = 0.2
@@ -111,8 +112,7 @@ class TrainingDisplay(Listener):
         if self._first is None or progress <= self._first[0]:
             return ""
         seconds = (time.monotonic() - self._first[1]) * (1 - progress) / (progress - self._first[0])
-        minutes, seconds_left = divmod(round(seconds), 60)
-        return f"{minutes}:{seconds_left:02d} left"
+        return time_left(seconds)
 
     def _warn_if_stuck(self, line: Line) -> None:
         assert self._beginning is not None

@@ -185,7 +185,7 @@ class Corpus:
             raise IntegrityError(
                 f"is not the vocabulary of the corpus {self.folder}: its sha256 is {theirs}, the corpus's {ours}",
                 where=where,
-                remedy=f"use {self.vocabulary_folder}",
+                remedy=f"make the corpus again with --vocab {where}",
             )
 
     def pieces(self, start: int, stop: int) -> NDArray[Any]:

@@ -151,6 +151,13 @@ class BertConfig(BaseModel):
         """The dropout in front of a task head."""
         return self.hidden_dropout_prob if self.classifier_dropout is None else self.classifier_dropout
 
+    def weights_per_piece(self, share_selected: float) -> float:
+        """Weights that a piece is multiplied with: the encoder's, and the masked-word head's if it is selected."""
+        hidden, inner = self.hidden_size, self.intermediate_size
+        encoder = self.num_hidden_layers * (4 * hidden * hidden + 2 * hidden * inner)
+        head = hidden * hidden + hidden * self.vocab_size
+        return encoder + share_selected * head
+
     def with_settings(self, **settings: Any) -> Self:
         """A copy with some fields replaced; `num_labels` alone gives new label names."""
         if "num_labels" in settings and "id2label" not in settings:

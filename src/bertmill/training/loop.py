@@ -166,7 +166,6 @@ class Trainer:
         set_rate(self.optimizer, self.schedule.rate(state.step, state.seconds))
         self.optimizer.step()
         state.sums.update(sums)
-        state.summed_steps += 1
         return True
 
     def _precision(self) -> AbstractContextManager[object]:
@@ -210,7 +209,7 @@ class Trainer:
             "step": state.step,
             "progress": self.schedule.progress(state.step, state.seconds),
             "seconds": round(state.seconds, 3),
-            **(lessons.summary(state.sums) if state.summed_steps else {}),
+            **(lessons.summary(state.sums) if state.sums else {}),
         }
 
     def _log(self, lessons: Lessons) -> None:
@@ -218,7 +217,6 @@ class Trainer:
         rate = self.schedule.rate(max(0, state.step - 1), state.seconds)
         self.journal.write({**self._figures(lessons), "rate": rate})
         state.sums.clear()
-        state.summed_steps = 0
 
     def _evaluate(self, lessons: Lessons) -> None:
         """Measure on data that is not trained on; remember the best step."""

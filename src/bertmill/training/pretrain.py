@@ -21,7 +21,7 @@ from bertmill.corpus.instances import Instances
 from bertmill.corpus.loader import Loader
 from bertmill.corpus.masking import MaskingSettings, VocabularyIds
 from bertmill.corpus.objectives import PlanSettings
-from bertmill.corpus.shards import Corpus, vocabulary_sha256
+from bertmill.corpus.shards import Corpus
 from bertmill.errors import UsageError
 from bertmill.model.bert import BertForMaskedLM, BertForPreTraining
 from bertmill.model.config import BertConfig
@@ -39,7 +39,6 @@ from bertmill.version import __version__
 
 HELDOUT_SEED = 0  # the same instances and masks for every run on the same text
 DEFAULT_EPOCHS = 1.0
-PAIR_OBJECTIVES = ("mlm+nsp", "mlm+sop")
 # The highest learning rate for a size: starting points from the literature, not tuned on a corpus yet.
 LEARNING_RATES = {"tiny": 1e-3, "mini": 1e-3, "small": 5e-4, "medium": 3e-4, "base": 1e-4, "large": 1e-4}
 MODEL_NOTE = "bertmill.json"
@@ -72,7 +71,7 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
         assert settings.corpus is not None
         corpus = Corpus(settings.corpus, verify=ranks.is_first)
         tokenizer = BertTokenizer.from_pretrained(corpus.vocabulary_folder)
-        model = _make_model(settings, tokenizer).to(device)
+        model = _make_model(settings, corpus, tokenizer).to(device)
         heldout = _heldout_corpus(settings, run, tokenizer, ranks)
         lessons = [
             _lessons(settings, length, corpus, heldout, VocabularyIds.of(tokenizer), run, ranks)
@@ -86,8 +85,11 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
         trainer = Trainer(model, schedule, _loop_settings(settings), run, ranks, journal)
         if settings.resume:
             trainer.resume()
+        share = 1.0 if settings.objective == "clm" else settings.mask_rate
         journal.begin(
-            Beginning(schedule.steps, settings.budget, len(tokenizer), _entropy(corpus), _weights_used(model))
+            Beginning(
+                schedule.steps, settings.budget, len(tokenizer), _entropy(corpus), model.config.weights_per_piece(share)
+            )
         )
         _train_phases(trainer, lessons, [share for _, share in parse_phases(settings.length)])
         if ranks.is_first:
@@ -123,8 +125,8 @@ def _decide(given: PretrainSettings, ranks: Ranks) -> PretrainSettings:
     return given.model_copy(update=decided)
 
 
-def _make_model(settings: PretrainSettings, tokenizer: BertTokenizer) -> Model:
-    kind = BertForPreTraining if settings.objective in PAIR_OBJECTIVES else BertForMaskedLM
+def _make_model(settings: PretrainSettings, corpus: Corpus, tokenizer: BertTokenizer) -> Model:
+    kind = BertForPreTraining if PlanSettings(settings.objective).is_pair else BertForMaskedLM
     changes: dict[str, Any] = {
         "causal": settings.objective == "clm",
         "hidden_dropout_prob": settings.dropout,
@@ -133,7 +135,8 @@ def _make_model(settings: PretrainSettings, tokenizer: BertTokenizer) -> Model:
     longest = max(length for length, _ in parse_phases(settings.length))
     torch.manual_seed(keyed_seed(settings.seed, "first weights"))  # of all, or of heads that --init does not have
     if settings.init is not None:
-        _refuse_other_vocabulary(settings.init, tokenizer)
+        of_model = BertTokenizer.from_pretrained(find_model(settings.init))
+        corpus.require_vocabulary(of_model.wordpiece, settings.init)
         model: Model = kind.from_pretrained(settings.init, **changes)
     else:
         config = BertConfig.of_size(settings.size).with_settings(
@@ -152,14 +155,6 @@ def _make_model(settings: PretrainSettings, tokenizer: BertTokenizer) -> Model:
     if settings.compile:
         model.compile(dynamic=True)
     return model
-
-
-def _refuse_other_vocabulary(name: str, tokenizer: BertTokenizer) -> None:
-    of_model = BertTokenizer.from_pretrained(find_model(name)).wordpiece
-    if vocabulary_sha256(of_model) != vocabulary_sha256(tokenizer.wordpiece):
-        raise UsageError(
-            f"the vocabulary of {name} is not that of the corpus", remedy=f"make the corpus with --vocab {name}"
-        )
 
 
 def _heldout_corpus(
@@ -238,15 +233,6 @@ def _train_phases(trainer: Trainer, lessons: list[WordLessons], shares: list[flo
 
 def _entropy(corpus: Corpus) -> float:
     return float(corpus.facts["doctor"]["unigram_entropy"])
-
-
-def _weights_used(model: Model) -> float:
-    """Weights that a piece is multiplied with: the encoder's, and the masked-word head's for the selected pieces."""
-    config = model.config
-    hidden, inner = config.hidden_size, config.intermediate_size
-    return config.num_hidden_layers * (4 * hidden * hidden + 2 * hidden * inner) + 0.15 * (
-        hidden * hidden + hidden * config.vocab_size
-    )
 
 
 def _provenance(settings: PretrainSettings, corpus: Corpus, state: State) -> dict[str, object]:

@@ -27,13 +27,12 @@ _LOCK = ".lock"
 
 @dataclass
 class State:
-    """Where a training is. `sums` and `summed_steps` are those since the last line of the log."""
+    """Where a training is. `sums` are those since the last line of the log."""
 
     step: int = 0
     seconds: float = 0.0
     phase: int = 0
     phase_start: int = 0  # the step at which the phase began
-    summed_steps: int = 0
     sums: Counter[str] = field(default_factory=Counter)
     left_out: list[int] = field(default_factory=list)  # steps whose update was not finite
     heldout: dict[str, float] = field(default_factory=dict)  # the last figures
