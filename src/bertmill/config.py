@@ -180,7 +180,6 @@ class PretrainSettings(Settings):
     on_nonfinite: OnNonFinite = Field("stop", description="what to do when a loss or gradient is not a number")
     precision: Precision = Field("fp32", description="numbers to compute with; auto tries both and takes the faster")
     gradient_checkpointing: bool = Field(False, description="compute activations twice instead of keeping them")
-    compile: bool = Field(False, description="let torch.compile translate the model first (minutes)")
     device: str = Field("auto", description="cpu, cuda, or auto")
     threads: int | None = Field(None, ge=1, description="threads to compute with (default: one per core)")
     workers: int = Field(1, ge=0, description="threads that prepare batches ahead (0: none)")

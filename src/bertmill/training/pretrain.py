@@ -152,8 +152,6 @@ def _make_model(settings: PretrainSettings, corpus: Corpus, tokenizer: BertToken
         )
     if settings.gradient_checkpointing:
         model.gradient_checkpointing_enable()
-    if settings.compile:
-        model.compile(dynamic=True)
     return model
 
 
