@@ -3,20 +3,22 @@
 A training step is masked words + next sentence with dropout 0.1 (attention included) on full sequences of 128
 pieces, 15 % of them selected, forward + backward + AdamW; theirs once with the plain and once with the fused AdamW,
 ours with the fused one. `share of a matrix product` sets the step's necessary operations, 6·(encoder + 0.15·head)
-per piece, against the rate of a large matrix product in the same run. Peak memory is measured in fresh processes.
+per piece, against the rate of a large matrix product in the same run. Each side of a training step has a process of
+its own, set up as its users run it; peak memory is measured in fresh processes too.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from bertmill.bench.measure import Row, best_seconds, high_water_kilobytes, reset_high_water
+from bertmill.bench.measure import Row, best_seconds, best_seconds_in_processes, high_water_kilobytes, reset_high_water
 from bertmill.config import BenchSettings
 from bertmill.model.bert import BertForPreTraining, BertModel
 from bertmill.model.config import BertConfig
@@ -32,11 +34,11 @@ STEPS = {"tiny": (32, 8.0), "mini": (32, 3.4), "small": (32, 2.4), "base": (16, 
 SHARE_OF_PRODUCT = 0.7
 LONG_LENGTHS = (400, 400)
 PRODUCT_SIZE = 2048
+SIDES = ("ours", "plain", "fused", "product")
 
 
 def measure(settings: BenchSettings, data: Path) -> Iterator[Row]:
     set_threads(None)
-    keep_freed_memory()  # for both sides
     for size in STEPS:
         yield from _training_step(size, settings.rounds)
     yield _mixed_forward(_lengths_of_sst2(data), settings.rounds)
@@ -47,17 +49,7 @@ def _training_step(size: str, rounds: int) -> Iterator[Row]:
     config = BertConfig.of_size(size)
     num_sequences, target = STEPS[size]
     num_pieces = num_sequences * LENGTH
-    inputs = _instances(config, num_sequences)
-    matrix = torch.randn(PRODUCT_SIZE, PRODUCT_SIZE)
-    sides: dict[str, Callable[[], object]] = {
-        "ours": _our_step(config, inputs),
-        "plain": _their_step(config, inputs, fused=False),
-        "fused": _their_step(config, inputs, fused=True),
-        "product": lambda: matrix @ matrix,
-    }
-    for warm_up in sides.values():
-        warm_up()
-    seconds = best_seconds(sides, rounds)
+    seconds = best_seconds_in_processes({side: partial(_side, side, size) for side in SIDES}, rounds)
     speed = {side: num_pieces / seconds[side] for side in ("ours", "plain", "fused")}
     for side in ("plain", "fused"):
         yield Row(
@@ -69,6 +61,20 @@ def _training_step(size: str, rounds: int) -> Iterator[Row]:
         yield Row(
             "model", f"{size}: step", "GFLOP/s", operations / 1e9, product / 1e9, "matrix product", SHARE_OF_PRODUCT
         )
+
+
+def _side(side: str, size: str) -> Callable[[], object]:
+    """One side, ready to run in a process of its own."""
+    set_threads(None)
+    if side == "product":
+        matrix = torch.randn(PRODUCT_SIZE, PRODUCT_SIZE)
+        return lambda: matrix @ matrix
+    config = BertConfig.of_size(size)
+    inputs = _instances(config, STEPS[size][0])
+    if side != "ours":
+        return _their_step(config, inputs, fused=side == "fused")
+    keep_freed_memory()  # as `bertmill pretrain` does
+    return _our_step(config, inputs)
 
 
 def _instances(config: BertConfig, num_sequences: int) -> dict[str, Tensor]:
@@ -95,6 +101,7 @@ def _our_step(config: BertConfig, inputs: dict[str, Tensor]) -> Callable[[], obj
 def _their_step(config: BertConfig, inputs: dict[str, Tensor], fused: bool) -> Callable[[], object]:
     import transformers
 
+    transformers.logging.set_verbosity_error()
     model = transformers.BertForPreTraining(transformers.BertConfig(**_their_settings(config)))
     return _step(model, lambda: model(**inputs).loss, fused)
 

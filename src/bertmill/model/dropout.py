@@ -14,10 +14,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bertmill.runtime import keyed_generator, keyed_seed
+from bertmill.runtime import keyed_seed
 
 _LEVELS = 1 << 16
 _LOWEST = -(1 << 63)  # the lowest of the 64-bit numbers, all of which may be drawn
@@ -83,9 +84,11 @@ class Dropout(nn.Dropout):
 
 def _random_words(count: int, device: torch.device, key: _Key | None) -> Tensor:
     """`count` numbers of 64 random bits: of `key`, or of torch's global generator."""
-    if key is not None and device.type == "cpu":
-        # torch's CPU generator has 32 bits of seed, too few to keep the keys of a long training apart.
-        return torch.from_numpy(keyed_generator(*key).integers(_LOWEST, -_LOWEST, count))
+    if device.type == "cpu":
+        # numpy's SFC64 is twice as fast as torch's generator, from which only the seed comes here.
+        seed = int(torch.empty((), dtype=torch.int64).random_()) if key is None else keyed_seed(*key)
+        numbers = np.random.Generator(np.random.SFC64(seed)).integers(_LOWEST, -_LOWEST, count)
+        return torch.from_numpy(numbers)
     generator = None if key is None else torch.Generator(device).manual_seed(keyed_seed(*key))
     return torch.empty(count, dtype=torch.int64, device=device).random_(_LOWEST, None, generator=generator)
 
