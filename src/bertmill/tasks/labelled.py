@@ -1,0 +1,15 @@
+"""What every file of labelled rows becomes, whatever its format: texts, choices and a label as it is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class LabelledRow:
+    """One row of a data file, its columns by what they are for."""
+
+    place: str  # file:line, for messages
+    texts: tuple[str, ...]  # a text, or a pair of texts
+    label: str | tuple[str, ...] | None = None  # as written; several for several labels per text; None: not known
+    choices: tuple[str, ...] = ()  # the possible continuations of the last text, where one of them is to be chosen
