@@ -31,11 +31,8 @@ def run(settings: PredictSettings) -> None:
     place = settings.file or "--text"
     pairs, again = tee(examples_of(model.task, rows, settings, skipped, place))
     answers = model.answers(example for _, example in pairs)
-    answered: Iterator[tuple[LabelledRow, Answer]] = (
-        (row, answer) for (row, _), answer in zip(again, answers, strict=True)
-    )
-    if not settings.quiet:
-        answered = counting(answered, "rows")
+    answered = zip((row for row, _ in again), answers, strict=True)
+    shown = answered if settings.quiet else counting(answered, "rows")
     if settings.out is None:
         _write(shown, settings.format, sys.stdout)
     else:

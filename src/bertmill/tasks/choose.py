@@ -42,7 +42,7 @@ class Choose(Sequences):
 
     def outputs(self, model: nn.Module, examples: Sequence[EncodedExample], device: torch.device) -> Sequence[Tensor]:
         of_sequences = torch.cat(list(super().outputs(model, examples, device)))
-        split: tuple[Tensor, ...] = of_sequences.split([len(example.sequences) for example in examples])  # type: ignore[no-untyped-call]
+        split: tuple[Tensor, ...] = of_sequences.split([len(example.sequences) for example in examples])
         return split
 
     def _asked(self) -> Mapping[str, Any]:

@@ -83,8 +83,8 @@ class ExampleLessons:
         loss = self.task.loss([torch.from_numpy(output) for output in outputs], targets)
         return {"loss": float(loss) / self._weight(self.dev), **self.task.metrics(outputs, targets)}
 
-    def score(self, figures: Mapping[str, float]) -> float:
-        return figures[self.task.metric]
+    def score(self, figures: Mapping[str, float]) -> list[float]:
+        return [figures[self.task.metric], -figures["loss"]]
 
     def name_of(self, batch: list[EncodedExample]) -> str:
         first = batch[0].sequences[0][0].ids

@@ -54,7 +54,7 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
             return run.model if ranks.is_first else None
         ranks.wait()  # all have seen whether the run is new
         if is_new:
-            settings = _decide(settings, ranks)
+            settings = settings.model_copy(update={"precision": decide_precision(settings, ranks)})
         tokenizer = BertTokenizer.from_pretrained(settings.model)
         if not is_new:
             _require_same_data(run, settings)
@@ -66,7 +66,7 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
         steps = math.ceil(settings.epochs * len(lessons.train) / settings.batch_size)
         if is_new and ranks.is_first:
             write_file(run.data, json.dumps(_hashes(settings)) + "\n")
-            write_file(run.config, settings_toml(settings))
+            write_file(run.config, settings_toml(_with_whole_paths(settings)))
         trainer = Trainer(
             model,
             Schedule(settings.learning_rate, steps, warmup_share=WARMUP_SHARE),
@@ -91,14 +91,11 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
         return run.model if ranks.is_first else None
 
 
-def _decide(given: FinetuneSettings, ranks: Ranks) -> FinetuneSettings:
-    """The settings of a new run, with everything decided that was left open."""
-    decided: dict[str, Any] = {"train": given.train.resolve(), "precision": decide_precision(given, ranks)}
-    if Path(given.dev).exists():
-        decided["dev"] = str(Path(given.dev).resolve())
-    if Path(given.model).exists():
-        decided["model"] = str(Path(given.model).resolve())
-    return given.model_copy(update=decided)
+def _with_whole_paths(settings: FinetuneSettings) -> FinetuneSettings:
+    """The same files and folders, found from any folder that the run is resumed in."""
+    found = {name: Path(value) for name, value in (("dev", settings.dev), ("model", settings.model))}
+    whole: dict[str, Any] = {name: str(path.resolve()) for name, path in found.items() if path.exists()}
+    return settings.model_copy(update={"train": settings.train.resolve(), **whole})
 
 
 def _make_model(settings: FinetuneSettings, task: Task) -> BertPreTrainedModel:

@@ -70,8 +70,8 @@ class Lessons(Protocol):
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         """Figures on data that is not trained on; nothing if there is no such data."""
 
-    def score(self, figures: Mapping[str, float]) -> float:
-        """How good the figures of an evaluation are: larger is better."""
+    def score(self, figures: Mapping[str, float]) -> list[float]:
+        """How good the figures of an evaluation are: the first number that differs decides, larger is better."""
 
     def name_of(self, batch: Any) -> str:
         """How a person finds this batch again."""

@@ -38,7 +38,7 @@ class State:
     left_out: list[int] = field(default_factory=list)  # steps whose update was not finite
     heldout: dict[str, float] = field(default_factory=dict)  # the last figures
     best_step: int | None = None
-    best_score: float | None = None
+    best_score: list[float] | None = None
     best_figures: dict[str, float] = field(default_factory=dict)
     evaluations_since_best: int = 0
 

@@ -54,8 +54,8 @@ class WordLessons:
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         return {} if self.heldout is None else evaluate_words(model, self.heldout, self.ranks)
 
-    def score(self, figures: Mapping[str, float]) -> float:
-        return -figures["loss"]
+    def score(self, figures: Mapping[str, float]) -> list[float]:
+        return [-figures["loss"]]
 
     def name_of(self, batch: InstanceBatch) -> str:
         return f"{len(batch.lengths)} instances that begin with the pieces {batch.piece_ids[1:6].tolist()}"
