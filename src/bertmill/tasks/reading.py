@@ -40,6 +40,20 @@ class SkippedRows:
     def num_skipped(self) -> int:
         return self.reasons.total()
 
+    def count(self, reason: str, place: str) -> None:
+        """One more row that is skipped; whoever finds that it cannot be used, says so here."""
+        self.reasons[reason] += 1
+        self.first_place = self.first_place or place
+
+    def refuse_many(self, file: str) -> None:
+        """Stop if more than 5 % of the rows were skipped."""
+        if self.num_skipped > _MAX_BAD_SHARE * self.num_rows:
+            raise DataError(
+                f"too many rows are bad, more than {_MAX_BAD_SHARE:.0%}: {self}",
+                where=file,
+                remedy=f"look at {self.first_place}, and whether --columns and --quotes are right",
+            )
+
     def __bool__(self) -> bool:
         return bool(self.reasons)
 
@@ -74,29 +88,15 @@ def read_labelled(
         try:
             yield _labelled(raw, found, need_label)
         except BadRowError as problem:
-            _skip(raw, problem, counts, on_bad_row)
+            if on_bad_row == "stop":
+                remedy = f"{problem.remedy or 'mend it'}, or skip such rows with --on-bad-row skip"
+                raise DataError(problem.what, where=raw.place, remedy=remedy) from None
+            counts.count(problem.reason, raw.place)
             if counts.num_rows >= _ROWS_BEFORE_GIVING_UP:
-                _refuse_many(counts, file)
+                counts.refuse_many(file)
     if not counts.num_rows:
         raise DataError("there are no rows in it", where=file)
-    _refuse_many(counts, file)
-
-
-def _skip(raw: RawRow, problem: BadRowError, counts: SkippedRows, on_bad_row: OnBadRow) -> None:
-    if on_bad_row == "stop":
-        remedy = f"{problem.remedy or 'mend it'}, or skip such rows with --on-bad-row skip"
-        raise DataError(problem.what, where=raw.place, remedy=remedy)
-    counts.reasons[problem.reason] += 1
-    counts.first_place = counts.first_place or raw.place
-
-
-def _refuse_many(counts: SkippedRows, file: str) -> None:
-    if counts.num_skipped > _MAX_BAD_SHARE * counts.num_rows:
-        raise DataError(
-            f"too many rows are bad, more than {_MAX_BAD_SHARE:.0%}: {counts}",
-            where=file,
-            remedy=f"look at {counts.first_place}, and whether --columns and --quotes are right",
-        )
+    counts.refuse_many(file)
 
 
 def _labelled(raw: RawRow, columns: Columns, need_label: bool) -> LabelledRow:
