@@ -2,7 +2,7 @@
 
     python tools/pretrain_with_transformers.py RUN OUT
 The instances, their order, batch size, size, rates by the clock and minutes are those of RUN; the model, its loss and
-its padded batches are theirs, with the fused AdamW. The held-out figures of the result come from the same code as RUN's.
+its padded batches are theirs, with the fused AdamW. The held-out figures come from the same code as those of RUN.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ LOG_EVERY = 50
 def main() -> None:
     run, out = Path(sys.argv[1]), Path(sys.argv[2])
     settings = read_settings(PretrainSettings, {}, toml_path=run / "config.toml")
-    assert settings.corpus is not None and settings.learning_rate is not None and settings.budget is not None
+    assert settings.corpus is not None
+    assert settings.learning_rate is not None
+    assert settings.budget is not None
     torch.set_num_threads(settings.threads or torch.get_num_threads())
     corpus = Corpus(settings.corpus)
     tokenizer = BertTokenizer.from_pretrained(corpus.vocabulary_folder)
@@ -56,7 +58,7 @@ def main() -> None:
     loader = Loader(instances(corpus, "train", settings.seed), batch_size=settings.batch_size, workers=1)
     started, seconds, steps, pieces = time.monotonic(), 0.0, 0, 0
     model.train()
-    for steps, batch in enumerate(loader.batches(0), start=1):  # noqa: B007 (the last one is reported)
+    for steps, batch in enumerate(loader.batches(0), start=1):
         for group in optimizer.param_groups:
             group["lr"] = schedule.rate(steps, seconds)
         optimizer.zero_grad()

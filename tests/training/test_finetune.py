@@ -168,7 +168,7 @@ def test_the_model_opens_in_hugging_face_with_the_same_answers(finished: Path) -
     theirs = transformers.BertForSequenceClassification.from_pretrained(finished / "model").eval()
     with torch.inference_mode():
         scores = theirs(**tokenizer("a good film", return_tensors="pt")).logits.softmax(1)[0].tolist()
-    answer = bertmill.load(finished / "model").predict("a good film")
+    answer = bertmill.load(finished / "model").predict(["a good film"])[0]
     assert list(answer["scores"].values()) == pytest.approx(scores, abs=1e-5)
 
 
@@ -222,15 +222,16 @@ def test_answers_do_not_depend_on_the_batch(finished: Path) -> None:
     shuffled = draw.sample(range(len(texts)), len(texts))
     again = dict(zip(shuffled, model.predict([texts[number] for number in shuffled]), strict=True))
     for number, (text, answer) in enumerate(zip(texts, together, strict=True)):
-        for other in (model.predict(text), again[number]):
+        for other in (model.predict([text])[0], again[number]):
             assert other["scores"] == pytest.approx(answer["scores"], abs=1e-5)
 
 
 def test_a_document_of_ten_thousand_words_is_read_whole(finished: Path) -> None:
     model = bertmill.load(finished / "model")
     dull = "dull " * 10_000
-    assert model.predict(dull)["label"] == "no"
-    assert model.predict(dull)["scores"]["yes"] < model.predict(dull + "good " * 5_000)["scores"]["yes"]
+    without, within = model.predict([dull, dull + "good " * 5_000])
+    assert without["label"] == "no"
+    assert without["scores"]["yes"] < within["scores"]["yes"]
 
 
 def test_python_and_command_line_agree(finished: Path, rows_file: Path, capsys: pytest.CaptureFixture[str]) -> None:

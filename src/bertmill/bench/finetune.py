@@ -26,7 +26,10 @@ TARGET = 2.5
 
 
 def measure(settings: BenchSettings, data: Path) -> Iterator[Row]:
-    with tempfile.TemporaryDirectory() as name, multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
+    with (
+        tempfile.TemporaryDirectory() as name,
+        multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool,
+    ):
         folder = Path(name)
         _write_rows(data / "glue/SST-2/train.tsv", folder)
         best = {"ours": 0.0, "theirs": 0.0}

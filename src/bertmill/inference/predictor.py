@@ -38,18 +38,18 @@ class Predictor:
         self._words: BertForMaskedLM | None = None
         self._task: TaskModel | None = None
 
-    def predict(self, given: Input | Sequence[Input]) -> Answer | list[Answer]:
-        """What a fine-tuned model answers for a text, a pair (a tuple of two texts), or a list of them.
+    def predict(self, inputs: Sequence[Input]) -> list[Answer]:
+        """What a fine-tuned model answers for each text, or pair (a tuple of two texts).
 
         Multiple choice asks for `{"text": …, "pair": …, "choices": […]}`, where `pair` may be left out. An answer has
         the keys of `bertmill predict`: label, score and scores; number; choice, score and scores.
         """
         if self._task is None:
             self._task = TaskModel(self.folder, str(self.device))
-        is_one = isinstance(given, str | tuple | dict)
-        rows = [_row(each, number) for number, each in enumerate([given] if is_one else given)]
-        answers = list(self._task.answers(map(self._task.task.example, rows)))
-        return answers[0] if is_one else answers
+        if isinstance(inputs, str):
+            raise UsageError("predict takes a list of texts", remedy="put the text into a list")
+        rows = [_row(each, number) for number, each in enumerate(inputs)]
+        return list(self._task.answers(map(self._task.task.example, rows)))
 
     @torch.inference_mode()
     def fill(self, text: str, top_k: int = 5) -> list[Guess] | list[list[Guess]]:
