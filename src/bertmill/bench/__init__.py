@@ -10,6 +10,7 @@ BENCHMARKS = {
     "corpus": "bertmill.bench.corpus",
     "model": "bertmill.bench.model",
     "instances": "bertmill.bench.instances",
+    "pretrain": "bertmill.bench.pretrain",
     "finetune": "bertmill.bench.finetune",
     "predict": "bertmill.bench.predict",
 }

@@ -44,7 +44,7 @@ def measure(settings: BenchSettings, data: Path) -> Iterator[Row]:
     tokenizer = BertTokenizer.from_pretrained(data / "vocab/bert-base-uncased-vocab.txt")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        _write_text(data / "text/enwiki.txt.xz", folder / "text.txt")
+        write_text(data / "text/enwiki.txt.xz", folder / "text.txt")
         build_corpus([str(folder / "text.txt")], tokenizer, folder / "corpus")
         corpus = Corpus(folder / "corpus")
         for objective in OBJECTIVES:
@@ -57,7 +57,7 @@ def measure(settings: BenchSettings, data: Path) -> Iterator[Row]:
             yield _loading(instances, what, settings.rounds)
 
 
-def _write_text(source: Path, destination: Path) -> None:
+def write_text(source: Path, destination: Path) -> None:
     size = 0
     with destination.open("w", encoding="utf-8") as file:
         for line in read_lines([str(source)]):

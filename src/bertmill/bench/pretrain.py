@@ -1,0 +1,115 @@
+"""`bertmill pretrain` against the bare training step, and two processes of one thread against one of two.
+
+Both sides see the same batches of a corpus out of 10 MB of English Wikipedia, 32 instances of 128 pieces. The bare step
+has its batches in memory and does forward, backward and AdamW, nothing else; the command also loads, clips, checks for
+numbers that are none, and logs. Its rate is that of the second half of its steps, by its own log. Each side has a
+process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from multiprocessing import get_context
+from pathlib import Path
+
+from bertmill.bench.instances import write_text
+from bertmill.bench.measure import Row
+from bertmill.config import BenchSettings
+from bertmill.corpus.build import build_corpus
+from bertmill.corpus.instances import Instances
+from bertmill.corpus.loader import Loader
+from bertmill.corpus.masking import MaskingSettings, VocabularyIds
+from bertmill.corpus.objectives import PlanSettings
+from bertmill.corpus.shards import Corpus
+from bertmill.model.bert import BertForPreTraining
+from bertmill.model.config import BertConfig
+from bertmill.runtime import keep_freed_memory, set_threads
+from bertmill.text.tokenizer import BertTokenizer
+from bertmill.training.optimizer import make_optimizer, set_rate
+
+BATCH_SIZE = 32
+STEPS = {"tiny": 80, "mini": 24, "small": 10}  # half of them count
+SIZE_OF_PROCESSES = "mini"
+WITHIN = 0.95
+
+
+def measure(settings: BenchSettings, data: Path) -> Iterator[Row]:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        tokenizer = BertTokenizer.from_pretrained(data / "vocab/bert-base-uncased-vocab.txt")
+        write_text(data / "text/enwiki.txt.xz", folder / "text.txt")
+        build_corpus([str(folder / "text.txt")], tokenizer, folder / "corpus")
+        for size in STEPS:
+            command, bare = _best(
+                [partial(_rate_of_command, folder, size, 1), partial(_rate_of_step, folder, size)], settings.rounds
+            )
+            yield Row("pretrain", f"{size}: the command", "piece/s", command, bare, "the bare step", WITHIN)
+        two, one = _best(
+            [partial(_rate_of_command, folder, SIZE_OF_PROCESSES, count) for count in (2, 1)], settings.rounds
+        )
+        yield Row("pretrain", f"{SIZE_OF_PROCESSES}: 2 × 1 thread", "piece/s", two, one, "1 × 2 threads")
+
+
+def _best(sides: list[Callable[[], float]], rounds: int) -> list[float]:
+    """The highest rate of each side, which take turns."""
+    rates = [[side() for side in sides] for _ in range(rounds)]
+    return [max(of_side) for of_side in zip(*rates, strict=True)]
+
+
+def _rate_of_command(folder: Path, size: str, num_processes: int) -> float:
+    steps = STEPS[size]
+    with tempfile.TemporaryDirectory(dir=folder) as out:
+        flags = {
+            "corpus": folder / "corpus",
+            "out": Path(out) / "run",
+            "size": size,
+            "steps": steps,
+            "log-every": steps // 2,
+        }
+        words = [
+            "-m",
+            "bertmill",
+            "pretrain",
+            *(str(word) for name, value in flags.items() for word in (f"--{name}", value)),
+        ]
+        torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", str(num_processes)] if num_processes > 1 else []
+        subprocess.run([sys.executable, *torchrun, *command], check=True, capture_output=True)
+        log = [json.loads(line) for line in (Path(out) / "run/log.jsonl").read_text(encoding="utf-8").splitlines()]
+    first, second = (line for line in log if "pieces" in line)
+    rate: float = second["pieces"] / (second["seconds"] - first["seconds"])
+    return rate
+
+
+def _rate_of_step(folder: Path, size: str) -> float:
+    with get_context("spawn").Pool(1) as pool:
+        return pool.apply(_bare_rate, (folder, size))
+
+
+def _bare_rate(folder: Path, size: str) -> float:
+    set_threads(None)
+    keep_freed_memory()
+    corpus = Corpus(folder / "corpus")
+    tokenizer = BertTokenizer.from_pretrained(corpus.vocabulary_folder)
+    vocabulary = VocabularyIds.of(tokenizer)
+    instances = Instances(corpus, vocabulary, folder / "plans", PlanSettings(), MaskingSettings(), seed=0)
+    steps = STEPS[size]
+    batches = list(islice(Loader(instances, batch_size=BATCH_SIZE, workers=0).batches(0), steps))
+    model = BertForPreTraining(BertConfig.of_size(size).with_settings(vocab_size=len(tokenizer))).train()
+    optimizer = make_optimizer(model, weight_decay=0.01)
+    set_rate(optimizer, 1e-4)
+    started = 0.0
+    for number, batch in enumerate(batches):
+        if number == steps // 2:
+            started = time.perf_counter()
+        optimizer.zero_grad()
+        model(batch.packed(), **batch.targets(), output_logits=False).loss.backward()
+        optimizer.step()
+    seconds = time.perf_counter() - started
+    return sum(len(batch.piece_ids) for batch in batches[steps // 2 :]) / seconds
