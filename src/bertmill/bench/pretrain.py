@@ -68,17 +68,13 @@ def _rate_of_command(folder: Path, size: str, num_processes: int) -> float:
     with tempfile.TemporaryDirectory(dir=folder) as out:
         flags = {
             "corpus": folder / "corpus",
-            "out": Path(out) / "run",
+            "out": f"{out}/run",
             "size": size,
             "steps": steps,
             "log-every": steps // 2,
         }
-        words = [
-            "-m",
-            "bertmill",
-            "pretrain",
-            *(str(word) for name, value in flags.items() for word in (f"--{name}", value)),
-        ]
+        command = ["-m", "bertmill", "pretrain", "--quiet"]
+        command += [str(word) for name, value in flags.items() for word in (f"--{name}", value)]
         torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", str(num_processes)] if num_processes > 1 else []
         subprocess.run([sys.executable, *torchrun, *command], check=True, capture_output=True)
         log = [json.loads(line) for line in (Path(out) / "run/log.jsonl").read_text(encoding="utf-8").splitlines()]
