@@ -30,7 +30,7 @@ def settings_from_words(command: str, kind: type[SettingsT], words: Sequence[str
     if "-h" in words or "--help" in words:
         print(parser.format_help(), end="")
         return None
-    known, rest = parser.parse_known_args(list(words))
+    known, rest = parser.parse_known_intermixed_args(list(words))
     flags = vars(known)
     toml_path = flags.pop("config", None)
     return read_settings(

@@ -30,7 +30,8 @@ class Dataset:
 def read_dataset(settings: FinetuneSettings, tokenizer: BertTokenizer) -> Dataset:
     """Everything `settings` name, in memory."""
     share = share_of(settings.dev)
-    skipped = {"train": SkippedRows(), "dev": SkippedRows()}
+    of_train = SkippedRows()
+    skipped = {"train": of_train, "dev": SkippedRows() if share is None else of_train}
     train = list(labelled_rows(str(settings.train), settings, skipped["train"]))
     if share is None:
         dev = list(labelled_rows(settings.dev, settings, skipped["dev"]))
@@ -44,7 +45,8 @@ def read_dataset(settings: FinetuneSettings, tokenizer: BertTokenizer) -> Datase
         for name, rows, file in (("train", train, str(settings.train)), ("dev", dev, settings.dev))
     }
     look = FirstLook.at(train, dev, lambda text: len(tokenizer.wordpiece.ids(text, split_special=True)))
-    remarks = [f"skipped in {name}: {counts}" for name, counts in skipped.items() if counts]
+    files = {"train": str(settings.train), **({"dev": settings.dev} if share is None else {})}
+    remarks = [f"skipped in {file}: {skipped[name]}" for name, file in files.items() if skipped[name]]
     return Dataset(task, examples["train"], examples["dev"], [*look.lines(), *remarks])
 
 
