@@ -59,6 +59,24 @@ def parse_mask_mix(text: str) -> tuple[float, float, float]:
     return mask, random, same
 
 
+def heldout_share(text: str | None) -> float | None:
+    """The share of the documents that --heldout asks for; None if it names files, or nothing."""
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None
+
+
+def _heldout(given: Any) -> Any:
+    """A share may be a number in a TOML file; one way to write it, so that settings can be compared."""
+    share = heldout_share(str(given)) if isinstance(given, str | int | float) else None
+    if share is None:
+        return given
+    if not 0 < share < 1:
+        raise ValueError(f"should be a share between 0 and 1, or files (./{given} is a file called {given})")
+    return str(share)
+
+
 def _checked_by(parse: Callable[[str], object], form: str) -> AfterValidator:
     def check(text: str) -> str:
         try:
@@ -73,6 +91,7 @@ def _checked_by(parse: Callable[[str], object], form: str) -> AfterValidator:
 
 Seconds = Annotated[int, Field(ge=1), BeforeValidator(_seconds)]
 Phases = Annotated[str, _checked_by(parse_phases, "128 or 128:0.9,512:0.1")]
+Heldout = Annotated[str, BeforeValidator(_heldout)]
 MaskMix = Annotated[str, _checked_by(parse_mask_mix, "80/10/10")]
 TextFiles = Annotated[
     list[str],
@@ -172,7 +191,11 @@ class PretrainSettings(Settings):
     mask_mix: MaskMix = Field("80/10/10", description="of these, percent that are masked / random / left as they are")
     whole_words: bool = Field(False, description="mask all pieces of a word or none")
     fixed_masks: bool = Field(False, description="the same masks in every epoch")
-    heldout: str | None = Field(None, description="text files that are not trained on, to measure the loss on")
+    heldout: Heldout | None = Field(
+        None,
+        description="text to measure the loss on: files, or a share of the corpus's documents such as 0.01, "
+        "which are then not trained on",
+    )
     log_every: int = Field(50, ge=1, description="steps between lines of the log")
     eval_every: int = Field(1000, ge=1, description="steps between measurements on held-out text")
     save_every: int = Field(1000, ge=1, description="steps between checkpoints")

@@ -16,6 +16,7 @@ import torch
 from safetensors.torch import load_file
 
 from bertmill.cli.main import main
+from bertmill.corpus.instances import Instances
 from bertmill.model.bert import BertForPreTraining
 from bertmill.storage import write_manifest
 from bertmill.training import words
@@ -228,6 +229,51 @@ def test_held_out_text_is_planned_once(corpus: Path, tmp_path: Path) -> None:
     assert pretrain(corpus, run, "--steps", 2, "--heldout", corpus.with_name("heldout.txt")) == 0
     plans = sorted(path.name for path in (run / "plans/rank-0/heldout-32").iterdir())
     assert plans == ["epoch-00000.json", "epoch-00000.records"]
+
+
+def test_a_share_of_documents_can_be_held_out(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    used: dict[str, set[int]] = {}
+    original = Instances.batch
+
+    def noted(self: Instances, epoch: int, numbers: Any) -> Any:
+        records = self.planner.records(epoch)[numbers]
+        used.setdefault(self.settings.part, set()).update(records["a_start"].tolist(), records["b_start"].tolist())
+        return original(self, epoch, numbers)
+
+    monkeypatch.setattr(Instances, "batch", noted)
+    flags = ("--steps", 50, "--eval-every", 25, "--heldout", "0.10", "--save-every", 10)
+    assert pretrain(corpus, tmp_path / "run", *flags) == 0
+    assert used["train"]
+    assert used["heldout"]
+    assert not used["train"] & used["heldout"]
+    assert len([line for line in log_of(tmp_path / "run") if "heldout_loss" in line]) == 2
+    assert not (tmp_path / "run/heldout").exists()
+    assert 'heldout = "0.1"' in (tmp_path / "run/config.toml").read_text(encoding="utf-8")
+    shutil.rmtree(tmp_path / "run/model")
+    assert pretrain(corpus, tmp_path / "run", *flags, "--resume") == 0
+    assert not used["train"] & used["heldout"]
+
+
+@pytest.mark.parametrize("share", ["0", "1", "5", "nan", "-0.1"])
+def test_a_share_that_is_none_is_refused(
+    share: str, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert pretrain(corpus, tmp_path / "run", f"--heldout={share}") == 2
+    assert "should be a share between 0 and 1" in capsys.readouterr().err
+
+
+def test_a_share_may_be_a_number_in_a_file(corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "some.toml").write_text("heldout = 0.05\nsteps = 1\n", encoding="utf-8")
+    assert pretrain(corpus, tmp_path / "run", "--config", tmp_path / "some.toml") == 0
+    assert (tmp_path / "run/plans/rank-0/heldout-32").is_dir()
+
+
+def test_a_share_without_documents_makes_no_run(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert pretrain(corpus, tmp_path / "run", "--heldout", "0.001") == 3
+    assert "0.001 of 120 documents cannot be held out" in capsys.readouterr().err
+    assert not (tmp_path / "run/config.toml").exists()
 
 
 def test_a_finished_run_is_not_overwritten(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
