@@ -43,19 +43,27 @@ def _seconds(text: Any) -> Any:
 
 def parse_phases(text: str) -> list[tuple[int, float]]:
     """Lengths of instances and their shares of a training: 128:0.9,512:0.1."""
-    phases = [part.partition(":") for part in text.split(",")]
-    lengths = [int(length) for length, _, _ in phases]
-    shares = [float(share) if share else 1.0 for _, _, share in phases]
-    if min(lengths) < 1 or min(shares) <= 0 or abs(sum(shares) - 1) > 1e-6:
-        raise ValueError("the shares must be above 0 and add up to 1")
-    return list(zip(lengths, shares, strict=True))
+    parts = [part.partition(":") for part in text.split(",")]
+    try:
+        phases = [(int(length), float(share) if share else 1.0) for length, _, share in parts]
+    except ValueError:
+        raise ValueError("should have the form 128 or 128:0.9,512:0.1") from None
+    if any(length < 1 for length, _ in phases):
+        raise ValueError("should have lengths of 1 or more")
+    # Written so that a share that is not a number is refused: comparing with one is never true.
+    if not (all(share > 0 for _, share in phases) and abs(sum(share for _, share in phases) - 1) <= 1e-6):
+        raise ValueError("should have shares above 0 that add up to 1")
+    return phases
 
 
 def parse_mask_mix(text: str) -> tuple[float, float, float]:
     """Shares of masked, random and unchanged pieces: 80/10/10."""
-    mask, random, same = (float(number) / 100 for number in text.split("/"))
-    if min(mask, random, same) < 0 or abs(mask + random + same - 1) > 1e-6:
-        raise ValueError("the three shares must add up to 100")
+    try:
+        mask, random, same = (float(number) / 100 for number in text.split("/"))
+    except ValueError:
+        raise ValueError("should have the form 80/10/10") from None
+    if not (all(share >= 0 for share in (mask, random, same)) and abs(mask + random + same - 1) <= 1e-6):
+        raise ValueError("should have three shares that add up to 100")
     return mask, random, same
 
 
@@ -77,22 +85,18 @@ def _heldout(given: Any) -> Any:
     return str(share)
 
 
-def _checked_by(parse: Callable[[str], object], form: str) -> AfterValidator:
+def _checked_by(parse: Callable[[str], object]) -> AfterValidator:
     def check(text: str) -> str:
-        try:
-            parse(text)
-        except ValueError as error:
-            reason = f": {error}" if "add up" in str(error) else ""
-            raise ValueError(f"should have the form {form}{reason}") from None
+        parse(text)
         return text
 
     return AfterValidator(check)
 
 
 Seconds = Annotated[int, Field(ge=1), BeforeValidator(_seconds)]
-Phases = Annotated[str, _checked_by(parse_phases, "128 or 128:0.9,512:0.1")]
+Phases = Annotated[str, _checked_by(parse_phases)]
 Heldout = Annotated[str, BeforeValidator(_heldout)]
-MaskMix = Annotated[str, _checked_by(parse_mask_mix, "80/10/10")]
+MaskMix = Annotated[str, _checked_by(parse_mask_mix)]
 TextFiles = Annotated[
     list[str],
     Field(description="text files, folders or globs (.txt .gz .xz .zst .jsonl); - is standard input"),

@@ -224,6 +224,25 @@ def test_a_mistake_in_the_first_command_can_be_corrected_in_the_second(corpus: P
     assert pretrain(corpus, tmp_path / "run", "--steps", 1) == 0
 
 
+@pytest.mark.parametrize(
+    ("flag", "value", "message"),
+    [
+        ("--length", "128:nan", "shares above 0 that add up to 1"),
+        ("--length", "64:0.5,128:nan", "shares above 0 that add up to 1"),
+        ("--length", "64:0.5,128:0.4", "shares above 0 that add up to 1"),
+        ("--length", "0", "lengths of 1 or more"),
+        ("--length", "128:most", "the form 128 or 128:0.9,512:0.1"),
+        ("--mask-mix", "nan/50/50", "three shares that add up to 100"),
+        ("--mask-mix", "80/20", "the form 80/10/10"),
+    ],
+)
+def test_shares_that_make_no_sense_are_refused(
+    flag: str, value: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["pretrain", "--corpus", "corpus", "--out", str(tmp_path / "run"), flag, value]) == 2
+    assert capsys.readouterr().err == f"bertmill: {flag}: should have {message} (got {value!r})\n"
+
+
 def test_held_out_text_is_planned_once(corpus: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert pretrain(corpus, run, "--steps", 2, "--heldout", corpus.with_name("heldout.txt")) == 0
