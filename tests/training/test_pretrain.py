@@ -243,6 +243,21 @@ def test_shares_that_make_no_sense_are_refused(
     assert capsys.readouterr().err == f"bertmill: {flag}: should have {message} (got {value!r})\n"
 
 
+@pytest.mark.parametrize("words_", [["inspect"], ["check"], ["fill", "a [MASK]"]])
+def test_the_folder_of_a_training_is_not_a_model_and_the_message_says_where_it_is(
+    words_: list[str], half_a_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command, *rest = words_
+    run = shutil.copytree(half_a_run, tmp_path / "run")
+    assert main([command, str(run), *rest]) == 2
+    assert capsys.readouterr().err == (
+        f"bertmill: {run}: is a training that has not come to its end; go on with `--out {run} --resume`\n"
+    )
+    (run / "model").mkdir()
+    assert main([command, str(run), *rest]) == 2
+    assert capsys.readouterr().err == f"bertmill: {run}: is the folder of a training, not of a model; give {run}/model\n"
+
+
 def test_held_out_text_is_planned_once(corpus: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert pretrain(corpus, run, "--steps", 2, "--heldout", corpus.with_name("heldout.txt")) == 0
