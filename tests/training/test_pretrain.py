@@ -255,7 +255,9 @@ def test_the_folder_of_a_training_is_not_a_model_and_the_message_says_where_it_i
     )
     (run / "model").mkdir()
     assert main([command, str(run), *rest]) == 2
-    assert capsys.readouterr().err == f"bertmill: {run}: is the folder of a training, not of a model; give {run}/model\n"
+    assert (
+        capsys.readouterr().err == f"bertmill: {run}: is the folder of a training, not of a model; give {run}/model\n"
+    )
 
 
 def test_held_out_text_is_planned_once(corpus: Path, tmp_path: Path) -> None:

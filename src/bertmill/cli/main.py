@@ -10,10 +10,13 @@ import errno
 import importlib
 import io
 import os
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
 
-from bertmill.errors import INTERRUPTED, BertmillError, ResourceError, UsageError
+from bertmill.errors import INTERRUPTED, TERMINATED, BertmillError, ResourceError, UsageError
 from bertmill.version import __version__
 
 COMMANDS = {
@@ -31,18 +34,25 @@ COMMANDS = {
 HELP_WORDS = ("-h", "--help", "help")
 
 
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM: everything that is cleaned up on Ctrl-C is cleaned up."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The entry point: returns the exit code."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # results are UTF-8 whatever the locale says
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
-        code = _run(list(sys.argv[1:] if arguments is None else arguments))
+        with _termination_as_error():
+            code = _run(list(sys.argv[1:] if arguments is None else arguments))
         if sys.stdout is not None:
             sys.stdout.flush()
     except BertmillError as error:
         return _failed(str(error), error.exit_code)
     except MemoryError:
         return _failed("there is not enough memory", ResourceError.exit_code)
+    except _Terminated:
+        return _failed("terminated", TERMINATED)
     except KeyboardInterrupt:
         return _failed("interrupted", INTERRUPTED)
     except BrokenPipeError:  # the reader (`head`, say) has seen enough
@@ -54,6 +64,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         kind = ResourceError if is_full else UsageError
         return _failed(f"{error.filename or 'standard output'}: {error.strerror}", kind.exit_code)
     return code
+
+
+@contextmanager
+def _termination_as_error() -> Iterator[None]:
+    """While the block runs, SIGTERM ends it like Ctrl-C does; commands that save something first handle it themselves."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not disturb the cleaning up
+        raise _Terminated
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _failed(message: str, exit_code: int) -> int:
