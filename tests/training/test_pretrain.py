@@ -218,6 +218,20 @@ def test_the_command_that_began_a_run_resumes_it(
     assert "resumed from step 2" in capsys.readouterr().err
 
 
+def test_a_run_is_resumed_from_another_directory(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert pretrain(corpus, tmp_path / "first", "--steps", 1) == 0
+    (tmp_path / "heldout.txt").write_bytes(corpus.with_name("heldout.txt").read_bytes())
+    monkeypatch.chdir(tmp_path)
+    flags = ("--steps", 2, "--init", "first/model", "--heldout", "heldout.txt", "--resume")
+    assert pretrain(corpus, tmp_path / "run", *flags) == 0
+    shutil.rmtree("run/model")
+    assert pretrain(corpus, tmp_path / "run", *flags) == 0  # the same command
+    shutil.rmtree("run/model")
+    shutil.rmtree("run/heldout")
+    monkeypatch.chdir(corpus)
+    assert main(["pretrain", "--out", str(tmp_path / "run"), "--resume"]) == 0
+
+
 def test_a_mistake_in_the_first_command_can_be_corrected_in_the_second(corpus: Path, tmp_path: Path) -> None:
     assert pretrain(tmp_path / "nowhere", tmp_path / "run", "--steps", 1) == 2
     assert pretrain(corpus, tmp_path / "run", "--steps", 1, "--init", "minilm") == 4

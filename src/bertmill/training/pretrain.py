@@ -110,9 +110,7 @@ def _settings_of_run(given: PretrainSettings, run: RunFolder) -> PretrainSetting
     """The settings that the run began with. The same command may be given again: what it left open is decided."""
     if not given.resume:
         raise UsageError("holds a run already", where=run.path, remedy="go on with --resume or choose another folder")
-    again = {name: getattr(given, name) for name in given.model_fields_set}
-    if given.corpus is not None:
-        again["corpus"] = given.corpus.resolve()
+    again = {name: value for name, value in vars(_located(given)).items() if name in given.model_fields_set}
     if given.precision == "auto":
         del again["precision"]
     return resumed_settings(PretrainSettings(**again), run.config, PretrainSettings.MAY_CHANGE)
@@ -122,7 +120,7 @@ def _decide(given: PretrainSettings, ranks: Ranks) -> PretrainSettings:
     """The settings of a new run, with everything decided that was left open."""
     if given.corpus is None:
         raise UsageError("--corpus is required: a folder made by `bertmill corpus`")
-    decided: dict[str, object] = {"corpus": given.corpus.resolve()}
+    decided: dict[str, object] = {}
     if given.learning_rate is None:
         decided["learning_rate"] = LEARNING_RATES[given.size]
     if given.steps is None and given.epochs is None and given.budget is None:
@@ -130,7 +128,23 @@ def _decide(given: PretrainSettings, ranks: Ranks) -> PretrainSettings:
     if given.precision == "auto":
         # The first rank's choice is everybody's.
         decided["precision"] = "bf16" if ranks.largest([ranks.is_first and prefers_bf16(ranks.device)])[0] else "fp32"
-    return given.model_copy(update=decided)
+    return _located(given).model_copy(update=decided)
+
+
+def _located(settings: PretrainSettings) -> PretrainSettings:
+    """Paths from the root on: a run may be resumed from another directory. Names and shares stay what they are."""
+
+    def located(given: str) -> str:
+        return str(Path(given).resolve()) if Path(given).exists() else given
+
+    update: dict[str, object] = {}
+    if settings.corpus is not None:
+        update["corpus"] = settings.corpus.resolve()
+    if settings.init is not None:
+        update["init"] = located(settings.init)
+    if settings.heldout is not None and heldout_share(settings.heldout) is None:
+        update["heldout"] = located(settings.heldout)
+    return settings.model_copy(update=update)
 
 
 def _make_model(settings: PretrainSettings, corpus: Corpus, tokenizer: BertTokenizer) -> Model:
