@@ -3,7 +3,8 @@
     epoch-00003.records   one record of fixed size per instance, block after block (a block is a shard)
     epoch-00003.json      what it was planned from and for, counts, where each block's records end, sha256
 The plan needs lengths alone and one block of them at a time. A block's plan is a function of (seed, epoch, block),
-so the records can be made again when they are missing or damaged; how many there are, the small file knows.
+so the records can be made again when they are missing or damaged; how many there are, the small file knows. The
+records of the epoch before last are removed.
 """
 
 from __future__ import annotations
@@ -139,6 +140,9 @@ class Planner:
         facts = PlanFacts(counts, block_ends, digest.hexdigest())
         header = {"origin": self._origin(epoch), **dataclasses.asdict(facts)}
         write_file(self._path(epoch, "json"), dumps({**header, "checksum": _checksum(header)}, indent=1) + "\n")
+        # A batch may lie across two epochs. Counts of earlier ones stay: the places of later steps hang on them.
+        if epoch >= 2:
+            self._path(epoch - 2, "records").unlink(missing_ok=True)
         return facts
 
 
