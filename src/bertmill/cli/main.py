@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _termination_as_error() -> Iterator[None]:
-    """While the block runs, SIGTERM ends it like Ctrl-C does; commands that save something first handle it themselves."""
+    """While the block runs, SIGTERM ends it like Ctrl-C; a training, which saves first, has its own way."""
 
     def end(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not disturb the cleaning up
