@@ -6,6 +6,7 @@ and only then reads the tensors, straight into their places; what the folder doe
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -111,8 +112,11 @@ class BertPreTrainedModel(nn.Module):
         new[:kept] = old.detach()[:kept]
         return nn.Parameter(new, requires_grad=old.requires_grad)
 
-    def gradient_checkpointing_enable(self) -> None:
-        """Train with less memory, running every layer forward twice: the same gradients, to the bit."""
+    def gradient_checkpointing_enable(self, gradient_checkpointing_kwargs: Mapping[str, Any] | None = None) -> None:
+        """Train with less memory, running every layer forward twice: the same gradients, to the bit.
+
+        Hugging Face's argument chooses among torch's ways to do it; there is one here, so it changes nothing.
+        """
         self._checkpoint_gradients(True)
 
     def gradient_checkpointing_disable(self) -> None:
