@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -373,13 +375,14 @@ def test_a_full_disk_leaves_the_last_checkpoint(corpus: Path, tmp_path: Path) ->
     assert main(["pretrain", "--out", str(tmp_path / "run"), "--resume"]) == 0
 
 
-def torchrun(num_processes: int, corpus: Path, out: Path, *flags: object) -> subprocess.CompletedProcess[str]:
+def torchrun(
+    num_processes: int, corpus: Path, out: Path, *flags: object, program: Sequence[object] = ("-m", "bertmill")
+) -> subprocess.CompletedProcess[str]:
     fixed = ("--corpus", corpus, "--out", out, "--size", "tiny", "--length", 32, "--batch-size", 9, "--threads", 1)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(num_processes)]
     arguments = [str(flag) for flag in (*fixed, "--dropout", 0, "--learning-rate", 1e-4, *flags)]
-    return subprocess.run(
-        [*command, "-m", "bertmill", "pretrain", *arguments], capture_output=True, text=True, check=False
-    )
+    words_ = [*command, *map(str, program), "pretrain", *arguments]
+    return subprocess.run(words_, capture_output=True, text=True, check=False)
 
 
 def assert_same_training(one: Path, other: Path) -> None:
@@ -407,3 +410,45 @@ def test_processes_share_the_work_and_may_change_in_number(corpus: Path, tmp_pat
         done = torchrun(num_processes, corpus, run, *common, "--resume")
         assert f"resumed from step {last_step}" in done.stderr
     assert_same_training(tmp_path / "one", run)
+
+
+SPOILT_RANK = """
+import os, sys, time
+from pathlib import Path
+from bertmill.cli.main import main
+from bertmill.training import words
+
+original, calls, rank = words._losses, [], int(os.environ["RANK"])
+
+def losses(*arguments):
+    loss, pair_loss, sums = original(*arguments)
+    calls.append(0)
+    return (loss * float("nan") if rank == 1 and len(calls) == 8 else loss), pair_loss, sums
+
+words._losses = losses
+code = main(sys.argv[1:])
+here = Path(__file__).parent
+(here / f"code-{rank}").write_text(str(code))
+for _ in range(600):  # torchrun ends the other ranks when one has failed: both shall have said how they end
+    if len(list(here.glob("code-*"))) == 2:
+        break
+    time.sleep(0.1)
+sys.exit(code)
+"""
+
+
+def test_a_gradient_that_is_not_a_number_on_one_rank_stops_all_of_them(corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "spoilt.py").write_text(SPOILT_RANK, encoding="utf-8")
+    flags = ("--steps", 12, "--save-every", 5)
+    done = torchrun(2, corpus, tmp_path / "run", *flags, program=[tmp_path / "spoilt.py"])
+    assert [(tmp_path / f"code-{rank}").read_text() for rank in (0, 1)] == ["5", "5"]
+    messages = [line for line in done.stderr.splitlines() if "bertmill: " in line]
+    assert len(messages) == 2
+    for message in messages:
+        assert re.search(r"step 7 is not finite \([45] instances that begin with the pieces \[", message)
+        assert "no update was made" in message
+    assert done.returncode == 1  # torchrun's own, with the rank's in its report
+    assert re.search(r"exitcode *: 5", done.stderr)
+    (checkpoint,) = (tmp_path / "run/checkpoints").iterdir()
+    assert checkpoint.name == "step-000005"
+    assert all(tensor.isfinite().all() for tensor in load_file(checkpoint / "weights.safetensors").values())
