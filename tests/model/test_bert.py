@@ -486,6 +486,12 @@ def test_hugging_faces_trainer_trains_our_models(name: str, checkpointing: dict[
     assert sum(not torch.equal(value, before[key]) for key, value in model.state_dict().items()) > 30
 
 
+@pytest.mark.parametrize("wish", [{"every_n_layers": 2}, {"offload": True}])
+def test_gradient_checkpointing_that_is_not_offered_is_refused(wish: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="of every layer"):
+        BertModel(BertConfig(**SMALL)).gradient_checkpointing_enable(**wish)
+
+
 @pytest.mark.parametrize("name", CLASSES)
 def test_a_row_without_a_visible_piece_gives_finite_outputs_and_leaves_the_others_alone(name: str) -> None:
     ours, _ = twins(name)
