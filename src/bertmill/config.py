@@ -26,6 +26,7 @@ Objective = Literal["mlm+nsp", "mlm+sop", "mlm", "clm"]
 SizeName = Literal["tiny", "mini", "small", "medium", "base", "large"]
 OnNonFinite = Literal["stop", "skip", "reload"]
 Precision = Literal["fp32", "bf16", "auto"]
+TaskName = Literal["classify", "regress", "choose"]
 
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
 
@@ -161,8 +162,8 @@ class CorpusSettings(Settings):
     text_field: str = Field("text", description="the field of a .jsonl record that holds the text")
 
 
-class PretrainSettings(Settings):
-    """Train a BERT from a corpus, or go on training one. A run that was stopped goes on with --resume."""
+class TrainingSettings(Settings):
+    """What pre-training and fine-tuning have in common."""
 
     # What may differ from the stopped run when it is resumed: nothing that decides what is learnt.
     MAY_CHANGE: ClassVar[frozenset[str]] = frozenset(
@@ -172,9 +173,31 @@ class PretrainSettings(Settings):
         )
     )
 
-    corpus: Path | None = Field(None, description="a folder made by `bertmill corpus` (a resumed run knows its own)")
+    # Text that may name a file or folder, which a run must find again from another directory.
+    MAY_BE_PATHS: ClassVar[tuple[str, ...]] = ()
+
     out: Path = Field(description="the run folder: settings, log, checkpoints and in the end the model")
     resume: bool = Field(False, description="go on with the run in --out where it was stopped; begin if there is none")
+    batch_size: int = Field(32, ge=1, description="instances or examples per step, over all processes")
+    micro_batch_pieces: int = Field(8192, ge=1, description="pieces that go through the model at once")
+    weight_decay: float = Field(0.01, ge=0, description="decay of matrices; biases and LayerNorm have none")
+    max_gradient_norm: float = Field(1.0, gt=0, description="longer gradients are scaled down to this norm")
+    log_every: int = Field(50, ge=1, description="steps between lines of the log")
+    keep: int = Field(2, ge=1, description="checkpoints to keep, besides the best one")
+    on_nonfinite: OnNonFinite = Field("stop", description="what to do when a loss or gradient is not a number")
+    precision: Precision = Field("fp32", description="numbers to compute with; auto tries both and takes the faster")
+    gradient_checkpointing: bool = Field(False, description="compute activations twice instead of keeping them")
+    device: str = Field("auto", description="cpu, cuda, or auto")
+    threads: int | None = Field(None, ge=1, description="threads to compute with (default: one per core)")
+    seed: int = Field(0, description="decides first weights, order, masks and dropout")
+
+
+class PretrainSettings(TrainingSettings):
+    """Train a BERT from a corpus, or go on training one. A run that was stopped goes on with --resume."""
+
+    MAY_BE_PATHS: ClassVar[tuple[str, ...]] = ("corpus", "init", "heldout")
+
+    corpus: Path | None = Field(None, description="a folder made by `bertmill corpus` (a resumed run knows its own)")
     size: SizeName = Field("mini", description="the size of the model")
     init: str | None = Field(None, description="go on training this model instead of beginning with a random one")
     objective: Objective = Field("mlm+nsp", description="what is learnt besides masked words; clm: left to right")
@@ -184,11 +207,7 @@ class PretrainSettings(Settings):
     )
     budget: Seconds | None = Field(None, description="how long to train: a time such as 30m or 2h")
     length: Phases = Field("128", description="pieces per instance, or lengths with shares: 128:0.9,512:0.1")
-    batch_size: int = Field(32, ge=1, description="instances per step, over all processes")
-    micro_batch_pieces: int = Field(8192, ge=1, description="pieces that go through the model at once")
     learning_rate: float | None = Field(None, gt=0, description="the highest rate (default: by the model's size)")
-    weight_decay: float = Field(0.01, ge=0, description="decay of matrices; biases and LayerNorm have none")
-    max_gradient_norm: float = Field(1.0, gt=0, description="longer gradients are scaled down to this norm")
     dropout: float = Field(0.1, ge=0, lt=1, description="share of activations and attention weights dropped")
     short_seq_prob: float = Field(0.1, ge=0, le=1, description="share of instances that are shorter on purpose")
     mask_rate: float = Field(0.15, gt=0, le=1, description="share of pieces to be guessed")
@@ -200,17 +219,9 @@ class PretrainSettings(Settings):
         description="text to measure the loss on: files, or a share of the corpus's documents such as 0.01, "
         "which are then not trained on",
     )
-    log_every: int = Field(50, ge=1, description="steps between lines of the log")
     eval_every: int = Field(1000, ge=1, description="steps between measurements on held-out text")
     save_every: int = Field(1000, ge=1, description="steps between checkpoints")
-    keep: int = Field(2, ge=1, description="checkpoints to keep, besides the best one")
-    on_nonfinite: OnNonFinite = Field("stop", description="what to do when a loss or gradient is not a number")
-    precision: Precision = Field("fp32", description="numbers to compute with; auto tries both and takes the faster")
-    gradient_checkpointing: bool = Field(False, description="compute activations twice instead of keeping them")
-    device: str = Field("auto", description="cpu, cuda, or auto")
-    threads: int | None = Field(None, ge=1, description="threads to compute with (default: one per core)")
     workers: int = Field(1, ge=0, description="threads that prepare batches ahead (0: none)")
-    seed: int = Field(0, description="decides first weights, order, masks and dropout")
 
     @model_validator(mode="after")
     def _one_duration(self) -> Self:
@@ -218,6 +229,73 @@ class PretrainSettings(Settings):
         if len(given) > 1:
             raise ValueError(f"--{' and --'.join(given)} contradict each other")
         return self
+
+
+class RowSettings(Settings):
+    """How labelled rows are read, and long texts with them."""
+
+    columns: str | None = Field(
+        None, description="which column is what: text=sentence,label=stars; numbers where the file has no header"
+    )
+    preset: str | None = Field(None, description="the columns of a known data set: sst2, cola, mrpc, rte, stsb, …")
+    quotes: Literal["auto", "literal", "standard"] = Field(
+        "auto", description="whether quotes in .tsv and .csv files are characters or wrap fields"
+    )
+    on_bad_row: Literal["stop", "skip"] = Field(
+        "stop", description="what to do with a row that cannot be read; more than 5 % stop all the same"
+    )
+    max_length: int | None = Field(None, ge=5, description="pieces in a window (default: what the model can read)")
+    stride: int | None = Field(
+        None, ge=1, description="pieces advanced from window to window of a long text (default: 3/4 of a window)"
+    )
+    truncate: bool = Field(False, description="cut long texts after the first window instead of sliding over them")
+
+
+class FinetuneSettings(TrainingSettings, RowSettings):
+    """Train a model on labelled rows: a class, a number, or one of several choices for each."""
+
+    MAY_BE_PATHS: ClassVar[tuple[str, ...]] = ("model", "train", "dev")
+
+    task: Annotated[TaskName, Field(description="classify, regress or choose"), POSITIONAL]
+    model: str = Field(description="the pre-trained model: a folder or the name of an installed model")
+    train: Path = Field(description="the labelled rows: .tsv, .csv, .jsonl, .parquet, or .json of multiple choice")
+    dev: str = Field("0.1", description="rows to measure on: a file, or a share of the training rows")
+    epochs: float = Field(3.0, gt=0, description="times through the training rows")
+    learning_rate: float = Field(5e-5, gt=0, description="the highest rate, after a tenth of the steps")
+    dropout: float | None = Field(None, ge=0, lt=1, description="share of activations dropped (default: the model's)")
+    multi_label: bool = Field(False, description="a text may have several labels, written a|b, or none")
+    class_weights: str | None = Field(None, description="how much classes count: balanced, or ham=1,spam=5")
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of each target that is spread over all classes")
+    freeze: bool = Field(False, description="train the head alone; the encoder stays as it is")
+    metric: str | None = Field(None, description="what chooses the best checkpoint (default: the task's first)")
+    patience: int | None = Field(None, ge=1, description="evaluations without a better one, after which to stop")
+    eval_every: int | None = Field(None, ge=1, description="steps between evaluations (default: an epoch)")
+    save_every: int = Field(1000, ge=1, description="steps between checkpoints, besides those of the best")
+
+
+class EvaluateSettings(RowSettings):
+    """Measure a fine-tuned model on labelled rows: metrics with 95 % intervals, and where it errs."""
+
+    model: Annotated[str, Field(description="a fine-tuned model folder"), POSITIONAL]
+    data: Path = Field(description="the labelled rows, in any format that finetune reads")
+    worst: int = Field(5, ge=0, description="errors to show, the surest first")
+    device: str = Field("auto", description="cpu, cuda, or auto")
+    threads: int | None = Field(None, ge=1, description="threads to compute with (default: one per core)")
+    as_json: bool = Field(False, alias="json", description="print one JSON object instead of tables")
+
+
+class PredictSettings(RowSettings):
+    """Let a fine-tuned model answer for every row of a file, or for a text given here."""
+
+    model: Annotated[str, Field(description="a fine-tuned model folder"), POSITIONAL]
+    file: Annotated[str | None, Field(description="rows to answer for; - is standard input"), POSITIONAL] = None
+    text: str | None = Field(None, description="a text given here instead of in a file")
+    pair: str | None = Field(None, description="the second text of --text")
+    choice: list[str] = Field([], description="a choice for --text; given at least twice")
+    out: Path | None = Field(None, description="a file to write to instead of printing")
+    format: Literal["jsonl", "csv", "table"] = Field("jsonl", description="how answers are written")
+    device: str = Field("auto", description="cpu, cuda, or auto")
+    threads: int | None = Field(None, ge=1, description="threads to compute with (default: one per core)")
 
 
 class FillSettings(Settings):
@@ -269,6 +347,9 @@ COMMAND_SETTINGS: dict[str, type[Settings]] = {
     "vocab": VocabSettings,
     "corpus": CorpusSettings,
     "pretrain": PretrainSettings,
+    "finetune": FinetuneSettings,
+    "evaluate": EvaluateSettings,
+    "predict": PredictSettings,
     "fill": FillSettings,
     "inspect": InspectSettings,
     "check": CheckSettings,

@@ -1,6 +1,6 @@
 """Runs a training that is killed again and again, each time resumed, until it ends: a program for test_resume.py.
 
-    killed_training.py MODE FLAGS_OF_PRETRAIN…     prints how often it was killed
+    killed_training.py MODE COMMAND FLAGS…     prints how often it was killed
 MODE is `random:N:SEED` (at N random moments), `saving:EVERY` (at every EVERYth change of the disk while
 checkpoints are saved) or a name of a signal (once, while the training runs). Children are forked from this process,
 which has loaded everything and computed nothing, so that each start is quick.
@@ -31,7 +31,7 @@ def start(flags: list[str], kill_at_change: int | None = None) -> int:
     torch.set_num_threads(1)
     if kill_at_change is not None:
         _kill_at_change(kill_at_change)
-    os._exit(main(["pretrain", *flags, "--quiet"]))
+    os._exit(main([*flags, "--quiet"]))
 
 
 def _kill_at_change(number: int) -> None:

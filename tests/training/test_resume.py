@@ -30,7 +30,7 @@ def flags_of(corpus: Path, out: Path) -> list[str]:
         "--save-every": 10,
         "--threads": 1,
     }
-    return ["--resume", *(str(word) for pair in flags.items() for word in pair)]
+    return ["pretrain", "--resume", *(str(word) for pair in flags.items() for word in pair)]
 
 
 def outcome(run: Path) -> dict[str, Any]:
@@ -77,5 +77,5 @@ def test_interrupted_equals_uninterrupted(
 
 def test_workers_do_not_change_what_is_learnt(corpus: Path, uninterrupted: dict[str, Any], tmp_path: Path) -> None:
     flags = [*flags_of(corpus, tmp_path / "run"), "--workers", "4", "--quiet"]
-    assert main(["pretrain", *flags]) == 0
+    assert main(flags) == 0
     assert outcome(tmp_path / "run") == uninterrupted

@@ -10,4 +10,6 @@ BENCHMARKS = {
     "corpus": "bertmill.bench.corpus",
     "model": "bertmill.bench.model",
     "instances": "bertmill.bench.instances",
+    "finetune": "bertmill.bench.finetune",
+    "predict": "bertmill.bench.predict",
 }

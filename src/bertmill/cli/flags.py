@@ -62,8 +62,9 @@ def _add_field(parser: argparse.ArgumentParser, name: str, field: FieldInfo) -> 
     help_text = (field.description or "") + _default_text(field)
     help_text = help_text.replace("%", "%%")
     if POSITIONAL in field.metadata:
+        may_be_left_out = None if field.is_required() else "?"
         parser.add_argument(
-            key_of(name, field), nargs="*" if is_list else None, metavar=_singular(name), help=help_text
+            key_of(name, field), nargs="*" if is_list else may_be_left_out, metavar=_singular(name), help=help_text
         )
     elif kind is bool:
         parser.add_argument(

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterable, Iterator
 from types import TracebackType
+from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+ItemT = TypeVar("ItemT")
 
 BAR_INTERVAL_S = 0.1
 LINE_INTERVAL_S = 10.0
@@ -63,6 +67,20 @@ class ProgressLine:
             return state
         left = seconds * max(0, self._total_bytes - bytes_read) / bytes_read
         return f"{state}, {bytes_read / self._total_bytes:.0%} done, {time_left(left)}"
+
+
+def counting(items: Iterable[ItemT], what: str) -> Iterator[ItemT]:
+    """The same items; how many have passed is shown now and then."""
+    started = shown = time.monotonic()
+    count = 0
+    is_terminal = Console(stderr=True).is_terminal
+    for count, item in enumerate(items, start=1):
+        yield item
+        now = time.monotonic()
+        if now - shown >= (BAR_INTERVAL_S if is_terminal else LINE_INTERVAL_S):
+            shown = now
+            end = "\r" if is_terminal else "\n"
+            print(f"{count:,} {what}, {count / (now - started):,.0f} a second", end=end, file=sys.stderr, flush=True)
 
 
 def time_left(seconds: float) -> str:

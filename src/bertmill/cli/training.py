@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
 from bertmill.cli.progress import time_left
-from bertmill.training.progress import Beginning, Line, Listener
+from bertmill.training.progress import Beginning, Line, Listener, WordBeginning
 
 BAR_INTERVAL_S = 0.2
 ROOF_SIZE = 2048
@@ -41,12 +41,9 @@ class TrainingDisplay(Listener):
             columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[state]}"))
             self._bar = Progress(*columns, console=console, auto_refresh=False, transient=True)
             self._task = self._bar.add_task("training", total=1.0, state="")
-        self._beginning: Beginning | None = None
-        self._last_losses: deque[float] = deque(maxlen=STUCK_LINES)
-        self._roof = math.nan
+        self._steps: int | None = None
         self._window_started = self._shown = time.monotonic()
         self._first: tuple[float, float] | None = None  # progress and time of the first step
-        self._has_said_stuck = False
 
     def __enter__(self) -> Self:
         return self
@@ -56,15 +53,8 @@ class TrainingDisplay(Listener):
             self._bar.stop()
 
     def begin(self, beginning: Beginning) -> None:
-        self._beginning = beginning
-        if self._quiet:
-            return
-        self._roof = _matrix_product_rate()
+        self._steps = beginning.steps
         self._window_started = time.monotonic()
-        self.remark(
-            f"guessing costs {math.log(beginning.vocabulary_size):.2f} nats per masked piece, "
-            f"knowing frequencies alone {beginning.unigram_entropy:.2f}"
-        )
         if self._bar is not None:
             self._bar.start()
 
@@ -79,10 +69,11 @@ class TrainingDisplay(Listener):
     def line(self, line: Line) -> None:
         if self._quiet:
             return
-        self._print(_heldout_words(line) if "heldout_loss" in line else self._words(line))
-        if "mlm_loss" in line:
+        if "heldout_loss" in line:
+            self._print(f"step {line['step']:,}  held out: {self._heldout_figures(line)}")
+        else:
+            self._print(self._words(line))
             self._window_started = time.monotonic()
-            self._warn_if_stuck(line)
 
     def remark(self, text: str) -> None:
         if not self._quiet:
@@ -95,18 +86,19 @@ class TrainingDisplay(Listener):
             print(text, file=sys.stderr, flush=True)
 
     def _words(self, line: Line) -> str:
-        assert self._beginning is not None
-        steps = "" if self._beginning.steps is None else f"/{self._beginning.steps:,}"
-        words = [f"step {line['step']:,}{steps}"]
-        if "loss" in line:
-            words.append(f"loss {line['loss']:.3f}")
-            words.append(f"words {line['mlm_loss']:.3f} ({line['mlm_accuracy']:.1%} right)")
-            if "nsp_loss" in line:
-                words.append(f"pairs {line['nsp_loss']:.3f} ({line['nsp_accuracy']:.1%} right)")
-            rate = line["pieces"] / max(1e-9, time.monotonic() - self._window_started)
-            share = OPERATIONS_PER_WEIGHT * self._beginning.weights_used * rate / self._roof
-            words.append(f"{rate:,.0f} pieces/s ({share:.0%} of the roof)")
-        return "  ".join([*words, self._time_left(line["progress"])])
+        steps = "" if self._steps is None else f"/{self._steps:,}"
+        figures = self._figures(line) if "loss" in line else []
+        return "  ".join([f"step {line['step']:,}{steps}", *figures, self._time_left(line["progress"])])
+
+    def _figures(self, line: Line) -> list[str]:
+        return [f"loss {line['loss']:.3f}", f"{self._per_second(line['examples']):,.0f} examples/s"]
+
+    def _heldout_figures(self, line: Line) -> str:
+        figures = {name.removeprefix("heldout_"): value for name, value in line.items() if name != "step"}
+        return ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in figures.items())
+
+    def _per_second(self, count: float) -> float:
+        return count / max(1e-9, time.monotonic() - self._window_started)
 
     def _time_left(self, progress: float) -> str:
         if self._first is None or progress <= self._first[0]:
@@ -114,10 +106,55 @@ class TrainingDisplay(Listener):
         seconds = (time.monotonic() - self._first[1]) * (1 - progress) / (progress - self._first[0])
         return time_left(seconds)
 
+
+class WordDisplay(TrainingDisplay):
+    """Of masked words and pairs: losses are set against guessing, and the speed against what the machine can do."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        super().__init__(quiet=quiet)
+        self._known: WordBeginning | None = None
+        self._roof = math.nan
+        self._last_losses: deque[float] = deque(maxlen=STUCK_LINES)
+        self._has_said_stuck = False
+
+    def begin(self, beginning: Beginning) -> None:
+        self._known = beginning.words
+        if not self._quiet:
+            assert self._known is not None
+            self._roof = _matrix_product_rate()
+            self.remark(
+                f"guessing costs {math.log(self._known.vocabulary_size):.2f} nats per masked piece, "
+                f"knowing frequencies alone {self._known.unigram_entropy:.2f}"
+            )
+        super().begin(beginning)
+
+    def line(self, line: Line) -> None:
+        super().line(line)
+        if "mlm_loss" in line and not self._quiet:
+            self._warn_if_stuck(line)
+
+    def _figures(self, line: Line) -> list[str]:
+        assert self._known is not None
+        figures = [f"loss {line['loss']:.3f}", f"words {line['mlm_loss']:.3f} ({line['mlm_accuracy']:.1%} right)"]
+        if "nsp_loss" in line:
+            figures.append(f"pairs {line['nsp_loss']:.3f} ({line['nsp_accuracy']:.1%} right)")
+        rate = self._per_second(line["pieces"])
+        share = OPERATIONS_PER_WEIGHT * self._known.weights_used * rate / self._roof
+        return [*figures, f"{rate:,.0f} pieces/s ({share:.0%} of the roof)"]
+
+    def _heldout_figures(self, line: Line) -> str:
+        words = (
+            f"words {line['heldout_mlm_loss']:.3f} ({line['heldout_mlm_accuracy']:.1%} right), "
+            f"perplexity {line['heldout_perplexity']:,.1f}"
+        )
+        if "heldout_nsp_accuracy" in line:
+            words += f", pairs {line['heldout_nsp_loss']:.3f} ({line['heldout_nsp_accuracy']:.1%} right)"
+        return words
+
     def _warn_if_stuck(self, line: Line) -> None:
-        assert self._beginning is not None
+        assert self._known is not None
         self._last_losses.append(line["mlm_loss"])
-        entropy = self._beginning.unigram_entropy
+        entropy = self._known.unigram_entropy
         is_stuck = len(self._last_losses) == STUCK_LINES and all(
             abs(loss - entropy) < STUCK_WITHIN * entropy for loss in self._last_losses
         )
@@ -127,16 +164,6 @@ class TrainingDisplay(Listener):
                 f"the loss stays at {entropy:.2f}, that of a model that knows frequencies alone: it does not use the "
                 "context yet. Likely causes: too few steps, a rate too low or too high, batches too small"
             )
-
-
-def _heldout_words(line: Line) -> str:
-    words = (
-        f"step {line['step']:,}  held out: words {line['heldout_mlm_loss']:.3f} "
-        f"({line['heldout_mlm_accuracy']:.1%} right), perplexity {line['heldout_perplexity']:,.1f}"
-    )
-    if "heldout_nsp_accuracy" in line:
-        words += f", pairs {line['heldout_nsp_loss']:.3f} ({line['heldout_nsp_accuracy']:.1%} right)"
-    return words
 
 
 def _matrix_product_rate() -> float:

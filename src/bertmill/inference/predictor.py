@@ -2,11 +2,12 @@
 
 `fill` guesses masked words. Its results have the keys of the fill-mask pipeline of Hugging Face. In a text that is
 longer than the model's positions, each [MASK] is guessed from the pieces around it, as many as fit. A left-to-right
-model guesses from the pieces before it alone.
+model guesses from the pieces before it alone. `predict` gives the answers of a fine-tuned model (answering.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,16 @@ from torch import Tensor
 
 from bertmill.checkpoint.names import find_model
 from bertmill.errors import DataError, UsageError
+from bertmill.inference.answering import TaskModel
 from bertmill.model.bert import BertForMaskedLM
 from bertmill.model.packing import PackedBatch
 from bertmill.runtime import choose_device
+from bertmill.tasks.base import Answer
+from bertmill.tasks.labelled import LabelledRow
 from bertmill.text.tokenizer import BertTokenizer
 
 Guess = dict[str, Any]
+Input = str | tuple[str, str] | dict[str, Any]
 
 
 class Predictor:
@@ -31,6 +36,20 @@ class Predictor:
         self.device = choose_device(device)
         self.tokenizer = BertTokenizer.from_pretrained(self.folder)
         self._words: BertForMaskedLM | None = None
+        self._task: TaskModel | None = None
+
+    def predict(self, inputs: Sequence[Input]) -> list[Answer]:
+        """What a fine-tuned model answers for each text, or pair (a tuple of two texts).
+
+        Multiple choice asks for `{"text": …, "pair": …, "choices": […]}`, where `pair` may be left out. An answer has
+        the keys of `bertmill predict`: label, score and scores; number; choice, score and scores.
+        """
+        if self._task is None:
+            self._task = TaskModel(self.folder, str(self.device))
+        if isinstance(inputs, str):
+            raise UsageError("predict takes a list of texts", remedy="put the text into a list")
+        rows = [_row(each, number) for number, each in enumerate(inputs)]
+        return list(self._task.answers(map(self._task.task.example, rows)))
 
     @torch.inference_mode()
     def fill(self, text: str, top_k: int = 5) -> list[Guess] | list[list[Guess]]:
@@ -93,6 +112,16 @@ class Predictor:
         inside = piece.removeprefix("##")
         before = before.rstrip() if inside != piece else before
         return {"score": score, "token": token, "token_str": piece, "sequence": f"{before}{inside}{after}"}
+
+
+def _row(given: Any, number: int) -> LabelledRow:
+    place = f"input {number}"
+    parts = given if isinstance(given, dict) else {"text": given}
+    text, pair, choices = parts.get("text"), parts.get("pair"), parts.get("choices", ())
+    texts = text if isinstance(text, tuple) else (text,) if pair is None else (text, pair)
+    if not 1 <= len(texts) <= 2 or not all(isinstance(each, str) for each in (*texts, *choices)):
+        raise UsageError("should be a text, a pair of texts, or a dict with text, pair and choices", where=place)
+    return LabelledRow(place, texts, choices=tuple(choices))
 
 
 def load(name_or_folder: str | Path, device: str = "auto") -> Predictor:

@@ -11,5 +11,6 @@ class LabelledRow:
 
     place: str  # file:line, for messages
     texts: tuple[str, ...]  # a text, or a pair of texts
-    label: str | tuple[str, ...] | None = None  # as written; several for several labels per text; None: not known
+    # As written; several for several labels per text; one of `choices` where there are choices; None: not known.
+    label: str | tuple[str, ...] | None = None
     choices: tuple[str, ...] = ()  # the possible continuations of the last text, where one of them is to be chosen

@@ -56,12 +56,17 @@ def read_lines(
     counts = Repairs() if repairs is None else repairs
     has_text = False
     for file in find_files(names):
-        lines = _lines(_blocks(file, on_bytes), file, counts)
+        lines = read_file(file, repairs=counts, on_bytes=on_bytes)
         for line in _records(lines, text_field, counts) if is_jsonl(file) else lines:
             has_text = has_text or bool(line.text.strip())
             yield line
     if not has_text:
         raise DataError("there is no text in it", where=", ".join(names))
+
+
+def read_file(file: str, *, repairs: Repairs, on_bytes: Callable[[int], object] = lambda _: None) -> Iterator[Line]:
+    """The lines of one file or of standard input as they stand there, empty ones and those of records too."""
+    return _lines(_blocks(file, on_bytes), file, repairs)
 
 
 def find_files(names: Sequence[str]) -> list[str]:
@@ -111,8 +116,13 @@ def _suffixes(file: str) -> list[str]:
     return [suffix.lower() for suffix in Path(file).suffixes]
 
 
+def format_suffix(file: str) -> str:
+    """The suffix that tells the format, in small letters: `.jsonl` for `a.JSONL.gz`; empty where there is none."""
+    return next((suffix for suffix in reversed(_suffixes(file)) if suffix not in COMPRESSED), "")
+
+
 def is_jsonl(file: str) -> bool:
-    return [suffix for suffix in _suffixes(file) if suffix not in COMPRESSED][-1:] == [".jsonl"]
+    return format_suffix(file) == ".jsonl"
 
 
 def _blocks(file: str, on_bytes: Callable[[int], object]) -> Iterator[bytes]:
@@ -197,18 +207,27 @@ def _refuse_binary(blocks: Iterable[bytes], file: str) -> Iterator[bytes]:
         yield block
 
 
+def parse_record(line: Line) -> dict[str, Any]:
+    """The JSON object that stands on `line`."""
+    try:
+        record = json.loads(line.text)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"is not JSON: {error}", where=line.place) from None
+    if not isinstance(record, dict):
+        raise DataError(f"is not a JSON object (found: {type(record).__name__})", where=line.place)
+    return record
+
+
 def _records(lines: Iterable[Line], text_field: str, repairs: Repairs) -> Iterator[Line]:
     for line in lines:
         if not line.text.strip():
             continue
-        try:
-            record = json.loads(line.text)
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"is not JSON: {error}", where=line.place) from None
-        text = record.get(text_field) if isinstance(record, dict) else None
+        record = parse_record(line)
+        text = record.get(text_field)
         if not isinstance(text, str):
-            found = ", ".join(record) if isinstance(record, dict) else type(record).__name__
             raise DataError(
-                f"has no text in a field {text_field!r} (found: {found})", where=line.place, remedy="name the field"
+                f"has no text in a field {text_field!r} (found: {', '.join(record)})",
+                where=line.place,
+                remedy="name the field",
             )
         yield line._replace(text=repair_text(text, repairs))

@@ -37,7 +37,7 @@ def plan_windows(
     if strategy == "do_not_truncate" or sum(lengths) <= room:
         return [tuple((0, length) for length in lengths)]
     limits = _limits(lengths, room, strategy)
-    parts = [_cut(length, limit, stride, side) for length, limit in zip(lengths, limits, strict=True)]
+    parts = [cut_ranges(length, limit, stride, side) for length, limit in zip(lengths, limits, strict=True)]
     if not overflow:
         return [tuple(ranges[0] for ranges in parts)]
     if len(parts) == 1:
@@ -50,7 +50,7 @@ def plan_windows(
 def _limits(lengths: tuple[int, ...], room: int, strategy: Strategy) -> tuple[int, ...]:
     """How many pieces each text may keep."""
     if strategy == "longest_first":
-        return (room,) if len(lengths) == 1 else _share(lengths, room)
+        return (room,) if len(lengths) == 1 else share_room(lengths, room)
     index = 0 if strategy == "only_first" else 1
     if index >= len(lengths):
         raise UsageError("truncation only_second needs a second text")
@@ -63,7 +63,7 @@ def _limits(lengths: tuple[int, ...], room: int, strategy: Strategy) -> tuple[in
     return tuple(kept if place == index else length for place, length in enumerate(lengths))
 
 
-def _share(lengths: tuple[int, ...], room: int) -> tuple[int, int]:
+def share_room(lengths: tuple[int, ...], room: int) -> tuple[int, int]:
     """The longer text gives way until both are as long."""
     shorter, longer = min(lengths), max(lengths)
     longer = max(shorter, room - shorter)
@@ -73,7 +73,7 @@ def _share(lengths: tuple[int, ...], room: int) -> tuple[int, int]:
     return (shorter, longer) if lengths[0] <= lengths[1] else (longer, shorter)
 
 
-def _cut(length: int, limit: int, stride: int, side: Side) -> list[Range]:
+def cut_ranges(length: int, limit: int, stride: int, side: Side) -> list[Range]:
     """Ranges of at most `limit` that cover `length`, each sharing `stride` with the one before."""
     if length <= limit:
         return [(0, length)]

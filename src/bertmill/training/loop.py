@@ -24,6 +24,7 @@ from bertmill.checkpoint.store import (
     STATE,
     Checkpoint,
     checkpoint_path,
+    load_checkpoint,
     newest_whole,
     remove_checkpoints,
     save_checkpoint,
@@ -58,7 +59,7 @@ class Lessons(Protocol):
     def parts(self, batch: Any) -> Sequence[Any]:
         """A batch cut into micro-batches."""
 
-    def counts(self, batch: Any) -> Mapping[str, int]:
+    def counts(self, batch: Any) -> Mapping[str, float]:
         """What the losses of this batch are to be divided by, once summed over all ranks."""
 
     def loss(self, model: nn.Module, part: Any, totals: Mapping[str, float]) -> tuple[Tensor, Mapping[str, float]]:
@@ -68,7 +69,10 @@ class Lessons(Protocol):
         """Readable figures, `loss` among them, out of sums over steps."""
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
-        """Figures on data that is not trained on, `loss` among them; nothing if there is no such data."""
+        """Figures on data that is not trained on; nothing if there is no such data."""
+
+    def score(self, figures: Mapping[str, float]) -> list[float]:
+        """How good the figures of an evaluation are: the first number that differs decides, larger is better."""
 
     def name_of(self, batch: Any) -> str:
         """How a person finds this batch again."""
@@ -85,6 +89,7 @@ class LoopSettings:
     keep: int = 2
     on_nonfinite: OnNonFinite = "stop"
     precision: torch.dtype = torch.float32
+    patience: int | None = None  # evaluations without a better score after which training ends
 
 
 class Trainer:
@@ -143,6 +148,8 @@ class Trainer:
         state = self.state
         if self.schedule.is_over(state.step, state.seconds, self._seconds_of_step):
             return True
+        if self.settings.patience is not None and state.evaluations_since_best >= self.settings.patience:
+            return True
         return until < 1 and self.schedule.progress(state.step, state.seconds) >= until
 
     def _learn(self, lessons: Lessons, batch: Any) -> bool:
@@ -195,13 +202,13 @@ class Trainer:
     def _keep_records(self, lessons: Lessons, is_stopping: bool) -> None:
         """What is due after a step: a line in the log, an evaluation, a checkpoint; the last two also at the end."""
         step, settings = self.state.step, self.settings
-        is_last = self._has_reached(1.0)
         self.journal.step(self._figures(lessons))
         if step % settings.log_every == 0:
             self._log(lessons)
-        if is_last or step % settings.eval_every == 0:
+        if self._has_reached(1.0) or step % settings.eval_every == 0:
             self._evaluate(lessons)
-        if is_last or is_stopping or step % settings.save_every == 0:
+        is_best = self.state.best_step == step
+        if is_best or is_stopping or self._has_reached(1.0) or step % settings.save_every == 0:
             self._save()
 
     def _figures(self, lessons: Lessons) -> dict[str, Any]:
@@ -229,8 +236,11 @@ class Trainer:
             self.journal.write(
                 {"step": state.step, **{f"heldout_{name}": each for name, each in state.heldout.items()}}
             )
-            if state.best_loss is None or state.heldout["loss"] < state.best_loss:
-                state.best_loss, state.best_step = state.heldout["loss"], state.step
+            score = lessons.score(state.heldout)
+            state.evaluations_since_best += 1
+            if state.best_score is None or score > state.best_score:
+                state.best_score, state.best_step, state.best_figures = score, state.step, state.heldout
+                state.evaluations_since_best = 0
 
     def _save(self) -> None:
         """Write a checkpoint of this step, and let go of old ones."""
@@ -241,6 +251,12 @@ class Trainer:
             kept = set(saved_steps(self.run.checkpoints)[-self.settings.keep :])
             remove_checkpoints(self.run.checkpoints, kept | {self.state.best_step, self._resumed_from})
         self.ranks.wait()
+
+    def take_best(self) -> None:
+        """Give the model the weights of the step with the best score, if there was an evaluation."""
+        if self.state.best_step is not None and self.state.best_step != self.state.step:
+            best = load_checkpoint(checkpoint_path(self.run.checkpoints, self.state.best_step))
+            self.model.load_state_dict(dict(best.weights), strict=False)
 
     def resume(self) -> bool:
         """Go on from the newest whole checkpoint; if there is none, the training begins, and so does its log."""

@@ -7,7 +7,6 @@ one schedule. Only the first of several ranks writes.
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
@@ -16,14 +15,7 @@ from typing import Any
 import torch
 
 from bertmill.checkpoint.names import find_model
-from bertmill.config import (
-    PretrainSettings,
-    heldout_share,
-    parse_mask_mix,
-    parse_phases,
-    resumed_settings,
-    settings_toml,
-)
+from bertmill.config import PretrainSettings, heldout_share, parse_mask_mix, parse_phases, settings_toml
 from bertmill.corpus.build import build_corpus
 from bertmill.corpus.instances import Instances
 from bertmill.corpus.loader import Loader
@@ -34,13 +26,14 @@ from bertmill.corpus.shards import Corpus
 from bertmill.errors import UsageError
 from bertmill.model.bert import BertForMaskedLM, BertForPreTraining
 from bertmill.model.config import BertConfig
-from bertmill.runtime import choose_device, keep_freed_memory, keyed_seed, prefers_bf16, set_threads
-from bertmill.storage import new_folder, write_file
+from bertmill.runtime import choose_device, keep_freed_memory, keyed_seed, set_threads
+from bertmill.storage import write_file
 from bertmill.text.files import find_files
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import Ranks, joined_ranks
-from bertmill.training.loop import LoopSettings, Trainer
-from bertmill.training.progress import Beginning, Journal, Listener
+from bertmill.training.loop import Trainer
+from bertmill.training.progress import Beginning, Journal, Listener, WordBeginning
+from bertmill.training.runs import decide_precision, loop_settings, settings_of_run, with_whole_paths, write_model
 from bertmill.training.schedule import Schedule
 from bertmill.training.state import RunFolder, State
 from bertmill.training.words import WordLessons
@@ -49,7 +42,6 @@ from bertmill.version import __version__
 DEFAULT_EPOCHS = 1.0
 # The highest learning rate for a size: starting points from the literature, not tuned on a corpus yet.
 LEARNING_RATES = {"tiny": 1e-3, "mini": 1e-3, "small": 5e-4, "medium": 3e-4, "base": 1e-4, "large": 1e-4}
-MODEL_NOTE = "bertmill.json"
 
 Model = BertForPreTraining | BertForMaskedLM
 
@@ -61,7 +53,7 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
     if is_new:
         run.refuse_other_things()
     else:
-        settings = _settings_of_run(settings, run)
+        settings = settings_of_run(settings, run)
     device = choose_device(settings.device)
     set_threads(settings.threads)
     keep_freed_memory()
@@ -90,61 +82,36 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
             lessons[0].loader.steps_of(1.0)  # plans: what cannot be trained on must not make the folder a run
             if ranks.is_first:
                 write_file(run.config, settings_toml(settings))
-        trainer = Trainer(model, schedule, _loop_settings(settings), run, ranks, journal)
+        trainer = Trainer(
+            model,
+            schedule,
+            loop_settings(settings, eval_every=settings.eval_every, save_every=settings.save_every),
+            run,
+            ranks,
+            journal,
+        )
         if settings.resume:
             trainer.resume()
         share = 1.0 if settings.objective == "clm" else settings.mask_rate
-        journal.begin(
-            Beginning(
-                schedule.steps, settings.budget, len(tokenizer), _entropy(corpus), model.config.weights_per_piece(share)
-            )
-        )
+        words = WordBeginning(len(tokenizer), _entropy(corpus), model.config.weights_per_piece(share))
+        journal.begin(Beginning(schedule.steps, settings.budget, words))
         _train_phases(trainer, lessons, [share for _, share in parse_phases(settings.length)])
         if ranks.is_first:
-            _write_model(run, model, tokenizer, _provenance(settings, corpus, trainer.state))
+            write_model(run, model, tokenizer, _provenance(settings, corpus, trainer.state))
         ranks.wait()
         return run.model if ranks.is_first else None
-
-
-def _settings_of_run(given: PretrainSettings, run: RunFolder) -> PretrainSettings:
-    """The settings that the run began with. The same command may be given again: what it left open is decided."""
-    if not given.resume:
-        raise UsageError("holds a run already", where=run.path, remedy="go on with --resume or choose another folder")
-    again = {name: value for name, value in vars(_located(given)).items() if name in given.model_fields_set}
-    if given.precision == "auto":
-        del again["precision"]
-    return resumed_settings(PretrainSettings(**again), run.config, PretrainSettings.MAY_CHANGE)
 
 
 def _decide(given: PretrainSettings, ranks: Ranks) -> PretrainSettings:
     """The settings of a new run, with everything decided that was left open."""
     if given.corpus is None:
         raise UsageError("--corpus is required: a folder made by `bertmill corpus`")
-    decided: dict[str, object] = {}
+    decided: dict[str, object] = {"precision": decide_precision(given, ranks)}
     if given.learning_rate is None:
         decided["learning_rate"] = LEARNING_RATES[given.size]
     if given.steps is None and given.epochs is None and given.budget is None:
         decided["epochs"] = DEFAULT_EPOCHS
-    if given.precision == "auto":
-        # The first rank's choice is everybody's.
-        decided["precision"] = "bf16" if ranks.largest([ranks.is_first and prefers_bf16(ranks.device)])[0] else "fp32"
-    return _located(given).model_copy(update=decided)
-
-
-def _located(settings: PretrainSettings) -> PretrainSettings:
-    """Paths from the root on: a run may be resumed from another directory. Names and shares stay what they are."""
-
-    def located(given: str) -> str:
-        return str(Path(given).resolve()) if Path(given).exists() else given
-
-    update: dict[str, object] = {}
-    if settings.corpus is not None:
-        update["corpus"] = settings.corpus.resolve()
-    if settings.init is not None:
-        update["init"] = located(settings.init)
-    if settings.heldout is not None and heldout_share(settings.heldout) is None:
-        update["heldout"] = located(settings.heldout)
-    return settings.model_copy(update=update)
+    return with_whole_paths(given).model_copy(update=decided)
 
 
 def _make_model(settings: PretrainSettings, corpus: Corpus, tokenizer: BertTokenizer) -> Model:
@@ -228,20 +195,6 @@ def _schedule(settings: PretrainSettings, loader: Loader) -> Schedule:
     return Schedule(settings.learning_rate, steps, settings.budget)
 
 
-def _loop_settings(settings: PretrainSettings) -> LoopSettings:
-    return LoopSettings(
-        seed=settings.seed,
-        weight_decay=settings.weight_decay,
-        max_gradient_norm=settings.max_gradient_norm,
-        log_every=settings.log_every,
-        save_every=settings.save_every,
-        eval_every=settings.eval_every,
-        keep=settings.keep,
-        on_nonfinite=settings.on_nonfinite,
-        precision=torch.bfloat16 if settings.precision == "bf16" else torch.float32,
-    )
-
-
 def _train_phases(trainer: Trainer, lessons: list[WordLessons], shares: list[float]) -> None:
     """One phase after another; after going back to a checkpoint, from the phase on that it was saved in."""
     ends = [*accumulate(shares[:-1]), 1.0]
@@ -272,10 +225,3 @@ def _provenance(settings: PretrainSettings, corpus: Corpus, state: State) -> dic
         "seconds": round(state.seconds, 1),
         "heldout": state.heldout,
     }
-
-
-def _write_model(run: RunFolder, model: Model, tokenizer: BertTokenizer, provenance: dict[str, object]) -> None:
-    with new_folder(run.model) as temporary:
-        model.save_pretrained(temporary)
-        tokenizer.save_pretrained(temporary)
-        write_file(temporary / MODEL_NOTE, json.dumps(provenance, indent=1, ensure_ascii=False) + "\n")

@@ -22,14 +22,21 @@ Line = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
+class WordBeginning:
+    """What the losses of masked words are set against."""
+
+    vocabulary_size: int
+    unigram_entropy: float  # the loss of a model that knows nothing but how frequent each piece is
+    weights_used: float  # per piece: 6 operations for each, forward and backward
+
+
+@dataclass(frozen=True)
 class Beginning:
     """What is known when a training begins, to set later figures against."""
 
     steps: int | None
     seconds: float | None
-    vocabulary_size: int
-    unigram_entropy: float  # the loss of a model that knows nothing but how frequent each piece is
-    weights_used: float  # per piece: 6 operations for each, forward and backward
+    words: WordBeginning | None = None  # where masked words are learnt
 
 
 class Listener:

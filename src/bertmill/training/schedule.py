@@ -1,7 +1,7 @@
 """How far a training is, and the learning rate there: up in a straight line, then down to zero in another.
 
-A training lasts a number of steps or a number of seconds. Warm-up takes 6 % of it, and at most 10,000 steps where
-steps are what is counted. By the clock, the rate is zero when the time is over.
+A training lasts a number of steps or a number of seconds. Warm-up takes a share of it (6 % unless said otherwise), and
+at most 10,000 steps where steps are what is counted. By the clock, the rate is zero when the time is over.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ class Schedule:
     peak_rate: float
     steps: int | None = None
     seconds: float | None = None
+    warmup_share: float = WARMUP_SHARE
 
     def progress(self, step: int, seconds: float) -> float:
         """0 at the beginning, 1 at the end, after `step` steps that took `seconds`."""
@@ -30,12 +31,12 @@ class Schedule:
     def rate(self, step: int, seconds: float) -> float:
         """The learning rate of the step that follows `step` steps."""
         if self.steps is not None:
-            warmup = max(1, min(MAX_WARMUP_STEPS, round(WARMUP_SHARE * self.steps)))
+            warmup = max(1, min(MAX_WARMUP_STEPS, round(self.warmup_share * self.steps)))
             up = (step + 1) / warmup  # the first step is not one of rate zero
             down = (self.steps - step) / max(1, self.steps - warmup)
         else:
             progress = self.progress(step, seconds)
-            up, down = progress / WARMUP_SHARE, (1 - progress) / (1 - WARMUP_SHARE)
+            up, down = progress / self.warmup_share, (1 - progress) / (1 - self.warmup_share)
         return self.peak_rate * min(1.0, up, down)
 
     def is_over(self, step: int, seconds: float, seconds_of_step: float = 0.0) -> bool:

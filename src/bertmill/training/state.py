@@ -1,6 +1,7 @@
 """What a training knows about itself besides its tensors, and the folder it lives in.
 
     RUN/config.toml           the settings, resolved; what `--resume` goes on with
+    RUN/data.json             of a fine-tuning: hashes of its files
     RUN/log.jsonl             one line per `log_every` steps and per evaluation
     RUN/checkpoints/          see checkpoint/store.py
     RUN/plans/                which instances there are, per epoch (corpus/plan.py)
@@ -38,7 +39,9 @@ class State:
     left_out: list[int] = field(default_factory=list)  # steps whose update was not finite
     heldout: dict[str, float] = field(default_factory=dict)  # the last figures
     best_step: int | None = None
-    best_loss: float | None = None
+    best_score: list[float] | None = None
+    best_figures: dict[str, float] = field(default_factory=dict)
+    evaluations_since_best: int = 0
 
     def to_json(self) -> dict[str, Any]:
         return {**vars(self), "sums": dict(self.sums)}
@@ -66,6 +69,10 @@ class RunFolder:
         return self.path / "log.jsonl"
 
     @property
+    def data(self) -> Path:
+        return self.path / "data.json"
+
+    @property
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
 
@@ -83,7 +90,7 @@ class RunFolder:
 
     def refuse_other_things(self) -> None:
         """A new run does not mix with what somebody else put there; what is left of a start that failed may be."""
-        left = (self.plans, self.heldout, self.log)
+        left = (self.plans, self.heldout, self.log, self.data)
         if self.path.exists() and not self.path.is_dir():
             raise UsageError("is a file, not a run folder", where=self.path, remedy="choose another name")
         if self.path.is_dir() and any(path not in left and path.name[0] != "." for path in self.path.iterdir()):

@@ -36,7 +36,7 @@ class WordLessons:
     def parts(self, batch: InstanceBatch) -> Sequence[InstanceBatch]:
         return list(batch.micro_batches(self.micro_batch_pieces))
 
-    def counts(self, batch: InstanceBatch) -> Mapping[str, int]:
+    def counts(self, batch: InstanceBatch) -> Mapping[str, float]:
         return {"selected": batch.num_selected, "instances": len(batch.lengths)}
 
     def loss(
@@ -53,6 +53,9 @@ class WordLessons:
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         return {} if self.heldout is None else evaluate_words(model, self.heldout, self.ranks)
+
+    def score(self, figures: Mapping[str, float]) -> list[float]:
+        return [-figures["loss"]]
 
     def name_of(self, batch: InstanceBatch) -> str:
         return f"{len(batch.lengths)} instances that begin with the pieces {batch.piece_ids[1:6].tolist()}"

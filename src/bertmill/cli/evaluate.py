@@ -1,0 +1,76 @@
+"""`bertmill evaluate`: how good a fine-tuned model is on labelled rows, as tables or JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from bertmill.config import EvaluateSettings
+from bertmill.inference.answering import TaskModel
+from bertmill.inference.evaluation import Evaluation, evaluate
+from bertmill.runtime import set_threads
+from bertmill.tasks.datasets import examples_of, labelled_rows
+from bertmill.tasks.reading import SkippedRows
+
+MAX_CONFUSED_CLASSES = 12  # more do not fit on a screen
+
+
+def run(settings: EvaluateSettings) -> None:
+    set_threads(settings.threads)
+    model = TaskModel(settings.model, settings.device, settings)
+    skipped = SkippedRows()
+    rows = labelled_rows(str(settings.data), settings, skipped)
+    pairs = list(examples_of(model.task, rows, settings, skipped, str(settings.data)))
+    kept = [row for row, _ in pairs]
+    examples = [example for _, example in pairs]
+    evaluation = evaluate(model, kept, examples, settings.worst)
+    if skipped and not settings.quiet:
+        print(f"skipped: {skipped}", file=sys.stderr)
+    if model.make_windows.num_truncated and not settings.quiet:
+        print(f"cut: {model.make_windows.num_truncated:,} texts", file=sys.stderr)
+    if settings.as_json:
+        print(json.dumps(evaluation.to_json(), ensure_ascii=False))
+    else:
+        print("\n".join(_lines(evaluation)))
+
+
+def _lines(evaluation: Evaluation) -> list[str]:
+    lines = [f"{evaluation.num_rows:,} rows"]
+    for name, value in evaluation.metrics.items():
+        low, high = evaluation.intervals[name]
+        lines.append(f"  {name.replace('_', ' '):<20} {value:8.4f}   95 %: {low:.4f} … {high:.4f}")
+    if evaluation.classes:
+        width = max(len(each.label) for each in evaluation.classes)
+        lines += ["", f"  {'class':<{width}}  precision  recall      F1    rows"]
+        lines += [
+            f"  {each.label:<{width}}  {each.precision:9.4f}  {each.recall:6.4f}  {each.f1:6.4f}  {each.rows:6,}"
+            for each in evaluation.classes
+        ]
+    if evaluation.confusion and len(evaluation.confusion) <= MAX_CONFUSED_CLASSES:
+        lines += ["", "  right (rows) and answered (columns)", *_matrix(evaluation)]
+    for error in evaluation.worst:
+        lines += ["", f"  {error.row.place}: {_answered(error.answer)}, right is {error.row.label}"]
+        lines += [f"    {text}" for text in error.row.texts]
+    return lines
+
+
+def _matrix(evaluation: Evaluation) -> list[str]:
+    labels = [each.label for each in evaluation.classes]
+    width = max(7, *map(len, labels))
+    head = " ".join(f"{label:>{width}}" for label in labels)
+    return [
+        f"  {'':<{width}} {head}",
+        *(
+            f"  {label:<{width}} " + " ".join(f"{count:>{width},}" for count in row)
+            for label, row in zip(labels, evaluation.confusion, strict=True)
+        ),
+    ]
+
+
+def _answered(answer: dict[str, object]) -> str:
+    """The answer itself, without the scores of all others."""
+    return ", ".join(
+        f"{name} {value:.3f}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in answer.items()
+        if name != "scores"
+    )

@@ -1,0 +1,14 @@
+"""`bertmill finetune`: train on labelled rows, and show how it goes."""
+
+from __future__ import annotations
+
+from bertmill.cli.training import TrainingDisplay
+from bertmill.config import FinetuneSettings
+from bertmill.training.finetune import finetune
+
+
+def run(settings: FinetuneSettings) -> None:
+    with TrainingDisplay(quiet=settings.quiet) as display:
+        folder = finetune(settings, display)
+    if folder is not None:
+        print(folder)

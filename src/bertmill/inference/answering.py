@@ -1,0 +1,60 @@
+"""A fine-tuned model at work: examples in, the task's outputs or answers out, in the same order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from bertmill.checkpoint.names import find_model
+from bertmill.config import RowSettings
+from bertmill.errors import UsageError
+from bertmill.inference.batching import in_given_order
+from bertmill.model.bert import MODEL_CLASSES
+from bertmill.runtime import choose_device
+from bertmill.tasks.base import Answer, Array, EncodedExample, Example, Task
+from bertmill.tasks.kinds import task_of_folder
+from bertmill.tasks.windows import window_maker
+from bertmill.text.tokenizer import BertTokenizer
+
+
+class TaskModel:
+    """The model of a folder, its tokenizer and the task it was fine-tuned for."""
+
+    def __init__(self, name_or_folder: str | Path, device: str = "auto", reading: RowSettings | None = None) -> None:
+        folder = find_model(name_or_folder)
+        self.task = task_of_folder(folder)
+        self.device = choose_device(device)
+        model = MODEL_CLASSES[self.task.head].from_pretrained(folder)
+        assert model.load_report is not None
+        if model.load_report.new:
+            raise UsageError(
+                "the model has no head for the task it names",
+                where=folder,
+                remedy="fine-tune it with `bertmill finetune`",
+            )
+        self.model = model.to(self.device)
+        self.make_windows = window_maker(reading or RowSettings(), BertTokenizer.from_pretrained(folder), model.config)
+
+    def outputs(self, examples: Iterable[Example]) -> Iterator[Array]:
+        """What the model says of each example."""
+        encoded = (self.task.encode(example, self.make_windows) for example in examples)
+        return run_examples(self.task, self.model, encoded, self.device)
+
+    def answers(self, examples: Iterable[Example]) -> Iterator[Answer]:
+        """The same as a person reads it."""
+        return map(self.task.decode, self.outputs(examples))
+
+
+def run_examples(
+    task: Task, model: nn.Module, examples: Iterable[EncodedExample], device: torch.device
+) -> Iterator[Array]:
+    """What `model` says of each example, in their order."""
+
+    @torch.inference_mode()
+    def run(batch: list[EncodedExample]) -> list[Array]:
+        return [output.float().cpu().numpy() for output in task.outputs(model, batch, device)]
+
+    return in_given_order(examples, lambda example: example.num_pieces, run)

@@ -1,0 +1,108 @@
+"""What a task is, so that one training loop, one evaluation and one prediction serve them all.
+
+    row ── example ──► encode ──► outputs (the model's, per example) ──► loss · metrics · decode
+A task knows its labels and its head. Its outputs are one tensor per example; a target is what `example` made of the
+label and only the task understands. `Sequences` are the tasks whose examples are whole sequences: windows are merged.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from bertmill.tasks.labelled import LabelledRow
+from bertmill.tasks.windows import Texts, Window, WindowMaker, merge_windows, pack
+
+Answer = dict[str, Any]
+Array = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Example:
+    """What goes in, as text: one sequence, or one per choice; and what should come out, if that is known."""
+
+    sequences: tuple[Texts, ...]
+    target: Any = None
+
+
+@dataclass(frozen=True)
+class EncodedExample:
+    """What goes in, as pieces: the windows of each sequence."""
+
+    sequences: tuple[tuple[Window, ...], ...]
+    target: Any = None
+
+    @property
+    def num_pieces(self) -> int:
+        return sum(len(window.ids) for windows in self.sequences for window in windows)
+
+
+class Task(ABC):
+    """One kind of question that a fine-tuned model answers."""
+
+    name: ClassVar[str]
+    head: ClassVar[str]  # the name of the model class
+    metric: str  # by which the best checkpoint is chosen; larger is better
+
+    @abstractmethod
+    def example(self, row: LabelledRow) -> Example:
+        """What a row of data says; DataError if its label makes no sense here."""
+
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """What the model's configuration says about the task, in Hugging Face's words."""
+
+    @abstractmethod
+    def note(self) -> dict[str, Any]:
+        """What the model folder remembers of the task besides `settings`."""
+
+    @abstractmethod
+    def encode(self, example: Example, make_windows: WindowMaker) -> EncodedExample:
+        """Text to pieces."""
+
+    @abstractmethod
+    def outputs(self, model: nn.Module, examples: Sequence[EncodedExample], device: torch.device) -> Sequence[Tensor]:
+        """What the model says of each example."""
+
+    @abstractmethod
+    def loss(self, outputs: Sequence[Tensor], targets: Sequence[Any]) -> Tensor:
+        """The sum of the losses of examples; divided by the sum of their weights it is the mean."""
+
+    def weight(self, target: Any) -> float:
+        """How much a target counts in the mean loss."""
+        return 1.0
+
+    @abstractmethod
+    def metrics(self, outputs: Sequence[Array], targets: Sequence[Any]) -> dict[str, float]:
+        """How good the outputs are."""
+
+    @abstractmethod
+    def error(self, output: Array, target: Any) -> float:
+        """How wrong an output is: 0 if it is right, more the surer it is of something else."""
+
+    @abstractmethod
+    def decode(self, output: Array) -> Answer:
+        """An output as a person reads it."""
+
+
+class Sequences(Task):
+    """Tasks that ask something of whole sequences. The outputs of a sequence's windows are averaged."""
+
+    def encode(self, example: Example, make_windows: WindowMaker) -> EncodedExample:
+        return EncodedExample(tuple(map(make_windows, example.sequences)), example.target)
+
+    def outputs(self, model: nn.Module, examples: Sequence[EncodedExample], device: torch.device) -> Sequence[Tensor]:
+        sequences = [windows for example in examples for windows in example.sequences]
+        batch = pack([window for windows in sequences for window in windows]).to(device)
+        return merge_windows(model(batch, **self._asked()).logits, sequences).unbind(0)
+
+    def _asked(self) -> Mapping[str, Any]:
+        """What the model is told beside the batch."""
+        return {}

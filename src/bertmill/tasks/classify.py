@@ -1,0 +1,160 @@
+"""A class for a text or a pair of texts, or several labels at once.
+
+One label: softmax and cross-entropy, with weights per class and label smoothing if wished. Several labels per text:
+a yes or no for each, and every one that is likelier than not is given.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from bertmill.errors import DataError, UsageError
+from bertmill.tasks.base import Answer, Array, Example, Sequences
+from bertmill.tasks.labelled import LabelledRow
+from bertmill.tasks.metrics import class_metrics, label_set_metrics
+
+MULTI_LABEL = "multi_label_classification"
+SINGLE_LABEL = "single_label_classification"
+LABEL_SEPARATORS = "|,;"
+
+
+@dataclass(frozen=True)
+class Classify(Sequences):
+    """`labels` in the order of the model's outputs."""
+
+    labels: tuple[str, ...]
+    multi_label: bool = False
+    class_weights: tuple[float, ...] | None = None
+    label_smoothing: float = 0.0
+    metric: str = ""
+
+    name = "classify"
+    head = "BertForSequenceClassification"
+
+    def __post_init__(self) -> None:
+        if not self.metric:
+            object.__setattr__(self, "metric", "micro_f1" if self.multi_label else "accuracy")
+        self._numbers  # noqa: B018 (duplicate labels are told at once)
+
+    @property
+    def _numbers(self) -> dict[str, int]:
+        return {label: number for number, label in enumerate(self.labels)}
+
+    def example(self, row: LabelledRow) -> Example:
+        return Example((row.texts,), None if row.label is None else self._target(row))
+
+    def _target(self, row: LabelledRow) -> int | tuple[float, ...]:
+        given = labels_of(row, self.multi_label)
+        unknown = [label for label in given if label not in self._numbers]
+        if unknown:
+            raise DataError(
+                f"the label {unknown[0]!r} is not one of {', '.join(self.labels[:10])}{' …' * (len(self.labels) > 10)}",
+                where=row.place,
+                remedy="correct it, or train with data that has it",
+            )
+        if self.multi_label:
+            return tuple(float(label in given) for label in self.labels)
+        return self._numbers[given[0]]
+
+    def settings(self) -> dict[str, Any]:
+        return {
+            "num_labels": len(self.labels),
+            "id2label": dict(enumerate(self.labels)),
+            "label2id": self._numbers,
+            "problem_type": MULTI_LABEL if self.multi_label else SINGLE_LABEL,
+        }
+
+    def note(self) -> dict[str, Any]:
+        return {"task": self.name, "labels": list(self.labels), "multi_label": self.multi_label, "metric": self.metric}
+
+    def loss(self, outputs: Sequence[Tensor], targets: Sequence[Any]) -> Tensor:
+        logits = torch.stack(list(outputs))  # [B, labels]
+        if self.multi_label:
+            return F.binary_cross_entropy_with_logits(logits, torch.tensor(targets).to(logits), reduction="sum")
+        weights = None if self.class_weights is None else torch.tensor(self.class_weights).to(logits)
+        wanted = torch.tensor(targets, device=logits.device)
+        return F.cross_entropy(logits, wanted, weights, reduction="sum", label_smoothing=self.label_smoothing)
+
+    def weight(self, target: Any) -> float:
+        if self.multi_label:
+            return float(len(self.labels))
+        return 1.0 if self.class_weights is None else self.class_weights[target]
+
+    def metrics(self, outputs: Sequence[Array], targets: Sequence[Any]) -> dict[str, float]:
+        logits = np.stack(list(outputs))
+        if self.multi_label:
+            return label_set_metrics(logits > 0, np.array(targets) > 0)
+        return class_metrics(logits.argmax(1), np.array(targets), len(self.labels))
+
+    def error(self, output: Array, target: Any) -> float:
+        if self.multi_label:
+            return float((np.abs(output) * ((output > 0) != np.array(target, dtype=bool))).sum())
+        return float(output.max() - output[target])
+
+    def decode(self, output: Array) -> Answer:
+        logits = torch.from_numpy(np.asarray(output, dtype=np.float64))
+        if self.multi_label:
+            scores = dict(zip(self.labels, logits.sigmoid().tolist(), strict=True))
+            return {"labels": [label for label, score in scores.items() if score > 0.5], "scores": scores}
+        scores = dict(zip(self.labels, logits.softmax(0).tolist(), strict=True))
+        best = max(scores, key=scores.__getitem__)
+        return {"label": best, "score": scores[best], "scores": scores}
+
+
+def labels_of(row: LabelledRow, multi_label: bool) -> tuple[str, ...]:
+    """The labels of a row: one, or for several per text a list or a text such as `toxic|insult`; maybe none."""
+    assert row.label is not None
+    if isinstance(row.label, tuple):
+        if not multi_label and len(row.label) != 1:
+            raise DataError(f"has {len(row.label)} labels", where=row.place, remedy="use --multi-label")
+        return row.label
+    if not multi_label:
+        return (row.label,)
+    text = row.label
+    for separator in LABEL_SEPARATORS:
+        text = text.replace(separator, "\n")
+    return tuple(part.strip() for part in text.split("\n") if part.strip())
+
+
+def labels_in(rows: Iterable[LabelledRow], multi_label: bool) -> Counter[str]:
+    """How often each label occurs, in the order that the model's outputs will have: numbers by value, then words."""
+    counts: Counter[str] = Counter()
+    for row in rows:
+        counts.update(labels_of(row, multi_label))
+    if len(counts) < 2 and not multi_label:
+        raise DataError(
+            f"all rows have the same label {', '.join(counts)!r}", remedy="a class needs at least one other"
+        )
+    return Counter({label: counts[label] for label in sorted(counts, key=_by_value)})
+
+
+def _by_value(label: str) -> tuple[bool, float, str]:
+    try:
+        return (False, float(label), label)
+    except ValueError:
+        return (True, 0.0, label)
+
+
+def parse_class_weights(text: str, counts: Counter[str]) -> tuple[float, ...]:
+    """`balanced` (as rare, as heavy) or `ham=1,spam=5`; a label that is not named counts 1."""
+    if text == "balanced":
+        mean = sum(counts.values()) / len(counts)
+        return tuple(mean / count for count in counts.values())
+    weights = dict.fromkeys(counts, 1.0)
+    for part in text.split(","):
+        label, _, weight = part.rpartition("=")
+        try:
+            weights[label] = float(weight)
+        except ValueError:
+            raise UsageError(f"--class-weights: {part!r} is not LABEL=NUMBER", remedy="or say balanced") from None
+        if label not in counts or not 0 < weights[label] < float("inf"):
+            raise UsageError(f"--class-weights: {part!r} is no label of the data with a weight above 0")
+    return tuple(weights.values())

@@ -1,0 +1,132 @@
+"""What to know about labelled rows before anything is trained: how many, which labels, how long, what is in both parts.
+
+A row's length is the pieces of its texts, and of its longest choice where there are choices, without special pieces.
+Labels that are all numbers, and more than twenty different ones, are shown by their range, others by their counts;
+of choices the label is shown by its number from 1 on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from bertmill.tasks.labelled import LabelledRow
+
+_MAX_LABELS = 20
+_NUM_EXAMPLES = 3
+_MAX_SHOWN_CHARACTERS = 100
+_QUANTILES = {"least": 0.0, "50 %": 0.5, "90 %": 0.9, "99 %": 0.99, "most": 1.0}
+
+
+@dataclass(frozen=True)
+class PartLook:
+    """One part, for training or for measuring."""
+
+    num_rows: int
+    labels: Counter[str]  # a row with several labels counts for each
+    lengths: dict[str, int]  # by the names of the quantiles; empty where there are no rows
+
+
+@dataclass(frozen=True)
+class FirstLook:
+    """Both parts, what they share, and some rows to look at."""
+
+    train: PartLook
+    dev: PartLook
+    num_shared: int  # dev rows whose texts, with their choices, stand in train as well
+    examples: tuple[LabelledRow, ...]
+
+    @classmethod
+    def at(
+        cls, train: Sequence[LabelledRow], dev: Sequence[LabelledRow], count_pieces: Callable[[str], int]
+    ) -> FirstLook:
+        """Look at all rows; `count_pieces` tells the length of a text."""
+        known = {(row.texts, row.choices) for row in train}
+        num_shared = sum((row.texts, row.choices) in known for row in dev)
+        return cls(_look_at_part(train, count_pieces), _look_at_part(dev, count_pieces), num_shared, _examples(train))
+
+    def lines(self) -> list[str]:
+        """The look in words."""
+        parts = [("train", self.train), ("dev", self.dev)]
+        lines = [
+            f"{name}: {part.num_rows:,} rows; pieces: {_lengths_in_words(part)}"
+            for name, part in parts
+            if part.num_rows
+        ]
+        lines += self._label_lines()
+        lines.append(f"rows of dev whose texts stand in train as well: {self.num_shared:,}")
+        return lines + [line for row in self.examples for line in _example_lines(row)]
+
+    def _label_lines(self) -> Iterator[str]:
+        parts = [("train", self.train), ("dev", self.dev)]
+        if _are_many_numbers(self.train.labels):
+            yield from (f"labels of {name}: {_range_in_words(part.labels)}" for name, part in parts if part.labels)
+            return
+        labels = sorted(self.train.labels | self.dev.labels, key=lambda label: (-self.train.labels[label], label))
+        for label in labels[:_MAX_LABELS]:
+            counts = [f"{name} {_count_in_words(label, part)}" for name, part in parts if part.num_rows]
+            yield f"label {_shortened(label)}: {', '.join(counts)}"
+        if len(labels) > _MAX_LABELS:
+            yield f"… and {len(labels) - _MAX_LABELS:,} more"
+
+
+def _look_at_part(rows: Sequence[LabelledRow], count_pieces: Callable[[str], int]) -> PartLook:
+    lengths = sorted(sum(map(count_pieces, row.texts)) + max(map(count_pieces, row.choices), default=0) for row in rows)
+    # The smallest length that this share of the rows does not exceed.
+    quantiles = {name: lengths[max(0, math.ceil(share * len(rows)) - 1)] for name, share in _QUANTILES.items() if rows}
+    return PartLook(len(rows), Counter(label for row in rows for label in _labels_of(row)), quantiles)
+
+
+def _labels_of(row: LabelledRow) -> tuple[str, ...]:
+    if row.choices and isinstance(row.label, str):
+        return (f"choice {row.choices.index(row.label) + 1}",)  # the texts are different in every row
+    if row.label is None:
+        return ()
+    return (row.label,) if isinstance(row.label, str) else row.label
+
+
+def _examples(rows: Sequence[LabelledRow]) -> tuple[LabelledRow, ...]:
+    """From the beginning, the middle and the end, since files are often sorted by label."""
+    places = {round(number * (len(rows) - 1) / (_NUM_EXAMPLES - 1)) for number in range(_NUM_EXAMPLES)}
+    return tuple(rows[place] for place in sorted(places)) if rows else ()
+
+
+def _are_many_numbers(labels: Counter[str]) -> bool:
+    return len(labels) > _MAX_LABELS and all(_is_number(label) for label in labels)
+
+
+def _is_number(label: str) -> bool:
+    try:
+        return math.isfinite(float(label))
+    except ValueError:
+        return False
+
+
+def _range_in_words(labels: Counter[str]) -> str:
+    numbers = [float(label) for label in labels.elements() if _is_number(label)]
+    if not numbers:
+        return "no numbers"
+    mean = math.fsum(numbers) / len(numbers)
+    return f"from {min(numbers):g} to {max(numbers):g}, {mean:.4g} on average"
+
+
+def _count_in_words(label: str, part: PartLook) -> str:
+    return f"{part.labels[label]:,} ({part.labels[label] / part.num_rows:.1%})"
+
+
+def _lengths_in_words(part: PartLook) -> str:
+    return ", ".join(f"{name} {length:,}" for name, length in part.lengths.items())
+
+
+def _example_lines(row: LabelledRow) -> Iterator[str]:
+    yield f"{row.place}, label {_shortened(str(row.label))}" if row.label is not None else row.place
+    yield from (f"    {_shortened(text)}" for text in row.texts)
+    yield from (f"    choice: {_shortened(choice)}" for choice in row.choices)
+
+
+def _shortened(text: str) -> str:
+    """On one line, and not a long one."""
+    shown = "".join(character if character.isprintable() else " " for character in text)
+    return shown if len(shown) <= _MAX_SHOWN_CHARACTERS else f"{shown[:_MAX_SHOWN_CHARACTERS]}…"

@@ -1,0 +1,167 @@
+"""A file of labelled data, of whatever format → labelled rows; what is wrong with a row is told or counted.
+
+Raw rows (`rows.py`, `choice_files.py`) get their meaning from the columns (`columns.py`). Texts keep every character; a
+text is empty if it has only white space. Labels stay as they are written: JSON's numbers as text, true and false as
+such words, a list as several labels; of several choices, the label is the text of the right one. A bad row stops the
+reading, or is skipped and counted; more than 5 % bad rows stop it all the same, at the end or once a thousand rows
+were read. Wrong quotes always stop it, since nobody knows then where the next row begins.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from bertmill.errors import DataError
+from bertmill.tasks.choice_files import read_json_rows, right_choice
+from bertmill.tasks.columns import Columns, choose_columns, told_columns
+from bertmill.tasks.labelled import LabelledRow
+from bertmill.tasks.rows import BadRowError, Quotes, RawRow, read_rows
+from bertmill.text.files import format_suffix
+from bertmill.text.repair import Repairs
+
+OnBadRow = Literal["stop", "skip"]
+_MAX_BAD_SHARE = 0.05
+_ROWS_BEFORE_GIVING_UP = 1000
+
+
+@dataclass
+class SkippedRows:
+    """How many rows were read, and how many of them were skipped for which reason."""
+
+    num_rows: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+    first_place: str | None = None
+
+    @property
+    def num_skipped(self) -> int:
+        return self.reasons.total()
+
+    def count(self, reason: str, place: str) -> None:
+        """One more row that is skipped; whoever finds that it cannot be used, says so here."""
+        self.reasons[reason] += 1
+        self.first_place = self.first_place or place
+
+    def refuse_many(self, file: str) -> None:
+        """Stop if more than 5 % of the rows were skipped."""
+        if self.num_skipped > _MAX_BAD_SHARE * self.num_rows:
+            raise DataError(
+                f"too many rows are bad, more than {_MAX_BAD_SHARE:.0%}: {self}",
+                where=file,
+                remedy=f"look at {self.first_place}, and whether --columns and --quotes are right",
+            )
+
+    def __bool__(self) -> bool:
+        return bool(self.reasons)
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{reason} {count:,}" for reason, count in self.reasons.most_common())
+        return f"{self.num_skipped:,} of {self.num_rows:,} rows ({counts})" if self else "nothing"
+
+
+def read_labelled(
+    file: str,
+    *,
+    columns: str | None = None,
+    preset: str | None = None,
+    quotes: Quotes = "auto",
+    on_bad_row: OnBadRow = "stop",
+    need_label: bool = True,
+    skipped: SkippedRows | None = None,
+    repairs: Repairs | None = None,
+) -> Iterator[LabelledRow]:
+    """The rows of `file`; `columns` is what `--columns` says, `preset` a name of `columns.PRESETS`.
+
+    With `need_label=False` a row may have no label. What is skipped and repaired is counted in `skipped`, one for each
+    file, and `repairs`.
+    """
+    told = told_columns(columns, preset)
+    is_json = format_suffix(file) == ".json"
+    raw_rows = read_json_rows(file, repairs=repairs) if is_json else read_rows(file, quotes=quotes, repairs=repairs)
+    found, raw_rows = choose_columns(raw_rows, told, need_label=need_label)
+    counts = SkippedRows() if skipped is None else skipped
+    for raw in raw_rows:
+        counts.num_rows += 1
+        try:
+            yield _labelled(raw, found, need_label)
+        except BadRowError as problem:
+            if on_bad_row == "stop":
+                remedy = f"{problem.remedy or 'mend it'}, or skip such rows with --on-bad-row skip"
+                raise DataError(problem.what, where=raw.place, remedy=remedy) from None
+            counts.count(problem.reason, raw.place)
+            if counts.num_rows >= _ROWS_BEFORE_GIVING_UP:
+                counts.refuse_many(file)
+    if not counts.num_rows:
+        raise DataError("there are no rows in it", where=file)
+    counts.refuse_many(file)
+
+
+def _labelled(raw: RawRow, columns: Columns, need_label: bool) -> LabelledRow:
+    if raw.problem is not None:
+        raise raw.problem
+    text = _text(raw.fields, columns.text)
+    texts = (text,) if columns.pair is None else (text, _text(raw.fields, columns.pair))
+    choices = _choices(raw.fields, columns.choices) if columns.choices else ()
+    label = None if columns.label is None else raw.fields.get(columns.label)
+    if _is_empty(label):
+        if need_label:
+            raise _nothing_in(raw.fields, str(columns.label), "label")
+        return LabelledRow(raw.place, texts, None, choices)
+    return LabelledRow(raw.place, texts, right_choice(label, choices) if choices else _label(label, columns), choices)
+
+
+def _is_empty(value: Any) -> bool:
+    """Nothing, white space, or a number that is none, as tables of numbers mark a missing value."""
+    if isinstance(value, str):
+        return not value.strip()
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def _nothing_in(fields: Mapping[str, Any], column: str, what: str) -> BadRowError:
+    if column in fields:
+        return BadRowError(f"empty {what}", f"has an empty {what} in the column {column!r}")
+    return BadRowError("missing column", f"has no column {column!r}")
+
+
+def _wrong_type(value: Any, column: str, what: str) -> BadRowError:
+    what_is_there = f"has a value of type {type(value).__name__} in the column {column!r}"
+    return BadRowError("wrong type", f"{what_is_there}, where {what} should be")
+
+
+def _text(fields: Mapping[str, Any], column: str) -> str:
+    text = fields.get(column)
+    if _is_empty(text):
+        raise _nothing_in(fields, column, "text")
+    if not isinstance(text, str):
+        raise _wrong_type(text, column, "a text")
+    return text
+
+
+def _choices(fields: Mapping[str, Any], columns: tuple[str, ...]) -> tuple[str, ...]:
+    if len(columns) > 1:
+        return tuple(_text(fields, column) for column in columns)
+    column = columns[0]
+    choices = fields.get(column)
+    if _is_empty(choices):
+        raise _nothing_in(fields, column, "list of choices")
+    if not isinstance(choices, list) or not all(isinstance(choice, str) for choice in choices):
+        raise _wrong_type(choices, column, "a list of texts")
+    if len(choices) < 2 or not all(choice.strip() for choice in choices):
+        raise BadRowError("empty choice", f"has fewer than two choices, or an empty one, in the column {column!r}")
+    return tuple(choices)
+
+
+def _label(label: Any, columns: Columns) -> str | tuple[str, ...]:
+    words = [_label_word(item, columns) for item in (label if isinstance(label, list) else [label])]
+    return tuple(words) if isinstance(label, list) else words[0]
+
+
+def _label_word(label: Any, columns: Columns) -> str:
+    if isinstance(label, bool):
+        return "true" if label else "false"
+    if _is_empty(label) or not isinstance(label, str | int | float):
+        raise _wrong_type(label, str(columns.label), "a label or a list of labels")
+    return str(label)

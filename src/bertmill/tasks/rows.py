@@ -1,0 +1,247 @@
+"""The rows of one file of labelled data, with nothing said yet about what a column means.
+
+The suffix tells the format (.gz, .xz and .zst may follow): `.jsonl` has a JSON object per line, `.csv` is separated by
+commas, `.parquet` needs pyarrow, anything else is separated by tabs; standard input has JSON lines where its first line
+begins with `{`, else tabs. Lines without a character are no rows, unless they stand inside quotes. Quotes are
+
+    literal    every quote is a character, as in the files of GLUE; a line is a row
+    standard   RFC 4180: a field that begins with a quote ends with one; it may hold separators and newlines, and a
+               quote inside it is written twice
+    auto       the first MiB is split both ways. Wrong quotes rule `standard` out; else the way wins in which fewer
+               rows differ in width from the first; where both are equal, it is `standard` in a .csv and where a
+               quote is written twice inside a quoted field, else `literal`, as it always is on standard input.
+
+Reading streams: memory holds the head, then one row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Any, Literal, NamedTuple
+
+from bertmill.errors import DataError, UsageError
+from bertmill.text.files import STANDARD_INPUT, Line, format_suffix, parse_record, read_file
+from bertmill.text.repair import Repairs, repair_text
+
+Quotes = Literal["auto", "literal", "standard"]
+_HEAD_CHARACTERS = 1 << 20
+_MAX_ROW_CHARACTERS = 1 << 24  # a quote that is never closed must not fill the memory
+_PARQUET_ROWS = 1024  # read at a time
+_REMEDY_FOR_QUOTES = "write quotes inside a quoted field twice, or say --quotes literal if quotes are characters here"
+
+
+class BadRowError(Exception):
+    """Why a row cannot be used: a reason to count by, what is wrong with this row, and the remedy."""
+
+    def __init__(self, reason: str, what: str | None = None, remedy: str | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.what = what or reason
+        self.remedy = remedy
+
+
+class RawRow(NamedTuple):
+    """The fields of one row, by name, or by number ("1", "2", …) in a table whose names are not known (yet)."""
+
+    place: str  # file:line, of the first line where a row has several
+    fields: Mapping[str, Any]
+    is_numbered: bool = False
+    problem: BadRowError | None = None  # the fields are of no use then
+
+
+def read_rows(file: str, *, quotes: Quotes = "auto", repairs: Repairs | None = None) -> Iterator[RawRow]:
+    """All rows of `file`; those of tables are numbered, the first one, which may be a header, included."""
+    suffix = format_suffix(file)
+    if suffix == ".parquet":
+        yield from _parquet_rows(file)
+        return
+    counts = Repairs() if repairs is None else repairs
+    lines = read_file(file, repairs=counts)
+    if file == STANDARD_INPUT:
+        first = next(lines, None)
+        lines = lines if first is None else chain([first], lines)
+        suffix = ".jsonl" if first is not None and first.text.startswith("{") else ""
+    if suffix == ".jsonl":
+        yield from (_record_row(line, counts) for line in lines if line.text.strip())
+        return
+    separator = "," if suffix == ".csv" else "\t"
+    if quotes == "auto":
+        quotes, lines = ("literal", lines) if file == STANDARD_INPUT else _recognise_quotes(lines, separator)
+    yield from _table_rows(_split(lines, separator, quotes))
+
+
+def name_columns(rows: Iterator[RawRow]) -> Iterator[RawRow]:
+    """Numbered rows by the names that the first of them holds."""
+    header = next(rows, None)
+    names = [] if header is None else header_names(header)
+    for row in rows:
+        yield row._replace(fields=dict(zip(names, row.fields.values(), strict=False)), is_numbered=False)
+
+
+def header_names(header: RawRow) -> list[str]:
+    """The cells of a table's first row as names."""
+    return [str(cell).strip() for cell in header.fields.values()]
+
+
+def repair_strings(value: Any, repairs: Repairs) -> Any:
+    """A value out of JSON with every string repaired, also those in lists."""
+    if isinstance(value, list):
+        return [repair_strings(item, repairs) for item in value]
+    return repair_text(value, repairs) if isinstance(value, str) else value
+
+
+def _record_row(line: Line, repairs: Repairs) -> RawRow:
+    try:
+        record = parse_record(line)
+    except DataError as error:
+        return RawRow(line.place, {}, problem=BadRowError("not a JSON object", error.what))
+    if "\\" in line.text:  # the line is repaired already, but an escape may stand for anything
+        record = {name: repair_strings(value, repairs) for name, value in record.items()}
+    return RawRow(line.place, record)
+
+
+def _table_rows(rows: Iterable[tuple[Line, list[str]]]) -> Iterator[RawRow]:
+    numbers: list[str] = []
+    for line, values in rows:
+        numbers = numbers or [str(number + 1) for number in range(len(values))]
+        yield RawRow(
+            line.place,
+            dict(zip(numbers, values, strict=False)),
+            is_numbered=True,
+            problem=None if len(values) == len(numbers) else _wrong_width(len(values), len(numbers)),
+        )
+
+
+def _wrong_width(num_columns: int, expected: int) -> BadRowError:
+    many = "many" if num_columns > expected else "few"
+    what = f"has {num_columns} column{'s' * (num_columns != 1)}, where the first row has {expected}"
+    return BadRowError(f"too {many} columns", what, "mend it, or say with --quotes what quotes mean in this file")
+
+
+def _recognise_quotes(lines: Iterator[Line], separator: str) -> tuple[Quotes, Iterator[Line]]:
+    """What quotes mean, by the rule above, and the lines with those that were looked at."""
+    head: list[Line] = []
+    num_characters = 0
+    for line in lines:
+        head.append(line)
+        num_characters += len(line.text) + 1
+        if num_characters >= _HEAD_CHARACTERS:
+            break
+    is_whole = num_characters < _HEAD_CHARACTERS
+    return _quotes_of_head(head, separator, is_whole), chain(head, lines)
+
+
+def _quotes_of_head(head: list[Line], separator: str, is_whole: bool) -> Quotes:
+    usual: Quotes = "standard" if separator == "," else "literal"
+    if not any('"' in line.text for line in head):
+        return usual
+    widths: list[int] = []
+    try:
+        for _, values in _split_standard(head, separator):
+            widths.append(len(values))
+    except _UnclosedQuoteError:
+        if is_whole or not widths:
+            return "literal"
+    except DataError:
+        return "literal"
+    num_literal = _num_other_widths([len(values) for _, values in _split_literally(head, separator)])
+    num_standard = _num_other_widths(widths)
+    if num_literal != num_standard:
+        return "literal" if num_literal < num_standard else "standard"
+    return "standard" if _has_doubled_quotes(head, separator) else usual
+
+
+def _num_other_widths(widths: list[int]) -> int:
+    return len(widths) - widths.count(widths[0])
+
+
+def _has_doubled_quotes(head: list[Line], separator: str) -> bool:
+    return any(
+        len(field) > 2 and field[0] == field[-1] == '"' and '""' in field[1:-1]
+        for line in head
+        for field in line.text.split(separator)
+    )
+
+
+def _split(lines: Iterable[Line], separator: str, quotes: Quotes) -> Iterator[tuple[Line, list[str]]]:
+    return _split_literally(lines, separator) if quotes == "literal" else _split_standard(lines, separator)
+
+
+def _split_literally(lines: Iterable[Line], separator: str) -> Iterator[tuple[Line, list[str]]]:
+    return ((line, line.text.split(separator)) for line in lines if line.text)
+
+
+class _UnclosedQuoteError(DataError):
+    """A quote opens a field and no quote ends it."""
+
+
+def _split_standard(lines: Iterable[Line], separator: str) -> Iterator[tuple[Line, list[str]]]:
+    """Rows with the line on which each begins.
+
+    A separator or a newline is inside a quoted field where the quotes up to it are odd in number. Wrong quotes stop
+    everything: nobody knows then where the next row begins.
+    """
+    start: Line | None = None  # of the row that is not at its end
+    fields: list[str] = []
+    parts: list[str] = []  # of the field that is not at its end, with the separators and newlines between
+    num_characters = 0
+    for line in lines:
+        if start is None:
+            if not line.text:
+                continue
+            if '"' not in line.text:
+                yield line, line.text.split(separator)
+                continue
+            start, fields, num_characters = line, [], 0
+        elif (num_characters := num_characters + len(line.text)) > _MAX_ROW_CHARACTERS:
+            break
+        _add_fields(fields, parts, line, separator)
+        if not parts:
+            yield start, fields
+            start = None
+    if start is not None:
+        raise _UnclosedQuoteError("a quote that opens here is not closed", where=start.place, remedy=_REMEDY_FOR_QUOTES)
+
+
+def _add_fields(fields: list[str], parts: list[str], line: Line, separator: str) -> None:
+    """Take the fields of `line`; what is left in `parts` goes on in the next line."""
+    between = "\n" if parts else ""
+    for text in line.text.split(separator):
+        if not parts and not text.startswith('"'):
+            fields.append(text)
+            continue
+        # The first part and the last one of a field have an odd number of quotes, those between an even one.
+        is_end = (text.count('"') % 2 == 1) == bool(parts)
+        parts += [between, text] if parts else [text]
+        if is_end:
+            fields.append(_unquote("".join(parts), line.place))
+            parts.clear()
+        between = separator
+
+
+def _unquote(field: str, place: str) -> str:
+    inside = field[1:-1]
+    if field[-1] != '"' or '"' in inside.replace('""', ""):
+        shown = field if len(field) <= 40 else f"{field[:40]}…"
+        raise DataError(f"has quotes that do not fit: {shown}", where=place, remedy=_REMEDY_FOR_QUOTES)
+    return inside.replace('""', '"')
+
+
+def _parquet_rows(file: str) -> Iterator[RawRow]:
+    try:
+        import pyarrow as arrow
+        import pyarrow.parquet as parquet
+    except ImportError:
+        raise UsageError("reading .parquet needs pyarrow", where=file, remedy="pip install pyarrow") from None
+    number = 0
+    try:
+        with parquet.ParquetFile(file) as table:
+            for batch in table.iter_batches(batch_size=_PARQUET_ROWS):
+                for record in batch.to_pylist():
+                    number += 1
+                    yield RawRow(f"{file}: row {number}", record)
+    except OSError as error:
+        raise UsageError(f"cannot be read: {error.strerror or error}", where=file) from None
+    except (arrow.ArrowException, UnicodeDecodeError) as error:
+        raise DataError(f"is not a whole .parquet file: {error}", where=file, remedy="copy it again") from None

@@ -1,0 +1,58 @@
+"""Rows → a part to train with and a part to measure on, the same ones whatever the order of the rows.
+
+A row's place in the draw is a hash of the seed and its texts, so it depends on no other row. Rows with the same texts
+go together: no text stands on both sides. Where labels are kept in proportion, the texts of each label (or of the same
+few labels, where a text has been labelled in several ways) are drawn apart, and at least one of them stays in the
+training part.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+
+from bertmill.errors import DataError, UsageError
+from bertmill.runtime import keyed_generator, keyed_seed
+from bertmill.tasks.labelled import LabelledRow
+
+_PURPOSE = "rows to measure on"
+
+
+def split_rows(
+    rows: Sequence[LabelledRow], share: float, seed: int, *, stratify: bool = True
+) -> tuple[list[LabelledRow], list[LabelledRow]]:
+    """(training rows, the `share` of the distinct texts that is kept back), both in the order of `rows`.
+
+    `stratify=False` draws whatever the labels are, for numbers and for several labels per text.
+    """
+    if not 0 < share < 1:
+        raise UsageError(f"the share {share} of rows to measure on is not between 0 and 1")
+    labels_of_texts: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    for row in rows:
+        labels_of_texts[_texts(row)].add(repr(row.label) if stratify else "")
+    groups: dict[tuple[str, ...], list[tuple[str, ...]]] = defaultdict(list)
+    for texts, labels in labels_of_texts.items():
+        groups[tuple(sorted(labels))].append(texts)
+
+    kept_back: set[tuple[str, ...]] = set()
+    start = float(keyed_generator(seed, _PURPOSE).random())
+    num_before = 0
+    for _, group in sorted(groups.items()):
+        # Shares are counted through all groups, so that many small ones give their part too.
+        num_after = num_before + len(group)
+        num_drawn = math.floor(share * num_after + start) - math.floor(share * num_before + start)
+        group.sort(key=lambda texts: (keyed_seed(seed, _PURPOSE, *texts), texts))
+        kept_back.update(group[: min(num_drawn, len(group) - 1)])
+        num_before = num_after
+    if not kept_back:
+        raise DataError(
+            f"{len(rows):,} rows are too few to keep {share:g} of them back",
+            remedy="give more rows, or a file of its own",
+        )
+    train = [row for row in rows if _texts(row) not in kept_back]
+    return train, [row for row in rows if _texts(row) in kept_back]
+
+
+def _texts(row: LabelledRow) -> tuple[str, ...]:
+    return (*row.texts, *row.choices)

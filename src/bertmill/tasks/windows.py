@@ -1,0 +1,112 @@
+"""Texts of any length as windows that a model can read and that leave nothing out, and their answers put together.
+
+A window is `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`. A text that does not fit slides through several, by `stride`
+pieces each. The texts of a pair share the room as in truncation (the longer gives way); both reach their ends
+together: where one has fewer parts, they are repeated evenly. What the windows of a sequence say is averaged,
+each counting as much as the pieces of text it shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bertmill.config import RowSettings
+from bertmill.errors import UsageError
+from bertmill.model.config import BertConfig
+from bertmill.model.packing import PackedBatch
+from bertmill.text.tokenizer import BertTokenizer
+from bertmill.text.truncation import Range, cut_ranges, share_room
+
+Texts = tuple[str, ...]  # a text, or a pair of texts
+
+
+@dataclass(frozen=True)
+class Window:
+    """One sequence of pieces that goes through the model."""
+
+    ids: NDArray[np.uint32]
+    num_first: int  # pieces of segment 0: [CLS], A and [SEP]
+    weight: int  # pieces of text
+
+
+@dataclass
+class WindowMaker:
+    """Turns texts into windows of at most `max_length` pieces; with `truncate` only the first is kept, and counted."""
+
+    tokenizer: BertTokenizer
+    max_length: int
+    stride: int | None = None  # pieces advanced from window to window; None: three quarters of the room
+    truncate: bool = False
+    num_truncated: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        if self.max_length < 5:
+            raise UsageError(f"--max-length {self.max_length} leaves no room for two texts", remedy="give at least 5")
+
+    def __call__(self, texts: Texts) -> tuple[Window, ...]:
+        """The windows of one sequence. Special strings such as [MASK] in a text are text."""
+        ids = [np.frombuffer(self.tokenizer.wordpiece.ids(text, split_special=True), np.uint32) for text in texts]
+        room = self.max_length - self.tokenizer.num_special_tokens_to_add(len(texts) == 2)
+        plan = plan_sequence(tuple(map(len, ids)), room, self.stride)
+        if self.truncate and len(plan) > 1:
+            self.num_truncated += 1
+            plan = plan[:1]
+        return tuple(
+            self._window([part[start:end] for part, (start, end) in zip(ids, ranges, strict=True)]) for ranges in plan
+        )
+
+    def _window(self, parts: list[NDArray[np.uint32]]) -> Window:
+        sep = [self.tokenizer.sep_token_id]
+        row = np.concatenate([[self.tokenizer.cls_token_id], *(each for part in parts for each in (part, sep))])
+        return Window(row.astype(np.uint32), len(parts[0]) + 2, max(1, sum(map(len, parts))))
+
+
+def window_maker(settings: RowSettings, tokenizer: BertTokenizer, config: BertConfig) -> WindowMaker:
+    """Windows as the settings want them, as long as the model can read if they do not say."""
+    longest = config.max_position_embeddings
+    if settings.max_length is not None and settings.max_length > longest:
+        raise UsageError(f"--max-length {settings.max_length} is longer than the {longest} positions of the model")
+    return WindowMaker(tokenizer, settings.max_length or longest, settings.stride, settings.truncate)
+
+
+def plan_sequence(lengths: tuple[int, ...], room: int, stride: int | None) -> list[tuple[Range, ...]]:
+    """Which part of each text stands in which window; all parts together are all pieces."""
+    if sum(lengths) <= room:
+        return [tuple((0, length) for length in lengths)]
+    limits = (room,) if len(lengths) == 1 else share_room(lengths, room)
+    parts = [
+        cut_ranges(length, limit, limit - min(limit, stride or -(-3 * limit // 4)), "right")
+        for length, limit in zip(lengths, limits, strict=True)
+    ]
+    num_windows = max(map(len, parts))
+    return [tuple(of_text[number * len(of_text) // num_windows] for of_text in parts) for number in range(num_windows)]
+
+
+def pack(windows: Sequence[Window]) -> PackedBatch:
+    """Windows as one flat batch."""
+    lengths = [len(window.ids) for window in windows]
+    ids = torch.from_numpy(np.concatenate([window.ids for window in windows]).astype(np.int64))
+    ends = np.cumsum(lengths)
+    segments = torch.ones(len(ids), dtype=torch.int64)
+    for window, end, length in zip(windows, ends.tolist(), lengths, strict=True):
+        segments[end - length : end - length + window.num_first] = 0
+    return PackedBatch(ids, lengths, segments)
+
+
+def merge_windows(rows: Tensor, sequences: Sequence[Sequence[Window]]) -> Tensor:
+    """The rows of all windows, one after the other → the weighted mean row of each sequence [sequences, …]."""
+    if all(len(windows) == 1 for windows in sequences):
+        return rows
+    shares = torch.zeros(len(sequences), len(rows))
+    column = 0
+    for number, windows in enumerate(sequences):
+        weights = torch.tensor([float(window.weight) for window in windows])
+        shares[number, column : column + len(windows)] = weights / weights.sum()
+        column += len(windows)
+    return shares.to(rows) @ rows

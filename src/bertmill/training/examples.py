@@ -1,0 +1,91 @@
+"""Labelled examples as lessons for the training loop, and the same measured on examples that are not trained on.
+
+The stream of examples is one permutation after another, one per epoch, cut into updates of exactly so many examples;
+which examples an update has is a function of (seed, step). Inside an update, examples of similar length share a
+micro-batch. The loss is the mean over the update, each example with its weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from bertmill.corpus.permutation import Permutation
+from bertmill.inference.answering import run_examples
+from bertmill.inference.batching import batches_by_length
+from bertmill.tasks.base import EncodedExample, Task
+from bertmill.training.distributed import Ranks
+
+
+@dataclass(frozen=True)
+class ExampleLessons:
+    """Lessons for the training loop; a batch is a list of examples."""
+
+    task: Task
+    train: Sequence[EncodedExample]
+    dev: Sequence[EncodedExample]
+    ranks: Ranks
+    seed: int
+    batch_size: int
+    micro_batch_pieces: int
+
+    def batches(self, start_step: int) -> Generator[list[EncodedExample]]:
+        for step in count(start_step):
+            places = np.arange(step * self.batch_size, (step + 1) * self.batch_size)
+            mine = places[self.ranks.rank :: self.ranks.count]
+            yield [self.train[number] for number in self._numbers(mine)]
+
+    def _numbers(self, places: np.ndarray) -> list[int]:
+        """Which examples stand at these places of the stream."""
+        numbers: list[int] = []
+        for epoch in np.unique(places // len(self.train)).tolist():
+            inside = places[places // len(self.train) == epoch] - epoch * len(self.train)
+            numbers += Permutation(len(self.train), self.seed, epoch, "examples")(inside).tolist()
+        return numbers
+
+    def parts(self, batch: list[EncodedExample]) -> Sequence[list[EncodedExample]]:
+        sizes = [example.num_pieces for example in batch]
+        return [[batch[number] for number in part] for part in batches_by_length(sizes, self.micro_batch_pieces)]
+
+    def counts(self, batch: list[EncodedExample]) -> Mapping[str, float]:
+        return {"weight": self._weight(batch)}
+
+    def _weight(self, examples: Sequence[EncodedExample]) -> float:
+        return sum(self.task.weight(example.target) for example in examples)
+
+    def loss(
+        self, model: nn.Module, part: list[EncodedExample], totals: Mapping[str, float]
+    ) -> tuple[Tensor, Mapping[str, float]]:
+        outputs = self.task.outputs(model, part, self.ranks.device)
+        loss = self.task.loss(outputs, [example.target for example in part])
+        sums = {
+            "loss": float(loss.detach()),
+            "weight": self._weight(part),
+            "examples": float(len(part)),
+            "pieces": float(sum(example.num_pieces for example in part)),
+        }
+        return loss / totals["weight"], sums
+
+    def summary(self, sums: Mapping[str, float]) -> dict[str, float]:
+        return {"loss": sums["loss"] / sums["weight"], "examples": sums["examples"], "pieces": sums["pieces"]}
+
+    def evaluate(self, model: nn.Module) -> dict[str, float]:
+        """Metrics on the examples that are not trained on. Every rank measures all of them, and gets the same."""
+        if not self.dev:
+            return {}
+        outputs = list(run_examples(self.task, model, self.dev, self.ranks.device))
+        targets = [example.target for example in self.dev]
+        loss = self.task.loss([torch.from_numpy(output) for output in outputs], targets)
+        return {"loss": float(loss) / self._weight(self.dev), **self.task.metrics(outputs, targets)}
+
+    def score(self, figures: Mapping[str, float]) -> list[float]:
+        return [figures[self.task.metric], -figures["loss"]]
+
+    def name_of(self, batch: list[EncodedExample]) -> str:
+        first = batch[0].sequences[0][0].ids
+        return f"{len(batch)} examples, the first begins with the pieces {first[1:6].tolist()}"

@@ -1,0 +1,259 @@
+"""Fine-tuning: the same losses as Hugging Face, the same bits when it is killed, and answers that hold anywhere."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+import bertmill
+from bertmill.cli.main import main
+from bertmill.model.bert import MODEL_CLASSES, BertModel
+from bertmill.model.config import BertConfig
+from bertmill.runtime import choose_device
+from bertmill.tasks.base import EncodedExample, Task
+from bertmill.tasks.choose import Choose
+from bertmill.tasks.classify import Classify
+from bertmill.tasks.labelled import LabelledRow
+from bertmill.tasks.regress import Regress
+from bertmill.tasks.windows import WindowMaker, pack
+from bertmill.text.tokenizer import BertTokenizer
+from bertmill.training.distributed import Ranks
+from bertmill.training.examples import ExampleLessons
+from tests.training.test_resume import PROGRAM, outcome
+
+WORDS = ["good", "bad", "fine", "poor", "great", "dull", "warm", "cold", "film", "book", "plot", "scene"]
+STEPS = 50
+
+
+def text_of(draw: random.Random, longest: int = 12) -> str:
+    return " ".join(draw.choices(WORDS, k=draw.randint(1, longest)))
+
+
+@pytest.fixture(scope="module")
+def rows_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sentences whose label is whether `good` stands in them."""
+    draw = random.Random(0)
+    path = tmp_path_factory.mktemp("rows") / "rows.tsv"
+    texts = [text_of(draw) for _ in range(120)]
+    lines = [f"{text}\t{'yes' if 'good' in text.split() else 'no'}" for text in texts]
+    path.write_text("\n".join(["text\tlabel", *lines]) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random tiny model with MiniLM's vocabulary."""
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    torch.manual_seed(0)
+    tokenizer = BertTokenizer.from_pretrained("minilm")
+    BertModel(BertConfig.of_size("tiny").with_settings(vocab_size=len(tokenizer))).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def flags_of(tiny: Path, rows: Path, out: Path, **more: Any) -> list[str]:
+    flags = {"model": tiny, "train": rows, "out": out, "batch-size": 8, "epochs": 4, "threads": 1, **more}
+    return ["finetune", "classify", *(str(word) for name, value in flags.items() for word in (f"--{name}", value))]
+
+
+@pytest.fixture(scope="module")
+def finished(tiny: Path, rows_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "run"
+    flags = flags_of(tiny, rows_file, out, **{"learning-rate": 2e-3, "epochs": 12, "max-length": 16})
+    assert main([*flags, "--quiet"]) == 0
+    return out
+
+
+# Equal to Hugging Face
+
+
+TASKS: dict[str, Task] = {
+    "classify": Classify(("a", "b", "c")),
+    "multi-label": Classify(("a", "b", "c"), multi_label=True),
+    "regress": Regress(),
+    "choose": Choose(),
+}
+
+
+def examples_for(name: str, task: Task, count: int, make_windows: WindowMaker) -> list[EncodedExample]:
+    draw = random.Random(1)
+    rows = []
+    for number in range(count):
+        place, texts = f"row {number}", (text_of(draw), text_of(draw))
+        if name == "choose":
+            choices = tuple(f"{text_of(draw)} {letter}" for letter in "xyz")
+            rows.append(LabelledRow(place, texts, draw.choice(choices), choices))
+        elif name == "regress":
+            rows.append(LabelledRow(place, texts, str(draw.uniform(0, 5))))
+        elif name == "multi-label":
+            rows.append(LabelledRow(place, texts, tuple(draw.sample("abc", draw.randint(0, 3)))))
+        else:
+            rows.append(LabelledRow(place, texts, draw.choice("abc")))
+    return [task.encode(task.example(row), make_windows) for row in rows]
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_losses_of_fifty_steps_are_those_of_hugging_face(name: str, tmp_path: Path) -> None:
+    task = TASKS[name]
+    tokenizer = BertTokenizer.from_pretrained("minilm")
+    changes = {**task.settings(), "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    torch.manual_seed(0)
+    ours = MODEL_CLASSES[task.head].from_pretrained("minilm", **changes)
+    ours.save_pretrained(tmp_path)
+    theirs = getattr(transformers, task.head).from_pretrained(tmp_path)
+    train = examples_for(name, task, 64, WindowMaker(tokenizer, 64))
+    ranks = Ranks(choose_device("cpu"))
+    lessons = ExampleLessons(task, train, [], ranks, seed=3, batch_size=4, micro_batch_pieces=40)
+    optimizers = [torch.optim.AdamW(model.parameters(), lr=5e-5) for model in (ours, theirs)]
+    batches = lessons.batches(0)
+    for model in (ours, theirs):
+        model.train()
+    for _ in range(STEPS):
+        batch = next(batches)
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        our_loss = 0.0
+        for part in lessons.parts(batch):
+            loss, _ = lessons.loss(ours, part, lessons.counts(batch))
+            loss.backward()
+            our_loss += float(loss.detach())
+        their_loss = theirs(**their_inputs(name, batch)).loss
+        their_loss.backward()
+        assert our_loss == pytest.approx(float(their_loss.detach()), abs=1e-4)
+        for optimizer in optimizers:
+            optimizer.step()
+
+
+def their_inputs(name: str, batch: list[EncodedExample]) -> dict[str, torch.Tensor]:
+    windows = [window for example in batch for (window,) in example.sequences]
+    packed = pack(windows)
+    assert packed.piece_ids is not None
+    assert packed.segments is not None
+
+    def padded(flat: torch.Tensor) -> torch.Tensor:
+        rows = torch.nn.utils.rnn.pad_sequence(list(flat.split(list(packed.lengths))), batch_first=True)
+        return rows.view(len(batch), -1, rows.shape[1]) if name == "choose" else rows
+
+    targets = [example.target for example in batch]
+    return {
+        "input_ids": padded(packed.piece_ids),
+        "token_type_ids": padded(packed.segments),
+        "attention_mask": padded(torch.ones_like(packed.piece_ids)),
+        "labels": torch.tensor(targets, dtype=torch.float32 if name in ("regress", "multi-label") else torch.int64),
+    }
+
+
+# The command
+
+
+def test_a_run_learns_and_its_model_knows_the_labels(finished: Path) -> None:
+    note = json.loads((finished / "model/bertmill.json").read_text(encoding="utf-8"))
+    assert note["task"] == "classify"
+    assert note["labels"] == ["no", "yes"]
+    assert note["dev"]["accuracy"] > 0.9
+    config = transformers.BertConfig.from_pretrained(finished / "model")
+    assert config.id2label == {0: "no", 1: "yes"}
+
+
+def test_the_model_opens_in_hugging_face_with_the_same_answers(finished: Path) -> None:
+    tokenizer = transformers.BertTokenizer.from_pretrained(finished / "model")
+    theirs = transformers.BertForSequenceClassification.from_pretrained(finished / "model").eval()
+    with torch.inference_mode():
+        scores = theirs(**tokenizer("a good film", return_tensors="pt")).logits.softmax(1)[0].tolist()
+    answer = bertmill.load(finished / "model").predict(["a good film"])[0]
+    assert list(answer["scores"].values()) == pytest.approx(scores, abs=1e-5)
+
+
+def test_killed_again_and_again_gives_the_same_bits(tiny: Path, rows_file: Path, tmp_path: Path) -> None:
+    often = {"save-every": 5, "log-every": 3, "eval-every": 7}
+    outcomes = []
+    for name, mode in (("whole", "random:0:0"), ("killed", "random:6:1")):
+        out = tmp_path / name
+        words = [*flags_of(tiny, rows_file, out, **often), "--resume"]
+        done = subprocess.run([sys.executable, PROGRAM, mode, *words], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        outcomes.append(outcome(out))
+    assert outcomes[0] == outcomes[1]
+
+
+def test_changed_data_is_noticed_on_resume(
+    tiny: Path, rows_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = tmp_path / "rows.tsv"
+    rows.write_bytes(rows_file.read_bytes())
+    assert main([*flags_of(tiny, rows, tmp_path / "run"), "--quiet"]) == 0
+    (tmp_path / "run/model").rename(tmp_path / "model")
+    rows.write_bytes(rows_file.read_bytes() + b"one more film\tno\n")
+    assert main([*flags_of(tiny, rows, tmp_path / "run"), "--quiet", "--resume"]) == 4
+    assert "train data is not what this run began with" in capsys.readouterr().err
+
+
+def test_a_frozen_encoder_keeps_its_weights(tiny: Path, rows_file: Path, tmp_path: Path) -> None:
+    assert main([*flags_of(tiny, rows_file, tmp_path / "run", epochs=1), "--freeze", "--quiet"]) == 0
+    before = BertModel.from_pretrained(tiny).state_dict()
+    after = BertModel.from_pretrained(tmp_path / "run/model").state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_patience_ends_a_training_that_gets_no_better(tiny: Path, rows_file: Path, tmp_path: Path) -> None:
+    flags = flags_of(tiny, rows_file, tmp_path / "run", epochs=50, patience=2, **{"learning-rate": 1e-9})
+    assert main([*flags, "--quiet"]) == 0
+    note = json.loads((tmp_path / "run/model/bertmill.json").read_text(encoding="utf-8"))
+    assert note["steps"] == 3 * 14  # one evaluation that is the best, two that are not; 108 rows in eights
+    assert note["best_step"] == 14
+
+
+# Answers
+
+
+def test_answers_do_not_depend_on_the_batch(finished: Path) -> None:
+    draw = random.Random(2)
+    texts = [text_of(draw, 300 if number % 10 == 0 else 12) for number in range(60)]
+    model = bertmill.load(finished / "model")
+    together = model.predict(texts)
+    shuffled = draw.sample(range(len(texts)), len(texts))
+    again = dict(zip(shuffled, model.predict([texts[number] for number in shuffled]), strict=True))
+    for number, (text, answer) in enumerate(zip(texts, together, strict=True)):
+        for other in (model.predict([text])[0], again[number]):
+            assert other["scores"] == pytest.approx(answer["scores"], abs=1e-5)
+
+
+def test_a_document_of_ten_thousand_words_is_read_whole(finished: Path) -> None:
+    model = bertmill.load(finished / "model")
+    dull = "dull " * 10_000
+    without, within = model.predict([dull, dull + "good " * 5_000])
+    assert without["label"] == "no"
+    assert without["scores"]["yes"] < within["scores"]["yes"]
+
+
+def test_python_and_command_line_agree(finished: Path, rows_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = str(finished / "model")
+    assert main(["predict", model, str(rows_file), "--quiet"]) == 0
+    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    texts = [line.split("\t")[0] for line in rows_file.read_text(encoding="utf-8").splitlines()[1:]]
+    assert printed == bertmill.load(model).predict(texts)
+
+
+def test_evaluate_reports_metrics_with_intervals(
+    finished: Path, rows_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", str(finished / "model"), "--data", str(rows_file), "--json", "--quiet"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    accuracy = report["metrics"]["accuracy"]
+    assert accuracy["low"] <= accuracy["value"] <= accuracy["high"]
+    right = sum(report["confusion"][number][number] for number in range(2))
+    assert accuracy["value"] == pytest.approx(right / report["rows"])
+    assert [each["label"] for each in report["classes"]] == ["no", "yes"]
+
+
+def test_a_pretrained_model_has_no_answers(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", str(tiny), "--text", "a film"]) == 2
+    assert "is not fine-tuned for a task" in capsys.readouterr().err
