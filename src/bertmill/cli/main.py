@@ -46,8 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):  # results are UTF-8 whatever the locale says
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
-        with _termination_as_error():
-            code = _run(list(sys.argv[1:] if arguments is None else arguments))
+        code = _run(list(sys.argv[1:] if arguments is None else arguments))
         if sys.stdout is not None:
             sys.stdout.flush()
     except BertmillError as error:
@@ -128,5 +127,7 @@ def _run(words: list[str]) -> int:
 
     settings = settings_from_words(command, COMMAND_SETTINGS[command], words[1:])
     if settings is not None:
-        importlib.import_module(f"bertmill.cli.{command}").run(settings)
+        module = importlib.import_module(f"bertmill.cli.{command}")
+        with _termination_as_error():  # not earlier: an error in the middle of importing torch makes it abort
+            module.run(settings)
     return 0
