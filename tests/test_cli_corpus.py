@@ -133,7 +133,10 @@ def test_where_there_is_no_terminal_there_are_lines_now_and_then(
     assert capsys.readouterr().err == "corpus: 5 MB of text, 0.5 MB/s\n"
 
 
-def test_ctrl_c_is_one_line_and_the_work_is_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+)
+def test_a_signal_is_one_line_and_the_work_is_kept(kind: signal.Signals, code: int, word: str, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(TEXT * 120_000)
     program = Path(sys.executable).with_name("bertmill")
     words = [program, "corpus", "a.txt", "--vocab", "minilm", "--out", "corpus", "--workers", "2"]
@@ -141,9 +144,9 @@ def test_ctrl_c_is_one_line_and_the_work_is_kept(tmp_path: Path) -> None:
     notes = tmp_path / ".corpus.partial/notes"
     while process.poll() is None and not list(notes.glob("*.json")):
         time.sleep(0.002)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal sends it: to the workers too
-    assert process.communicate(timeout=60)[1] == "bertmill: interrupted\n"
-    assert process.returncode == 130
+    os.killpg(process.pid, kind)  # as a terminal sends it: to the workers too
+    assert process.communicate(timeout=60)[1] == f"bertmill: {word}\n"
+    assert process.returncode == code
     assert list(notes.glob("shard-*.json"))
     assert not (tmp_path / "corpus").exists()
 

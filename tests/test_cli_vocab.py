@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -71,3 +72,19 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path, workers: str
     assert done.stderr == "bertmill: v: cannot be written: File too large; free some space and try again\n"
     assert done.returncode == 6
     assert {path.name for path in tmp_path.iterdir()} == {"a.txt"}
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_sigterm_is_one_line_and_leaves_nothing(tmp_path: Path, workers: str) -> None:
+    program = Path(sys.executable).with_name("bertmill")
+    words = [program, "vocab", "-", "--out", "v", "--workers", workers]
+    process = subprocess.Popen(words, cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write(LINES.encode() * 1000)
+    process.stdin.flush()  # more would come
+    while process.poll() is None and not list(tmp_path.iterdir()):
+        time.sleep(0.002)
+    process.terminate()
+    assert process.communicate(timeout=60)[1] == b"bertmill: terminated\n"
+    assert process.returncode == 143
+    assert not list(tmp_path.iterdir())

@@ -44,37 +44,60 @@ def _seconds(text: Any) -> Any:
 
 def parse_phases(text: str) -> list[tuple[int, float]]:
     """Lengths of instances and their shares of a training: 128:0.9,512:0.1."""
-    phases = [part.partition(":") for part in text.split(",")]
-    lengths = [int(length) for length, _, _ in phases]
-    shares = [float(share) if share else 1.0 for _, _, share in phases]
-    if min(lengths) < 1 or min(shares) <= 0 or abs(sum(shares) - 1) > 1e-6:
-        raise ValueError("the shares must be above 0 and add up to 1")
-    return list(zip(lengths, shares, strict=True))
+    parts = [part.partition(":") for part in text.split(",")]
+    try:
+        phases = [(int(length), float(share) if share else 1.0) for length, _, share in parts]
+    except ValueError:
+        raise ValueError("should have the form 128 or 128:0.9,512:0.1") from None
+    if any(length < 1 for length, _ in phases):
+        raise ValueError("should have lengths of 1 or more")
+    # Written so that a share that is not a number is refused: comparing with one is never true.
+    if not (all(share > 0 for _, share in phases) and abs(sum(share for _, share in phases) - 1) <= 1e-6):
+        raise ValueError("should have shares above 0 that add up to 1")
+    return phases
 
 
 def parse_mask_mix(text: str) -> tuple[float, float, float]:
     """Shares of masked, random and unchanged pieces: 80/10/10."""
-    mask, random, same = (float(number) / 100 for number in text.split("/"))
-    if min(mask, random, same) < 0 or abs(mask + random + same - 1) > 1e-6:
-        raise ValueError("the three shares must add up to 100")
+    try:
+        mask, random, same = (float(number) / 100 for number in text.split("/"))
+    except ValueError:
+        raise ValueError("should have the form 80/10/10") from None
+    if not (all(share >= 0 for share in (mask, random, same)) and abs(mask + random + same - 1) <= 1e-6):
+        raise ValueError("should have three shares that add up to 100")
     return mask, random, same
 
 
-def _checked_by(parse: Callable[[str], object], form: str) -> AfterValidator:
+def heldout_share(text: str | None) -> float | None:
+    """The share of the documents that --heldout asks for; None if it names files, or nothing."""
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None
+
+
+def _heldout(given: Any) -> Any:
+    """A share may be a number in a TOML file; one way to write it, so that settings can be compared."""
+    share = heldout_share(str(given)) if isinstance(given, str | int | float) else None
+    if share is None:
+        return given
+    if not 0 < share < 1:
+        raise ValueError(f"should be a share between 0 and 1, or files (./{given} is a file called {given})")
+    return str(share)
+
+
+def _checked_by(parse: Callable[[str], object]) -> AfterValidator:
     def check(text: str) -> str:
-        try:
-            parse(text)
-        except ValueError as error:
-            reason = f": {error}" if "add up" in str(error) else ""
-            raise ValueError(f"should have the form {form}{reason}") from None
+        parse(text)
         return text
 
     return AfterValidator(check)
 
 
 Seconds = Annotated[int, Field(ge=1), BeforeValidator(_seconds)]
-Phases = Annotated[str, _checked_by(parse_phases, "128 or 128:0.9,512:0.1")]
-MaskMix = Annotated[str, _checked_by(parse_mask_mix, "80/10/10")]
+Phases = Annotated[str, _checked_by(parse_phases)]
+Heldout = Annotated[str, BeforeValidator(_heldout)]
+MaskMix = Annotated[str, _checked_by(parse_mask_mix)]
 TextFiles = Annotated[
     list[str],
     Field(description="text files, folders or globs (.txt .gz .xz .zst .jsonl); - is standard input"),
@@ -150,6 +173,9 @@ class TrainingSettings(Settings):
         )
     )
 
+    # Text that may name a file or folder, which a run must find again from another directory.
+    MAY_BE_PATHS: ClassVar[tuple[str, ...]] = ()
+
     out: Path = Field(description="the run folder: settings, log, checkpoints and in the end the model")
     resume: bool = Field(False, description="go on with the run in --out where it was stopped; begin if there is none")
     batch_size: int = Field(32, ge=1, description="instances or examples per step, over all processes")
@@ -169,6 +195,8 @@ class TrainingSettings(Settings):
 class PretrainSettings(TrainingSettings):
     """Train a BERT from a corpus, or go on training one. A run that was stopped goes on with --resume."""
 
+    MAY_BE_PATHS: ClassVar[tuple[str, ...]] = ("corpus", "init", "heldout")
+
     corpus: Path | None = Field(None, description="a folder made by `bertmill corpus` (a resumed run knows its own)")
     size: SizeName = Field("mini", description="the size of the model")
     init: str | None = Field(None, description="go on training this model instead of beginning with a random one")
@@ -186,7 +214,11 @@ class PretrainSettings(TrainingSettings):
     mask_mix: MaskMix = Field("80/10/10", description="of these, percent that are masked / random / left as they are")
     whole_words: bool = Field(False, description="mask all pieces of a word or none")
     fixed_masks: bool = Field(False, description="the same masks in every epoch")
-    heldout: str | None = Field(None, description="text files that are not trained on, to measure the loss on")
+    heldout: Heldout | None = Field(
+        None,
+        description="text to measure the loss on: files, or a share of the corpus's documents such as 0.01, "
+        "which are then not trained on",
+    )
     eval_every: int = Field(1000, ge=1, description="steps between measurements on held-out text")
     save_every: int = Field(1000, ge=1, description="steps between checkpoints")
     workers: int = Field(1, ge=0, description="threads that prepare batches ahead (0: none)")
@@ -221,6 +253,8 @@ class RowSettings(Settings):
 
 class FinetuneSettings(TrainingSettings, RowSettings):
     """Train a model on labelled rows: a class, a number, or one of several choices for each."""
+
+    MAY_BE_PATHS: ClassVar[tuple[str, ...]] = ("model", "train", "dev")
 
     task: Annotated[TaskName, Field(description="classify, regress or choose"), POSITIONAL]
     model: str = Field(description="the pre-trained model: a folder or the name of an installed model")

@@ -14,6 +14,12 @@ def test_every_number_comes_exactly_once(size: int, seed: int) -> None:
     assert np.array_equal(np.sort(order), np.arange(size))
 
 
+@given(size=st.integers(1, 3000), seed=st.integers(0, 2**64))
+def test_where_a_number_stands_is_known_too(size: int, seed: int) -> None:
+    permutation = Permutation(size, seed, "order")
+    assert np.array_equal(permutation.places_of(permutation(np.arange(size))), np.arange(size))
+
+
 def test_a_part_can_be_asked_for_alone() -> None:
     permutation = Permutation(10**12, 7, "order")
     whole = permutation(np.arange(500))

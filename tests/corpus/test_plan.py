@@ -229,6 +229,17 @@ def test_the_number_of_instances_needs_no_records(planner: Planner) -> None:
     assert not (planner.folder / "epoch-00000.records").exists()
 
 
+def test_records_of_epochs_that_are_over_are_removed_and_made_again_for_one_who_goes_back(planner: Planner) -> None:
+    before = [planner.records(epoch).tobytes() for epoch in range(5)]
+    facts = [planner.facts(epoch) for epoch in range(5)]
+    assert sorted(path.name for path in planner.folder.glob("*.records")) == [
+        "epoch-00003.records",
+        "epoch-00004.records",
+    ]
+    assert [planner.records(epoch).tobytes() for epoch in range(5)] == before
+    assert [planner.facts(epoch) for epoch in range(5)] == facts
+
+
 def test_a_plan_for_something_else_is_refused(planner: Planner, tmp_path: Path) -> None:
     planner.facts(0)
     other = write_corpus(tmp_path / "other", random_documents(400, seed=1))

@@ -452,20 +452,44 @@ def test_unknown_arguments_and_too_many_are_type_errors() -> None:
         model(*[None] * 9)
 
 
-@pytest.mark.parametrize("name", ["BertForSequenceClassification", "BertForQuestionAnswering"])
-def test_hugging_faces_trainer_trains_our_models(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "checkpointing"),
+    [
+        ("BertForSequenceClassification", {}),
+        ("BertForQuestionAnswering", {}),
+        ("BertForSequenceClassification", {"gradient_checkpointing": True}),
+        (
+            "BertForSequenceClassification",
+            {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"use_reentrant": False}},
+        ),
+    ],
+)
+def test_hugging_faces_trainer_trains_our_models(name: str, checkpointing: dict[str, Any], tmp_path: Path) -> None:
     model, _ = twins(name)
     inputs = padded_inputs(V)
     columns = {**inputs, **targets_for(name, inputs, V), "not_an_argument": torch.zeros(len(LENGTHS))}
     rows = [{key: value[row] for key, value in columns.items()} for row in range(len(LENGTHS))]
     before = copy.deepcopy(model.state_dict())
     settings = transformers.TrainingArguments(
-        tmp_path, max_steps=2, per_device_train_batch_size=3, report_to=[], save_strategy="no", use_cpu=True
+        tmp_path,
+        max_steps=2,
+        per_device_train_batch_size=3,
+        report_to=[],
+        save_strategy="no",
+        use_cpu=True,
+        **checkpointing,
     )
     trainer = transformers.Trainer(model, settings, train_dataset=rows, eval_dataset=rows)
     assert trainer.train().global_step == 2
+    assert any(getattr(module, "gradient_checkpointing", False) for module in model.modules()) == bool(checkpointing)
     assert trainer.evaluate()["eval_loss"] > 0
     assert sum(not torch.equal(value, before[key]) for key, value in model.state_dict().items()) > 30
+
+
+@pytest.mark.parametrize("wish", [{"every_n_layers": 2}, {"offload": True}])
+def test_gradient_checkpointing_that_is_not_offered_is_refused(wish: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="of every layer"):
+        BertModel(BertConfig(**SMALL)).gradient_checkpointing_enable(**wish)
 
 
 @pytest.mark.parametrize("name", CLASSES)

@@ -300,7 +300,12 @@ ADDED = {"id": 0, "content": "x", "special": False, "normalized": True}
         ("vocab.txt", "\ufeff[PAD]", IntegrityError, "byte order mark"),
         ("tokenizer.json", pipeline_with(added_tokens=[ADDED]), UsageError, "not supported"),
         ("tokenizer.json", pipeline_with(added_tokens=[3]), IntegrityError, "malformed"),
-        ("tokenizer.json", pipeline_with(model={"vocab": {"a": 0}}, added_tokens=[]), IntegrityError, "lacks"),
+        (
+            "tokenizer.json",
+            pipeline_with(model={"vocab": {"a": 0}}, added_tokens=[]),
+            IntegrityError,
+            "is not a vocabulary",
+        ),
         ("other", "", UsageError, "holds neither"),
     ],
 )

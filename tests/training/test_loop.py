@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from bertmill.config import OnNonFinite
-from bertmill.errors import NonFiniteError
+from bertmill.errors import IntegrityError, NonFiniteError
 from bertmill.training.distributed import Ranks
 from bertmill.training.loop import LoopSettings, Trainer
 from bertmill.training.pretrain import _train_phases
@@ -115,3 +115,19 @@ def test_a_training_that_was_killed_before_its_first_checkpoint_begins_its_log_a
     resumed.train(CountingLessons())
     lines = (tmp_path / "log.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["step"] for line in lines] == list(range(1, 10))
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (nn.Linear(1, 1, bias=False), r"the shape of bias is \(1,\), in the model missing"),
+        (nn.Bilinear(1, 1, 1), r"the shape of weight is \(1, 1\), in the model \(1, 1, 1\)"),
+        (nn.Sequential(nn.Linear(1, 1)), r"the shape of 0.weight is missing, in the model \(1, 1\)"),
+    ],
+)
+def test_a_checkpoint_of_another_model_is_refused(model: nn.Module, message: str, tmp_path: Path) -> None:
+    trainer_in(tmp_path, Schedule(0.1, steps=2)).train(CountingLessons())
+    other = trainer_in(tmp_path, Schedule(0.1, steps=2))
+    other.model = model
+    with pytest.raises(IntegrityError, match=f"step-000002: is of another model: {message}"):
+        other.resume()

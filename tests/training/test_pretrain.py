@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import torch
 from safetensors.torch import load_file
 
 from bertmill.cli.main import main
+from bertmill.corpus.instances import Instances
 from bertmill.model.bert import BertForPreTraining
 from bertmill.storage import write_manifest
 from bertmill.training import words
@@ -217,10 +220,60 @@ def test_the_command_that_began_a_run_resumes_it(
     assert "resumed from step 2" in capsys.readouterr().err
 
 
+def test_a_run_is_resumed_from_another_directory(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert pretrain(corpus, tmp_path / "first", "--steps", 1) == 0
+    (tmp_path / "heldout.txt").write_bytes(corpus.with_name("heldout.txt").read_bytes())
+    monkeypatch.chdir(tmp_path)
+    flags = ("--steps", 2, "--init", "first/model", "--heldout", "heldout.txt", "--resume")
+    assert pretrain(corpus, tmp_path / "run", *flags) == 0
+    shutil.rmtree("run/model")
+    assert pretrain(corpus, tmp_path / "run", *flags) == 0  # the same command
+    shutil.rmtree("run/model")
+    shutil.rmtree("run/heldout")
+    monkeypatch.chdir(corpus)
+    assert main(["pretrain", "--out", str(tmp_path / "run"), "--resume"]) == 0
+
+
 def test_a_mistake_in_the_first_command_can_be_corrected_in_the_second(corpus: Path, tmp_path: Path) -> None:
     assert pretrain(tmp_path / "nowhere", tmp_path / "run", "--steps", 1) == 2
     assert pretrain(corpus, tmp_path / "run", "--steps", 1, "--init", "minilm") == 4
     assert pretrain(corpus, tmp_path / "run", "--steps", 1) == 0
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "message"),
+    [
+        ("--length", "128:nan", "shares above 0 that add up to 1"),
+        ("--length", "64:0.5,128:nan", "shares above 0 that add up to 1"),
+        ("--length", "64:0.5,128:0.4", "shares above 0 that add up to 1"),
+        ("--length", "0", "lengths of 1 or more"),
+        ("--length", "128:most", "the form 128 or 128:0.9,512:0.1"),
+        ("--mask-mix", "nan/50/50", "three shares that add up to 100"),
+        ("--mask-mix", "80/20", "the form 80/10/10"),
+    ],
+)
+def test_shares_that_make_no_sense_are_refused(
+    flag: str, value: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["pretrain", "--corpus", "corpus", "--out", str(tmp_path / "run"), flag, value]) == 2
+    assert capsys.readouterr().err == f"bertmill: {flag}: should have {message} (got {value!r})\n"
+
+
+@pytest.mark.parametrize("words_", [["inspect"], ["check"], ["fill", "a [MASK]"]])
+def test_the_folder_of_a_training_is_not_a_model_and_the_message_says_where_it_is(
+    words_: list[str], half_a_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command, *rest = words_
+    run = shutil.copytree(half_a_run, tmp_path / "run")
+    assert main([command, str(run), *rest]) == 2
+    assert capsys.readouterr().err == (
+        f"bertmill: {run}: is a training that has not come to its end; go on with `--out {run} --resume`\n"
+    )
+    (run / "model").mkdir()
+    assert main([command, str(run), *rest]) == 2
+    assert (
+        capsys.readouterr().err == f"bertmill: {run}: is the folder of a training, not of a model; give {run}/model\n"
+    )
 
 
 def test_held_out_text_is_planned_once(corpus: Path, tmp_path: Path) -> None:
@@ -228,6 +281,51 @@ def test_held_out_text_is_planned_once(corpus: Path, tmp_path: Path) -> None:
     assert pretrain(corpus, run, "--steps", 2, "--heldout", corpus.with_name("heldout.txt")) == 0
     plans = sorted(path.name for path in (run / "plans/rank-0/heldout-32").iterdir())
     assert plans == ["epoch-00000.json", "epoch-00000.records"]
+
+
+def test_a_share_of_documents_can_be_held_out(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    used: dict[str, set[int]] = {}
+    original = Instances.batch
+
+    def noted(self: Instances, epoch: int, numbers: Any) -> Any:
+        records = self.planner.records(epoch)[numbers]
+        used.setdefault(self.settings.part, set()).update(records["a_start"].tolist(), records["b_start"].tolist())
+        return original(self, epoch, numbers)
+
+    monkeypatch.setattr(Instances, "batch", noted)
+    flags = ("--steps", 50, "--eval-every", 25, "--heldout", "0.10", "--save-every", 10)
+    assert pretrain(corpus, tmp_path / "run", *flags) == 0
+    assert used["train"]
+    assert used["heldout"]
+    assert not used["train"] & used["heldout"]
+    assert len([line for line in log_of(tmp_path / "run") if "heldout_loss" in line]) == 2
+    assert not (tmp_path / "run/heldout").exists()
+    assert 'heldout = "0.1"' in (tmp_path / "run/config.toml").read_text(encoding="utf-8")
+    shutil.rmtree(tmp_path / "run/model")
+    assert pretrain(corpus, tmp_path / "run", *flags, "--resume") == 0
+    assert not used["train"] & used["heldout"]
+
+
+@pytest.mark.parametrize("share", ["0", "1", "5", "nan", "-0.1"])
+def test_a_share_that_is_none_is_refused(
+    share: str, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert pretrain(corpus, tmp_path / "run", f"--heldout={share}") == 2
+    assert "should be a share between 0 and 1" in capsys.readouterr().err
+
+
+def test_a_share_may_be_a_number_in_a_file(corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "some.toml").write_text("heldout = 0.05\nsteps = 1\n", encoding="utf-8")
+    assert pretrain(corpus, tmp_path / "run", "--config", tmp_path / "some.toml") == 0
+    assert (tmp_path / "run/plans/rank-0/heldout-32").is_dir()
+
+
+def test_a_share_without_documents_makes_no_run(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert pretrain(corpus, tmp_path / "run", "--heldout", "0.001") == 3
+    assert "0.001 of 120 documents cannot be held out" in capsys.readouterr().err
+    assert not (tmp_path / "run/config.toml").exists()
 
 
 def test_a_finished_run_is_not_overwritten(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -277,13 +375,14 @@ def test_a_full_disk_leaves_the_last_checkpoint(corpus: Path, tmp_path: Path) ->
     assert main(["pretrain", "--out", str(tmp_path / "run"), "--resume"]) == 0
 
 
-def torchrun(num_processes: int, corpus: Path, out: Path, *flags: object) -> subprocess.CompletedProcess[str]:
+def torchrun(
+    num_processes: int, corpus: Path, out: Path, *flags: object, program: Sequence[object] = ("-m", "bertmill")
+) -> subprocess.CompletedProcess[str]:
     fixed = ("--corpus", corpus, "--out", out, "--size", "tiny", "--length", 32, "--batch-size", 9, "--threads", 1)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(num_processes)]
     arguments = [str(flag) for flag in (*fixed, "--dropout", 0, "--learning-rate", 1e-4, *flags)]
-    return subprocess.run(
-        [*command, "-m", "bertmill", "pretrain", *arguments], capture_output=True, text=True, check=False
-    )
+    words_ = [*command, *map(str, program), "pretrain", *arguments]
+    return subprocess.run(words_, capture_output=True, text=True, check=False)
 
 
 def assert_same_training(one: Path, other: Path) -> None:
@@ -311,3 +410,45 @@ def test_processes_share_the_work_and_may_change_in_number(corpus: Path, tmp_pat
         done = torchrun(num_processes, corpus, run, *common, "--resume")
         assert f"resumed from step {last_step}" in done.stderr
     assert_same_training(tmp_path / "one", run)
+
+
+SPOILT_RANK = """
+import os, sys, time
+from pathlib import Path
+from bertmill.cli.main import main
+from bertmill.training import words
+
+original, calls, rank = words._losses, [], int(os.environ["RANK"])
+
+def losses(*arguments):
+    loss, pair_loss, sums = original(*arguments)
+    calls.append(0)
+    return (loss * float("nan") if rank == 1 and len(calls) == 8 else loss), pair_loss, sums
+
+words._losses = losses
+code = main(sys.argv[1:])
+here = Path(__file__).parent
+(here / f"code-{rank}").write_text(str(code))
+for _ in range(600):  # torchrun ends the other ranks when one has failed: both shall have said how they end
+    if len(list(here.glob("code-*"))) == 2:
+        break
+    time.sleep(0.1)
+sys.exit(code)
+"""
+
+
+def test_a_gradient_that_is_not_a_number_on_one_rank_stops_all_of_them(corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "spoilt.py").write_text(SPOILT_RANK, encoding="utf-8")
+    flags = ("--steps", 12, "--save-every", 5)
+    done = torchrun(2, corpus, tmp_path / "run", *flags, program=[tmp_path / "spoilt.py"])
+    assert [(tmp_path / f"code-{rank}").read_text() for rank in (0, 1)] == ["5", "5"]
+    messages = [line for line in done.stderr.splitlines() if "bertmill: " in line]
+    assert len(messages) == 2
+    for message in messages:
+        assert re.search(r"step 7 is not finite \([45] instances that begin with the pieces \[", message)
+        assert "no update was made" in message
+    assert done.returncode == 1  # torchrun's own, with the rank's in its report
+    assert re.search(r"exitcode *: 5", done.stderr)
+    (checkpoint,) = (tmp_path / "run/checkpoints").iterdir()
+    assert checkpoint.name == "step-000005"
+    assert all(tensor.isfinite().all() for tensor in load_file(checkpoint / "weights.safetensors").values())

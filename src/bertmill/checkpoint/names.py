@@ -16,6 +16,8 @@ from bertmill.storage import safe_join
 
 GROUP = "bertmill.models"
 CONFIG_FILE = "config.json"  # by which a folder is known to hold a model
+RUN_FILE = "config.toml"  # by which a folder is known to be that of a training
+MODEL_OF_RUN = "model"
 
 
 def find_model(model: str | Path) -> Path:
@@ -24,6 +26,7 @@ def find_model(model: str | Path) -> Path:
         raise UsageError("the name of the model is empty")
     path = Path(model)
     if path.is_dir():
+        _refuse_run(path)
         return path
     offered = {entry.name: entry for entry in entry_points(group=GROUP)}
     if str(model) in offered:
@@ -32,6 +35,18 @@ def find_model(model: str | Path) -> Path:
         raise UsageError("is not a folder; a model is one", where=path)
     names = ", ".join(sorted(offered))
     raise UsageError(f"there is no model folder {str(model)!r} and no installed model of that name (known: {names})")
+
+
+def _refuse_run(path: Path) -> None:
+    """The folder of a training holds its model in a folder of its own, when it has come to its end."""
+    if not (path / RUN_FILE).is_file() or (path / CONFIG_FILE).exists():
+        return
+    model = path / MODEL_OF_RUN
+    if model.is_dir():
+        raise UsageError("is the folder of a training, not of a model", where=path, remedy=f"give {model}")
+    raise UsageError(
+        "is a training that has not come to its end", where=path, remedy=f"go on with `--out {path} --resume`"
+    )
 
 
 def _folder_in_package(entry: EntryPoint) -> Path:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bertmill.cli.bars import histogram
+from bertmill.cli.folders import check_hashes
 from bertmill.corpus.doctor import remarks
 from bertmill.corpus.shards import Corpus, open_shard, read_facts
 from bertmill.errors import IntegrityError
@@ -45,16 +46,11 @@ def checks(path: Path) -> dict[str, Callable[[], str]]:
     """What `check` looks at; each says what it found or raises."""
     facts = read_facts(path)  # what cannot be opened at all is an error at once
     return {
-        "hashes": lambda: _hashes(path),
+        "hashes": lambda: check_hashes(path),
         "shards": lambda: _shards(path, facts),
         "counts": lambda: _counts(path, facts),
         "vocabulary": lambda: _vocabulary(path),
     }
-
-
-def _hashes(path: Path) -> str:
-    verify_manifest(path)
-    return f"every file is what {MANIFEST} says"
 
 
 def _shards(path: Path, facts: dict[str, Any]) -> str:

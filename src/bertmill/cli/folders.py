@@ -13,6 +13,7 @@ from typing import Any, Protocol, cast
 from bertmill.checkpoint.names import CONFIG_FILE, find_model
 from bertmill.corpus.shards import is_corpus
 from bertmill.errors import UsageError
+from bertmill.storage import MANIFEST, verify_manifest
 from bertmill.text.tokenizer_files import PIPELINE_FILE
 from bertmill.text.vocabulary import VOCABULARY_FILE
 
@@ -45,3 +46,11 @@ def _kind(path: Path) -> str:
     if path.is_file() or (path / VOCABULARY_FILE).exists() or (path / PIPELINE_FILE).exists():
         return "vocabulary"
     raise UsageError("is neither a model nor a vocabulary nor a corpus", where=path)
+
+
+def check_hashes(path: Path) -> str:
+    """The first thing that `check` looks at in every kind of folder."""
+    if not (path / MANIFEST).is_file():
+        return f"there is no {MANIFEST} (other programs write none), so changed bytes would not be noticed"
+    verify_manifest(path)
+    return f"every file is what {MANIFEST} says"

@@ -10,10 +10,13 @@ import errno
 import importlib
 import io
 import os
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
 
-from bertmill.errors import INTERRUPTED, BertmillError, ResourceError, UsageError
+from bertmill.errors import INTERRUPTED, TERMINATED, BertmillError, ResourceError, UsageError
 from bertmill.version import __version__
 
 COMMANDS = {
@@ -34,6 +37,10 @@ COMMANDS = {
 HELP_WORDS = ("-h", "--help", "help")
 
 
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM: everything that is cleaned up on Ctrl-C is cleaned up."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The entry point: returns the exit code."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # results are UTF-8 whatever the locale says
@@ -46,6 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _failed(str(error), error.exit_code)
     except MemoryError:
         return _failed("there is not enough memory", ResourceError.exit_code)
+    except _Terminated:
+        return _failed("terminated", TERMINATED)
     except KeyboardInterrupt:
         return _failed("interrupted", INTERRUPTED)
     except BrokenPipeError:  # the reader (`head`, say) has seen enough
@@ -57,6 +66,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         kind = ResourceError if is_full else UsageError
         return _failed(f"{error.filename or 'standard output'}: {error.strerror}", kind.exit_code)
     return code
+
+
+@contextmanager
+def _termination_as_error() -> Iterator[None]:
+    """While the block runs, SIGTERM ends it like Ctrl-C; a training, which saves first, has its own way."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not disturb the cleaning up
+        raise _Terminated
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _failed(message: str, exit_code: int) -> int:
@@ -103,5 +127,7 @@ def _run(words: list[str]) -> int:
 
     settings = settings_from_words(command, COMMAND_SETTINGS[command], words[1:])
     if settings is not None:
-        importlib.import_module(f"bertmill.cli.{command}").run(settings)
+        module = importlib.import_module(f"bertmill.cli.{command}")
+        with _termination_as_error():  # not earlier: an error in the middle of importing torch makes it abort
+            module.run(settings)
     return 0

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 from bertmill.checkpoint.huggingface import CONFIG_FILE, ModelFolder, check_vocabulary_size, open_folder, read_tensors
+from bertmill.cli.folders import check_hashes
 from bertmill.errors import IntegrityError
 from bertmill.model.bert import class_of
 from bertmill.model.config import SIZES, BertConfig
-from bertmill.storage import MANIFEST, verify_manifest
 from bertmill.text.tokenizer import NO_LIMIT, BertTokenizer
 
 MANY_LABELS = 20
@@ -100,18 +100,11 @@ def checks(path: Path) -> dict[str, Callable[[], str]]:
     folder = open_folder(path, check_hashes=False)  # what cannot be opened at all is an error at once
     config = BertConfig.from_file_settings(folder.settings, path / CONFIG_FILE)
     return {
-        "hashes": lambda: _hashes(folder),
+        "hashes": lambda: check_hashes(path),
         "shapes": lambda: _shapes(folder, config),
         "values": lambda: _values(folder),
         "tokenizer": lambda: _tokenizer(folder, config),
     }
-
-
-def _hashes(folder: ModelFolder) -> str:
-    if not (folder.path / MANIFEST).is_file():
-        return f"there is no {MANIFEST} (other programs write none), so changed bytes would not be noticed"
-    verify_manifest(folder.path)
-    return f"every file is what {MANIFEST} says"
 
 
 def _shapes(folder: ModelFolder, config: BertConfig) -> str:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from bertmill.cli.bars import histogram
+from bertmill.cli.folders import check_hashes
 from bertmill.corpus.shards import vocabulary_sha256
-from bertmill.storage import MANIFEST, verify_manifest
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.text.wordpiece import CONTINUATION
 
@@ -56,14 +56,7 @@ def sentences(facts: dict[str, Any]) -> list[str]:
 
 def checks(path: Path) -> dict[str, Callable[[], str]]:
     """What `check` looks at; each says what it found or raises."""
-    return {"hashes": lambda: _hashes(path), "tokenizer": lambda: _tokenizer(path)}
-
-
-def _hashes(path: Path) -> str:
-    if not (path / MANIFEST).is_file():
-        return f"there is no {MANIFEST}, so changed bytes would not be noticed"
-    verify_manifest(path)
-    return f"every file is what {MANIFEST} says"
+    return {"hashes": lambda: check_hashes(path), "tokenizer": lambda: _tokenizer(path)}
 
 
 def _tokenizer(path: Path) -> str:

@@ -2,7 +2,8 @@
 
 From where the last instance ended, sentences are taken until the target is reached or the next would not fit; each
 document end inside costs one more [SEP]. A sentence that is longer than a whole instance is cut into windows of full
-length and its rest goes on as a sentence: nothing is lost.
+length and its rest goes on as a sentence: nothing is lost. An instance ends where documents
+of the other part follow.
 """
 
 from __future__ import annotations
@@ -14,35 +15,47 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertmill.corpus.objectives import ROW_RECORD, BlockPlan, Counts, PlanSettings, targets
+from bertmill.corpus.parts import DocumentPart, Span
 from bertmill.corpus.shards import Corpus
 
 
 def plan_full_sentences(
-    corpus: Corpus, block: int, settings: PlanSettings, generator: np.random.Generator
+    part: DocumentPart, block: int, settings: PlanSettings, generator: np.random.Generator
 ) -> BlockPlan:
     """The instances of one shard."""
-    shard = corpus.shards[block]
+    shard = part.corpus.shards[block]
     sentences = np.arange(len(shard.sentence_ends))
     document = np.searchsorted(shard.document_ends, sentences, side="right")  # of each sentence, within the shard
     # With a [SEP] counted before each document, what stands between two places is the difference of two numbers.
     ends, ends_with_breaks = shard.sentence_ends.tolist(), (shard.sentence_ends + document).tolist()
     documents = document.tolist()
+    draws = targets(settings, generator, num_more=0)
     rows: list[tuple[int, int, int, int]] = []
-    sentence = start = 0
-    for (target,) in targets(settings, generator, num_more=0):
-        if sentence == len(ends):
-            break
-        begin = start + documents[sentence]
-        reaching = bisect_left(ends_with_breaks, begin + target, sentence)
-        too_much = bisect_right(ends_with_breaks, begin + settings.room, sentence)
-        last = min(reaching, too_much - 1)
-        if last < sentence:  # not even one sentence fits
-            rows.append((start, documents[sentence], settings.room, 0))
-            start += settings.room
-        else:
-            rows.append((start, documents[sentence], ends[last] - start, documents[last] - documents[sentence]))
-            sentence, start = last + 1, ends[last]
-    return BlockPlan(_records(rows, corpus, block), Counts(len(rows), shard.num_pieces))
+    for sentence, stop in _stretches(part.spans(block)):
+        start = ends[sentence - 1] if sentence else 0
+        while sentence < stop:
+            (target,) = next(draws)
+            begin = start + documents[sentence]
+            reaching = bisect_left(ends_with_breaks, begin + target, sentence, stop)
+            too_much = bisect_right(ends_with_breaks, begin + settings.room, sentence, stop)
+            last = min(reaching, too_much - 1)
+            if last < sentence:  # not even one sentence fits
+                rows.append((start, documents[sentence], settings.room, 0))
+                start += settings.room
+            else:
+                rows.append((start, documents[sentence], ends[last] - start, documents[last] - documents[sentence]))
+                sentence, start = last + 1, ends[last]
+    return BlockPlan(_records(rows, part.corpus, block), Counts(len(rows), sum(row[2] for row in rows)))
+
+
+def _stretches(spans: list[Span]) -> list[tuple[int, int]]:
+    """Sentences, from … to, between which no document is left out: an instance is one slice of the corpus."""
+    stretches: list[tuple[int, int]] = []
+    for _, first, stop in spans:
+        if stretches and stretches[-1][1] == first:
+            first = stretches.pop()[0]
+        stretches.append((first, stop))
+    return stretches
 
 
 def _records(rows: list[tuple[int, int, int, int]], corpus: Corpus, block: int) -> NDArray[Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ PAIR_RECORD: np.dtype[Any] = np.dtype(
 ROW_RECORD: np.dtype[Any] = np.dtype(
     [("start", "<u8"), ("first_document", "<u8"), ("length", "<u4"), ("num_breaks", "<u4")]
 )
+PartName = Literal["train", "heldout"]  # of a corpus, see parts.py
 _DRAWN_AT_ONCE = 1024
 
 
@@ -36,6 +37,8 @@ class PlanSettings:
     objective: Objective = "mlm+nsp"
     length: int = 128  # of an instance at most, with [CLS] and [SEP]
     short_seq_prob: float = 0.1  # the share of instances that aim at a random shorter length
+    heldout_share: float = 0.0  # of the documents
+    part: PartName = "train"  # the documents to make instances of: those that are not held out, or those that are
 
     def __post_init__(self) -> None:
         if self.objective not in get_args(Objective):
@@ -44,6 +47,10 @@ class PlanSettings:
             )
         if not 0 <= self.short_seq_prob <= 1:
             raise UsageError(f"short_seq_prob is a share from 0 to 1, not {self.short_seq_prob}")
+        if not 0 <= self.heldout_share < 1:
+            raise UsageError(f"the held-out share is from 0 to less than 1, not {self.heldout_share}")
+        if self.part == "heldout" and not self.heldout_share:
+            raise UsageError("nothing is held out: the held-out share is 0")
         shortest = self.num_special + (2 if self.is_pair else 1)
         if self.length < shortest:
             raise UsageError(

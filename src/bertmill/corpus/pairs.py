@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from bertmill.corpus.ends import Numbers, document_ends, document_starts, sentence_starts, whole_sentences
 from bertmill.corpus.objectives import PAIR_RECORD, BlockPlan, Counts, PlanSettings, targets
-from bertmill.corpus.shards import Corpus
+from bertmill.corpus.parts import DocumentPart, Span
 
 LARGEST_SURPLUS = 4  # of one label, from which on the coin always says the other
 REDRAWS = 8  # of a text from another document that does not fit beside A
@@ -53,17 +53,19 @@ class Sides(NamedTuple):
         return np.stack([self.a_length, self.b_length])
 
 
-def plan_pairs(corpus: Corpus, block: int, settings: PlanSettings, generator: np.random.Generator) -> BlockPlan:
+def plan_pairs(part: DocumentPart, block: int, settings: PlanSettings, generator: np.random.Generator) -> BlockPlan:
     """The instances of one shard."""
     is_nsp = settings.objective == "mlm+nsp"
-    chunks = list(_chunks(corpus, block, settings, generator))
+    corpus, spans = part.corpus, part.spans(block)
+    ends: list[int] = [0, *corpus.shards[block].sentence_ends.tolist()]  # sentence i: from ends[i] to ends[i + 1]
+    chunks = list(_chunks(ends, spans, settings, generator))
     start, cut, end, label, document, target, is_single = np.array(chunks, np.int64).reshape(-1, len(Chunk._fields)).T
     base = corpus.piece_offsets[block]
     own = Sides(base + start, cut - start, base + cut, end - cut)
     negatives = np.flatnonzero(label) if is_nsp else np.empty(0, np.int64)
     whole = Sides(*(side.copy() for side in own))
     whole.b_start[negatives], whole.b_length[negatives] = _texts_from_elsewhere(
-        corpus,
+        part,
         document[negatives],
         wanted=(target - own.a_length)[negatives],
         rooms=settings.room - own.a_length[negatives],
@@ -73,7 +75,8 @@ def plan_pairs(corpus: Corpus, block: int, settings: PlanSettings, generator: np
     may_lose_a[negatives] = is_single[negatives] == 1
     sides = _truncated(whole, settings.room, may_lose_a, generator)
     lost = own.lengths - np.minimum(own.lengths, sides.lengths)  # [2, chunks]; a B from elsewhere is not ours to lose
-    num_left_out = corpus.shards[block].num_pieces - int(own.lengths.sum())  # lone sentences of one piece, in SOP
+    num_pieces = sum(ends[span.stop] - ends[span.first] for span in spans)
+    num_left_out = num_pieces - int(own.lengths.sum())  # lone sentences of one piece, in SOP
     counts = Counts(
         instances=len(chunks),
         pieces=int(sides.lengths.sum()),
@@ -85,18 +88,14 @@ def plan_pairs(corpus: Corpus, block: int, settings: PlanSettings, generator: np
     return BlockPlan(_records(sides, label, swap=not is_nsp), counts)
 
 
-def _chunks(corpus: Corpus, block: int, settings: PlanSettings, generator: np.random.Generator) -> Iterator[Chunk]:
+def _chunks(
+    ends: list[int], spans: list[Span], settings: PlanSettings, generator: np.random.Generator
+) -> Iterator[Chunk]:
     """The sentences of a block, in order, as chunks that are cut and labelled."""
     is_nsp = settings.objective == "mlm+nsp"
-    shard = corpus.shards[block]
-    ends: list[int] = [0, *shard.sentence_ends.tolist()]  # sentence i lies between ends[i] and ends[i + 1]
     draws = targets(settings, generator, num_more=2)
     surplus = 0  # labels 1 less labels 0
-    sentence = 0
-    # What follows the last document end belongs to a document that goes on in the next shard.
-    for document, stop in enumerate(
-        [*shard.document_ends.tolist(), len(ends) - 1], int(corpus.document_offsets[block])
-    ):
+    for document, sentence, stop in spans:
         while sentence < stop:
             target, where_to_cut, coin = next(draws)
             last = _chunk_end(ends, sentence, stop, int(target), settings.room)
@@ -127,18 +126,20 @@ def _chunk_end(ends: list[int], sentence: int, stop: int, target: int, room: int
 
 
 def _texts_from_elsewhere(
-    corpus: Corpus, own_documents: Numbers, wanted: Numbers, rooms: Numbers, generator: np.random.Generator
+    part: DocumentPart, own_documents: Numbers, wanted: Numbers, rooms: Numbers, generator: np.random.Generator
 ) -> tuple[Numbers, Numbers]:
-    """For each chunk, start and length of consecutive sentences of another document.
+    """For each chunk, start and length of consecutive sentences of another document of the same part.
 
     They begin at a random sentence and end like a chunk: when there are as many pieces as `wanted`, or before the
     sentence for which there is no room. Where even the first does not fit, the draw is repeated a few times.
     """
+    corpus, own_places = part.corpus, part.places(own_documents)
     start, length = np.zeros_like(rooms), np.zeros_like(rooms)
     pending = np.arange(len(rooms))
     for _ in range(1 + REDRAWS):
-        document = generator.integers(0, corpus.num_documents - 1, len(pending))
-        document += document >= own_documents[pending]
+        place = generator.integers(0, part.num_documents - 1, len(pending))
+        place += place >= own_places[pending]
+        document = part.documents(place)
         first, stop = document_starts(corpus, document), document_ends(corpus, document)
         sentence = first + np.floor(generator.random(len(pending)) * (stop - first)).astype(np.int64)
         start[pending] = sentence_starts(corpus, sentence)

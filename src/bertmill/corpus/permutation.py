@@ -7,10 +7,14 @@ again until it is inside (cycle walking): fewer than two rounds on average, as t
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
 from bertmill.runtime import keyed_generator
+
+Numbers64 = NDArray[np.uint64]
 
 ROUNDS = 8  # even, so that halves of unequal size end where they began
 
@@ -27,22 +31,40 @@ class Permutation:
 
     def __call__(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
         """What stands at `places`, each from 0 to size − 1."""
-        found = self._permuted(places.astype(np.uint64))
+        return self._walked(places, self._permuted)
+
+    def places_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The places where `numbers` stand, each from 0 to size − 1."""
+        return self._walked(numbers, self._unpermuted)
+
+    def _walked(self, numbers: NDArray[np.int64], step: Callable[[Numbers64], Numbers64]) -> NDArray[np.int64]:
+        found = step(numbers.astype(np.uint64))
         while (is_outside := found >= self.size).any():
-            found[is_outside] = self._permuted(found[is_outside])
+            found[is_outside] = step(found[is_outside])
         return found.astype(np.int64)
 
-    def _permuted(self, numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        one = np.uint64(1)
-        low, high = numbers & ((one << self._low_bits) - one), numbers >> self._low_bits
+    def _permuted(self, numbers: Numbers64) -> Numbers64:
+        low, high = self._halves(numbers)
         low_bits, high_bits = self._low_bits, self._high_bits
         for key in self._round_keys:
             low, high = high, low ^ (_mixed(high ^ key) >> (np.uint64(64) - low_bits))
             low_bits, high_bits = high_bits, low_bits
         return (high << low_bits) | low
 
+    def _unpermuted(self, numbers: Numbers64) -> Numbers64:
+        low, high = self._halves(numbers)
+        low_bits, high_bits = self._low_bits, self._high_bits
+        for key in self._round_keys[::-1]:
+            low_bits, high_bits = high_bits, low_bits
+            low, high = high ^ (_mixed(low ^ key) >> (np.uint64(64) - low_bits)), low
+        return (high << low_bits) | low
 
-def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    def _halves(self, numbers: Numbers64) -> tuple[Numbers64, Numbers64]:
+        one = np.uint64(1)
+        return numbers & ((one << self._low_bits) - one), numbers >> self._low_bits
+
+
+def _mixed(numbers: Numbers64) -> Numbers64:
     """Numbers of which every bit depends on every bit of those given (the finisher of SplitMix64)."""
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -3,7 +3,8 @@
     epoch-00003.records   one record of fixed size per instance, block after block (a block is a shard)
     epoch-00003.json      what it was planned from and for, counts, where each block's records end, sha256
 The plan needs lengths alone and one block of them at a time. A block's plan is a function of (seed, epoch, block),
-so the records can be made again when they are missing or damaged; how many there are, the small file knows.
+so the records can be made again when they are missing or damaged; how many there are, the small file knows. The
+records of the epoch before last are removed.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from bertmill.corpus.full_sentences import plan_full_sentences
 from bertmill.corpus.objectives import Counts, PlanSettings
 from bertmill.corpus.pairs import LARGEST_SURPLUS, plan_pairs
+from bertmill.corpus.parts import DocumentPart
 from bertmill.corpus.shards import Corpus
 from bertmill.errors import DataError, IntegrityError, UsageError
 from bertmill.runtime import keyed_generator
@@ -60,11 +62,15 @@ class Planner:
     def __init__(self, corpus: Corpus, folder: Path, settings: PlanSettings, seed: int) -> None:
         if not corpus.num_pieces:
             raise DataError("has no text to make instances of", where=corpus.folder)
-        if settings.objective == "mlm+nsp" and corpus.num_documents < 2:
+        self.part = DocumentPart(corpus, settings.part, settings.heldout_share)
+        if settings.objective == "mlm+nsp" and self.part.num_documents < 2:
+            names = {"train": "its part to train on ", "heldout": "its held-out part "}
+            is_cut = settings.heldout_share > 0
             raise DataError(
-                "has one document only, so no sentence can come from another one",
+                f"{names[settings.part] if is_cut else ''}has one document only, "
+                "so no sentence can come from another one",
                 where=corpus.folder,
-                remedy="use the objective mlm or mlm+sop",
+                remedy=f"use the objective mlm or mlm+sop{', or hold out another share' if is_cut else ''}",
             )
         self.corpus = corpus
         self.folder = folder
@@ -123,7 +129,7 @@ class Planner:
         with new_file(self._path(epoch, "records")) as temporary, temporary.open("wb") as file:
             for block in range(len(self.corpus.shards)):
                 generator = keyed_generator(self.seed, epoch, "plan", block)
-                planned = plan_block(self.corpus, block, self.settings, generator)
+                planned = plan_block(self.part, block, self.settings, generator)
                 counts.add(planned.counts)
                 block_ends.append(counts.instances)
                 content = planned.records.tobytes()
@@ -134,6 +140,9 @@ class Planner:
         facts = PlanFacts(counts, block_ends, digest.hexdigest())
         header = {"origin": self._origin(epoch), **dataclasses.asdict(facts)}
         write_file(self._path(epoch, "json"), dumps({**header, "checksum": _checksum(header)}, indent=1) + "\n")
+        # A batch may lie across two epochs. Counts of earlier ones stay: the places of later steps hang on them.
+        if epoch >= 2:
+            self._path(epoch - 2, "records").unlink(missing_ok=True)
         return facts
 
 

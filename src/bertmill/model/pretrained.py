@@ -6,6 +6,7 @@ and only then reads the tensors, straight into their places; what the folder doe
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -24,6 +25,7 @@ from bertmill.checkpoint.huggingface import (
     write_folder,
 )
 from bertmill.checkpoint.names import find_model
+from bertmill.errors import UsageError
 from bertmill.model.config import BertConfig
 from bertmill.model.encoder import BertEncoder
 
@@ -111,8 +113,19 @@ class BertPreTrainedModel(nn.Module):
         new[:kept] = old.detach()[:kept]
         return nn.Parameter(new, requires_grad=old.requires_grad)
 
-    def gradient_checkpointing_enable(self) -> None:
-        """Train with less memory, running every layer forward twice: the same gradients, to the bit."""
+    def gradient_checkpointing_enable(
+        self,
+        gradient_checkpointing_kwargs: Mapping[str, Any] | None = None,
+        every_n_layers: int = 1,
+        offload: bool = False,
+    ) -> None:
+        """Train with less memory, running every layer forward twice: the same gradients, to the bit.
+
+        The arguments are those that Hugging Face's Trainer gives. The first chooses among torch's ways to do it, which
+        differ in nothing but their limits, and is not needed.
+        """
+        if every_n_layers != 1 or offload:
+            raise UsageError("gradient checkpointing is of every layer, and nothing is moved to another device")
         self._checkpoint_gradients(True)
 
     def gradient_checkpointing_disable(self) -> None:

@@ -149,6 +149,7 @@ _worker: dict[str, WordPiece] = {}  # of a worker process: its tokenizer
 def _start_worker(path: str) -> None:
     gc.disable()  # nothing here makes cycles; looking for them takes a tenth of the time
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent, which gets it too, ends the workers
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a forked worker has its parent's handler
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _worker["wordpiece"] = WordPiece(**json.loads(Path(path).read_bytes()))
 

@@ -42,6 +42,8 @@ def check_vocabulary(vocabulary: dict[str, int], special_tokens: tuple[str, ...]
     if not vocabulary:
         raise IntegrityError("has no pieces: the vocabulary is empty", where=where)
     missing = [token for token in special_tokens if token not in vocabulary]
+    if missing == list(special_tokens):
+        raise _not_a_vocabulary(where)
     if missing:
         raise IntegrityError(
             f"lacks the special tokens {', '.join(missing)}",
@@ -68,8 +70,19 @@ def vocabulary_text(vocabulary: dict[str, int]) -> str:
 
 def _refuse_duplicates(pieces: list[str], path: Path) -> None:
     repeated = [piece for piece, count in Counter(pieces).items() if count > 1]
+    if repeated and not set(SPECIAL_TOKENS) & set(pieces):
+        raise _not_a_vocabulary(path)
     if repeated:
         lines = [number for number, piece in enumerate(pieces, start=1) if piece == repeated[0]]
         raise IntegrityError(
             f"{repeated[0]!r} stands there {len(lines)} times", where=f"{path}:{lines[1]}", remedy="a piece has one id"
         )
+
+
+def _not_a_vocabulary(where: str | Path) -> IntegrityError:
+    """A text, most often, that was given in place of what is made from it."""
+    return IntegrityError(
+        f"is not a vocabulary: it holds none of {', '.join(SPECIAL_TOKENS)}",
+        where=where,
+        remedy="give a vocab.txt, or make a vocabulary with `bertmill vocab`",
+    )

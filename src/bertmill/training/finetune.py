@@ -28,7 +28,7 @@ from bertmill.training.distributed import Ranks, joined_ranks
 from bertmill.training.examples import ExampleLessons
 from bertmill.training.loop import Trainer
 from bertmill.training.progress import Beginning, Journal, Listener
-from bertmill.training.runs import decide_precision, loop_settings, settings_of_run, write_model
+from bertmill.training.runs import decide_precision, loop_settings, settings_of_run, with_whole_paths, write_model
 from bertmill.training.schedule import Schedule
 from bertmill.training.state import RunFolder, State
 from bertmill.version import __version__
@@ -66,7 +66,7 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
         steps = math.ceil(settings.epochs * len(lessons.train) / settings.batch_size)
         if is_new and ranks.is_first:
             write_file(run.data, json.dumps(_hashes(settings)) + "\n")
-            write_file(run.config, settings_toml(_with_whole_paths(settings)))
+            write_file(run.config, settings_toml(with_whole_paths(settings)))
         trainer = Trainer(
             model,
             Schedule(settings.learning_rate, steps, warmup_share=WARMUP_SHARE),
@@ -89,13 +89,6 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
             write_model(run, model, tokenizer, _note(settings, data, trainer.state))
         ranks.wait()
         return run.model if ranks.is_first else None
-
-
-def _with_whole_paths(settings: FinetuneSettings) -> FinetuneSettings:
-    """The same files and folders, found from any folder that the run is resumed in."""
-    found = {name: Path(value) for name, value in (("dev", settings.dev), ("model", settings.model))}
-    whole: dict[str, Any] = {name: str(path.resolve()) for name, path in found.items() if path.exists()}
-    return settings.model_copy(update={"train": settings.train.resolve(), **whole})
 
 
 def _make_model(settings: FinetuneSettings, task: Task) -> BertPreTrainedModel:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -275,7 +276,8 @@ class Trainer:
             if remarks:
                 raise IntegrityError("no checkpoint is whole", where=self.run.checkpoints, remedy="start again")
             return False
-        self.model.load_state_dict(dict(checkpoint.weights), strict=False)
+        self._refuse_other_weights(checkpoint.weights, checkpoint_path(self.run.checkpoints, step))
+        self.model.load_state_dict(dict(checkpoint.weights), strict=False)  # weights that are tied are saved once
         restore_optimizer(self.optimizer, self.model, checkpoint.optimizer)
         self.state = State.from_json(checkpoint.state, checkpoint_path(self.run.checkpoints, step) / STATE)
         if self.ranks.is_first:
@@ -286,3 +288,16 @@ class Trainer:
             self.journal.cut(step)
         self.ranks.wait()
         return True
+
+    def _refuse_other_weights(self, saved: Mapping[str, Tensor], where: Path) -> None:
+        """IntegrityError unless a checkpoint has exactly the weights of this model."""
+        theirs = {name: tuple(tensor.shape) for name, tensor in saved.items()}
+        ours = {name: tuple(parameter.shape) for name, parameter in self.model.named_parameters()}
+        for name in [*ours, *theirs]:
+            if ours.get(name) != theirs.get(name):
+                raise IntegrityError(
+                    f"is of another model: the shape of {name} is {theirs.get(name, 'missing')}, "
+                    f"in the model {ours.get(name, 'missing')}",
+                    where=where,
+                    remedy="begin a new run",
+                )

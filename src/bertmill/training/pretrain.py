@@ -7,6 +7,7 @@ one schedule. Only the first of several ranks writes.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,13 @@ from typing import Any
 import torch
 
 from bertmill.checkpoint.names import find_model
-from bertmill.config import PretrainSettings, parse_mask_mix, parse_phases, settings_toml
+from bertmill.config import PretrainSettings, heldout_share, parse_mask_mix, parse_phases, settings_toml
 from bertmill.corpus.build import build_corpus
 from bertmill.corpus.instances import Instances
 from bertmill.corpus.loader import Loader
 from bertmill.corpus.masking import MaskingSettings, VocabularyIds
 from bertmill.corpus.objectives import PlanSettings
+from bertmill.corpus.parts import HELDOUT_SEED
 from bertmill.corpus.shards import Corpus
 from bertmill.errors import UsageError
 from bertmill.model.bert import BertForMaskedLM, BertForPreTraining
@@ -31,13 +33,12 @@ from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import Ranks, joined_ranks
 from bertmill.training.loop import Trainer
 from bertmill.training.progress import Beginning, Journal, Listener, WordBeginning
-from bertmill.training.runs import decide_precision, loop_settings, settings_of_run, write_model
+from bertmill.training.runs import decide_precision, loop_settings, settings_of_run, with_whole_paths, write_model
 from bertmill.training.schedule import Schedule
 from bertmill.training.state import RunFolder, State
 from bertmill.training.words import WordLessons
 from bertmill.version import __version__
 
-HELDOUT_SEED = 0  # the same instances and masks for every run on the same text
 DEFAULT_EPOCHS = 1.0
 # The highest learning rate for a size: starting points from the literature, not tuned on a corpus yet.
 LEARNING_RATES = {"tiny": 1e-3, "mini": 1e-3, "small": 5e-4, "medium": 3e-4, "base": 1e-4, "large": 1e-4}
@@ -71,7 +72,7 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
         corpus = Corpus(settings.corpus, verify=ranks.is_first)
         tokenizer = BertTokenizer.from_pretrained(corpus.vocabulary_folder)
         model = _make_model(settings, corpus, tokenizer).to(device)
-        heldout = _heldout_corpus(settings, run, tokenizer, ranks)
+        heldout = _heldout_corpus(settings, corpus, run, tokenizer, ranks)
         lessons = [
             _lessons(settings, length, corpus, heldout, VocabularyIds.of(tokenizer), run, ranks)
             for length, _ in parse_phases(settings.length)
@@ -105,12 +106,12 @@ def _decide(given: PretrainSettings, ranks: Ranks) -> PretrainSettings:
     """The settings of a new run, with everything decided that was left open."""
     if given.corpus is None:
         raise UsageError("--corpus is required: a folder made by `bertmill corpus`")
-    decided: dict[str, object] = {"corpus": given.corpus.resolve(), "precision": decide_precision(given, ranks)}
+    decided: dict[str, object] = {"precision": decide_precision(given, ranks)}
     if given.learning_rate is None:
         decided["learning_rate"] = LEARNING_RATES[given.size]
     if given.steps is None and given.epochs is None and given.budget is None:
         decided["epochs"] = DEFAULT_EPOCHS
-    return given.model_copy(update=decided)
+    return with_whole_paths(given).model_copy(update=decided)
 
 
 def _make_model(settings: PretrainSettings, corpus: Corpus, tokenizer: BertTokenizer) -> Model:
@@ -144,11 +145,13 @@ def _make_model(settings: PretrainSettings, corpus: Corpus, tokenizer: BertToken
 
 
 def _heldout_corpus(
-    settings: PretrainSettings, run: RunFolder, tokenizer: BertTokenizer, ranks: Ranks
+    settings: PretrainSettings, corpus: Corpus, run: RunFolder, tokenizer: BertTokenizer, ranks: Ranks
 ) -> Corpus | None:
-    """The held-out text as a small corpus of its own in the run folder."""
+    """Where the held-out text is: in the corpus itself, or, from files, in a small one of its own in the run folder."""
     if settings.heldout is None:
         return None
+    if heldout_share(settings.heldout) is not None:
+        return corpus
     if ranks.is_first and not run.heldout.exists():
         build_corpus(find_files([settings.heldout]), tokenizer, run.heldout, workers=1)
     ranks.wait()
@@ -164,23 +167,25 @@ def _lessons(
     run: RunFolder,
     ranks: Ranks,
 ) -> WordLessons:
-    plan = PlanSettings(settings.objective, length, settings.short_seq_prob)
+    share = heldout_share(settings.heldout) or 0.0
+    plan = PlanSettings(settings.objective, length, settings.short_seq_prob, heldout_share=share)
+    heldout_plan = replace(plan, part="heldout") if share else plan
     mask, random, same = parse_mask_mix(settings.mask_mix)
     masking = MaskingSettings(settings.mask_rate, mask, random, same, settings.whole_words, settings.fixed_masks)
 
-    def instances(of: Corpus, name: str, seed: int) -> Instances:
+    def instances(of: Corpus, name: str, plan: PlanSettings, seed: int) -> Instances:
         # Ranks plan each in a folder of their own: plans are the same, and nobody waits for files of another machine.
         folder = run.plans / f"rank-{ranks.rank}" / f"{name}-{length}"
         return Instances(of, vocabulary, folder, plan, masking, seed=seed)
 
     loader = Loader(
-        instances(corpus, "train", settings.seed),
+        instances(corpus, "train", plan, settings.seed),
         batch_size=settings.batch_size,
         rank=ranks.rank,
         world_size=ranks.count,
         workers=settings.workers,
     )
-    of_heldout = None if heldout is None else instances(heldout, "heldout", HELDOUT_SEED)
+    of_heldout = None if heldout is None else instances(heldout, "heldout", heldout_plan, HELDOUT_SEED)
     return WordLessons(loader, of_heldout, ranks, settings.micro_batch_pieces)
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from bertmill.config import Precision, TrainingSettings, resumed_settings
+from bertmill.config import Precision, TrainingSettings, heldout_share, resumed_settings
 from bertmill.errors import UsageError
 from bertmill.model.pretrained import BertPreTrainedModel
 from bertmill.runtime import prefers_bf16
@@ -26,13 +26,21 @@ def settings_of_run(given: SettingsT, run: RunFolder) -> SettingsT:
     """The settings that the run began with. The same command may be given again: what it left open is decided."""
     if not given.resume:
         raise UsageError("holds a run already", where=run.path, remedy="go on with --resume or choose another folder")
-    again = {name: getattr(given, name) for name in given.model_fields_set}
-    for name, value in again.items():
-        if isinstance(value, Path) and name != "out":
-            again[name] = value.resolve()
+    whole = with_whole_paths(given)
+    again = {name: getattr(whole, name) for name in given.model_fields_set}
     if given.precision == "auto":
         del again["precision"]
     return resumed_settings(type(given)(**again), run.config, type(given).MAY_CHANGE)
+
+
+def with_whole_paths(settings: SettingsT) -> SettingsT:
+    """The same files and folders, found from any directory that the run is resumed in; names and shares stay."""
+    whole = {}
+    for name in type(settings).MAY_BE_PATHS:
+        value = getattr(settings, name)  # text, a path or nothing
+        if value is not None and heldout_share(str(value)) is None and Path(value).exists():
+            whole[name] = type(value)(Path(value).resolve())
+    return settings.model_copy(update=whole)
 
 
 def decide_precision(given: TrainingSettings, ranks: Ranks) -> Precision:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from bertmill.checkpoint.names import MODEL_OF_RUN, RUN_FILE
 from bertmill.errors import IntegrityError, ResourceError, UsageError
 
 _LOCK = ".lock"
@@ -61,7 +62,7 @@ class RunFolder:
 
     @property
     def config(self) -> Path:
-        return self.path / "config.toml"
+        return self.path / RUN_FILE
 
     @property
     def log(self) -> Path:
@@ -85,7 +86,7 @@ class RunFolder:
 
     @property
     def model(self) -> Path:
-        return self.path / "model"
+        return self.path / MODEL_OF_RUN
 
     def refuse_other_things(self) -> None:
         """A new run does not mix with what somebody else put there; what is left of a start that failed may be."""
