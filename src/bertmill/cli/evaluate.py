@@ -11,6 +11,7 @@ from bertmill.inference.evaluation import Evaluation, evaluate
 from bertmill.runtime import set_threads
 from bertmill.tasks.datasets import examples_of, labelled_rows
 from bertmill.tasks.reading import SkippedRows
+from bertmill.text.repair import Repairs
 
 MAX_CONFUSED_CLASSES = 12  # more do not fit on a screen
 
@@ -18,14 +19,17 @@ MAX_CONFUSED_CLASSES = 12  # more do not fit on a screen
 def run(settings: EvaluateSettings) -> None:
     set_threads(settings.threads)
     model = TaskModel(settings.model, settings.device, settings)
-    skipped = SkippedRows()
-    rows = labelled_rows(str(settings.data), settings, skipped)
+    skipped, repairs = SkippedRows(), Repairs()
+    may_have_no_label = model.task.may_have_no_label
+    rows = labelled_rows(str(settings.data), settings, skipped, repairs, may_have_no_label=may_have_no_label)
     pairs = list(examples_of(model.task, rows, settings, skipped, str(settings.data)))
     kept = [row for row, _ in pairs]
     examples = [example for _, example in pairs]
     evaluation = evaluate(model, kept, examples, settings.worst)
     if skipped and not settings.quiet:
         print(f"skipped: {skipped}", file=sys.stderr)
+    if repairs and not settings.quiet:
+        print(f"repaired: {repairs}", file=sys.stderr)
     if model.make_windows.num_truncated and not settings.quiet:
         print(f"cut: {model.make_windows.num_truncated:,} texts", file=sys.stderr)
     if settings.as_json:
