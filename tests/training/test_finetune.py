@@ -177,7 +177,7 @@ def test_the_model_opens_in_hugging_face_with_the_same_answers(finished: Path) -
 
 
 def test_killed_again_and_again_gives_the_same_bits(tiny: Path, rows_file: Path, tmp_path: Path) -> None:
-    often = {"save-every": 5, "log-every": 3, "eval-every": 7}
+    often = {"save-every": 5, "log-every": 3, "eval-every": 7, "patience": 4, "learning-rate": 1e-3}
     outcomes = []
     for name, mode in (("whole", "random:0:0"), ("killed", "random:6:1")):
         out = tmp_path / name
@@ -342,6 +342,8 @@ def test_answers_do_not_depend_on_the_batch(finished: Path) -> None:
     for number, (text, answer) in enumerate(zip(texts, together, strict=True)):
         for other in (model.predict([text])[0], again[number]):
             assert other["scores"] == pytest.approx(answer["scores"], abs=1e-5)
+            if abs(answer["scores"]["yes"] - answer["scores"]["no"]) > 1e-4:
+                assert other["label"] == answer["label"]
 
 
 def test_a_document_of_ten_thousand_words_is_read_whole(finished: Path) -> None:
@@ -379,6 +381,57 @@ def test_evaluate_reports_metrics_with_intervals(
     right = sum(report["confusion"][number][number] for number in range(2))
     assert accuracy["value"] == pytest.approx(right / report["rows"])
     assert [each["label"] for each in report["classes"]] == ["no", "yes"]
+
+
+ROWS_OF_TASKS = {
+    "classify --multi-label": ("text\tlabel", ["good plot\ta|b", "bad plot\ta", "dull\t", "cold scene\tb"], "labels"),
+    "regress": ("text\tscore", ["good\t5", "fine\t3.5", "poor\t1", "bad\t0"], "number"),
+    "choose": ("text\tx\ty\tlabel", ["good\tfilm\tbook\t0", "bad\tplot\tscene\t1"], "choice"),
+}
+
+
+@pytest.mark.parametrize("task", ROWS_OF_TASKS)
+def test_every_task_goes_through_all_commands(
+    task: str, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    header, lines, key = ROWS_OF_TASKS[task]
+    rows = tmp_path / "rows.tsv"
+    lines = [f"{word} {line}" for word in WORDS for line in lines]
+    rows.write_text("\n".join([header, *lines]) + "\n", encoding="utf-8")
+    columns = ["--columns", "text=text,choices=x+y,label=label"] if task == "choose" else []
+    flags = flags_of(tiny, rows, tmp_path / "run", epochs=1)[2:]
+    assert main(["finetune", *task.split(), *flags, *columns, "--quiet"]) == 0
+    model = str(tmp_path / "run/model")
+    assert main(["evaluate", model, "--data", str(rows), *columns, "--json", "--quiet"]) == 0
+    report = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert report["rows"] == len(lines)
+    for figure in report["metrics"].values():
+        assert figure["low"] <= figure["value"] <= figure["high"]
+    assert main(["predict", model, str(rows), *columns, "--quiet"]) == 0
+    answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(answers) == len(lines)
+    assert all(key in answer for answer in answers)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("a film\tmaybe", "the label 'maybe' is not one of no, yes"),
+        ("a film", "has 1 column, where the first row has 2"),
+        (" \tno", "has an empty text in the column 'text'"),
+        ("a film\t", "has an empty label in the column 'label'"),
+    ],
+)
+def test_a_bad_row_is_one_line_with_its_place(
+    line: str, message: str, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = tmp_path / "rows.tsv"
+    rows.write_text(f"text\tlabel\na good film\tyes\n{line}\n", encoding="utf-8")
+    assert main(["evaluate", str(finished / "model"), "--data", str(rows), "--quiet"]) == 3
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert f"{rows}:3: {message}" in said
+    assert "--on-bad-row skip" in said
 
 
 def test_a_pretrained_model_has_no_answers(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
