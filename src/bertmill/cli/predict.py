@@ -6,7 +6,6 @@ import csv
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from itertools import tee
 from typing import TextIO
 
 from bertmill.cli.progress import counting
@@ -29,9 +28,8 @@ def run(settings: PredictSettings) -> None:
     skipped = SkippedRows()
     rows = _rows(settings, skipped)
     place = settings.file or "--text"
-    pairs, again = tee(examples_of(model.task, rows, settings, skipped, place))
-    answers = model.answers(example for _, example in pairs)
-    answered = zip((row for row, _ in again), answers, strict=True)
+    answers = model.answers(examples_of(model.task, rows, settings, skipped, place))
+    answered = ((example.row, answer) for example, answer in answers)
     shown = answered if settings.quiet else counting(answered, "rows")
     if settings.out is None:
         _write(shown, settings.format, sys.stdout)

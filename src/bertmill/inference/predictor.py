@@ -49,7 +49,7 @@ class Predictor:
         if isinstance(inputs, str):
             raise UsageError("predict takes a list of texts", remedy="put the text into a list")
         rows = [_row(each, number) for number, each in enumerate(inputs)]
-        return list(self._task.answers(map(self._task.task.example, rows)))
+        return [answer for _, answer in self._task.answers(map(self._task.task.example, rows))]
 
     @torch.inference_mode()
     def fill(self, text: str, top_k: int = 5) -> list[Guess] | list[list[Guess]]:

@@ -41,7 +41,7 @@ def read_dataset(settings: FinetuneSettings, tokenizer: BertTokenizer) -> Datase
         )
     task = make_task(settings, train)
     examples = {
-        name: [example for _, example in examples_of(task, rows, settings, skipped[name], file)]
+        name: list(examples_of(task, rows, settings, skipped[name], file))
         for name, rows, file in (("train", train, str(settings.train)), ("dev", dev, settings.dev))
     }
     look = FirstLook.at(train, dev, lambda text: len(tokenizer.wordpiece.ids(text, split_special=True)))
@@ -78,8 +78,8 @@ def labelled_rows(
 
 def examples_of(
     task: Task, rows: Iterable[LabelledRow], settings: RowSettings, skipped: SkippedRows, file: str
-) -> Iterator[tuple[LabelledRow, Example]]:
-    """The rows with what `task` makes of them; one whose label it does not know is a bad row."""
+) -> Iterator[Example]:
+    """What `task` makes of the rows; one whose label it does not know is a bad row."""
     for row in rows:
         try:
             example = task.example(row)
@@ -88,5 +88,5 @@ def examples_of(
                 raise
             skipped.count("unknown label", row.place)
             continue
-        yield row, example
+        yield example
     skipped.refuse_many(file)

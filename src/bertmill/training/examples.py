@@ -78,14 +78,15 @@ class ExampleLessons:
         """Metrics on the examples that are not trained on. Every rank measures all of them, and gets the same."""
         if not self.dev:
             return {}
-        outputs = list(run_examples(self.task, model, self.dev, self.ranks.device))
-        targets = [example.target for example in self.dev]
-        loss = self.task.loss([torch.from_numpy(output) for output in outputs], targets)
-        return {"loss": float(loss) / self._weight(self.dev), **self.task.metrics(outputs, targets)}
+        loss, judgements = 0.0, []
+        for example, output in run_examples(self.task, model, self.dev, self.ranks.device):
+            loss += float(self.task.loss([torch.from_numpy(output)], [example.target]))
+            judgements.append(self.task.judge(example, output))
+        return {"loss": loss / self._weight(self.dev), **self.task.metrics(np.stack(judgements))}
 
     def score(self, figures: Mapping[str, float]) -> list[float]:
         return [figures[self.task.metric], -figures["loss"]]
 
     def name_of(self, batch: list[EncodedExample]) -> str:
-        first = batch[0].sequences[0][0].ids
-        return f"{len(batch)} examples, the first begins with the pieces {first[1:6].tolist()}"
+        places = [example.example.row.place for example in batch[:3]]
+        return f"{len(batch)} rows, among them {', '.join(places)}"
