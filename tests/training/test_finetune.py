@@ -15,6 +15,7 @@ import transformers
 
 import bertmill
 from bertmill.cli.main import main
+from bertmill.inference.answering import TaskModel
 from bertmill.model.bert import MODEL_CLASSES, BertModel
 from bertmill.model.config import BertConfig
 from bertmill.runtime import choose_device
@@ -23,7 +24,7 @@ from bertmill.tasks.choose import Choose
 from bertmill.tasks.classify import Classify
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.regress import Regress
-from bertmill.tasks.windows import WindowMaker, pack
+from bertmill.tasks.windows import PIECES_AT_ONCE, WindowMaker, pack
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import Ranks
 from bertmill.training.examples import ExampleLessons
@@ -224,6 +225,7 @@ def test_answers_do_not_depend_on_the_batch(finished: Path) -> None:
     for number, (text, answer) in enumerate(zip(texts, together, strict=True)):
         for other in (model.predict([text])[0], again[number]):
             assert other["scores"] == pytest.approx(answer["scores"], abs=1e-5)
+            assert other["label"] == answer["label"] or abs(answer["score"] - 0.5) < 1e-4
 
 
 def test_a_document_of_ten_thousand_words_is_read_whole(finished: Path) -> None:
@@ -232,6 +234,18 @@ def test_a_document_of_ten_thousand_words_is_read_whole(finished: Path) -> None:
     without, within = model.predict([dull, dull + "good " * 5_000])
     assert without["label"] == "no"
     assert without["scores"]["yes"] < within["scores"]["yes"]
+
+
+def test_a_long_document_goes_through_the_model_in_portions(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_once: list[int] = []
+    model = TaskModel(finished / "model", "cpu")
+    model.model.register_forward_pre_hook(lambda _, given: at_once.append(given[0].num_pieces))
+    example = model.task.example(LabelledRow("f:1", ("dull film " * 5_000,)))
+    ((_, portions),) = model.outputs([example])
+    assert max(at_once) <= PIECES_AT_ONCE < sum(at_once)
+    monkeypatch.setattr("bertmill.tasks.windows.PIECES_AT_ONCE", 10**9)
+    ((_, whole),) = model.outputs([example])
+    assert portions == pytest.approx(whole, abs=1e-5)
 
 
 def test_python_and_command_line_agree(finished: Path, rows_file: Path, capsys: pytest.CaptureFixture[str]) -> None:

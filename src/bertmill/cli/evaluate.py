@@ -25,8 +25,8 @@ def run(settings: EvaluateSettings) -> None:
     evaluation = evaluate(model, examples, settings.worst)
     if skipped and not settings.quiet:
         print(f"skipped: {skipped}", file=sys.stderr)
-    if model.make_windows.num_truncated and not settings.quiet:
-        print(f"cut: {model.make_windows.num_truncated:,} texts", file=sys.stderr)
+    if model.make_windows.remark and not settings.quiet:
+        print(model.make_windows.remark, file=sys.stderr)
     if settings.as_json:
         print(json.dumps(evaluation.to_json(), ensure_ascii=False))
     else:

@@ -39,8 +39,8 @@ def run(settings: PredictSettings) -> None:
     if not settings.quiet:
         if skipped:
             print(f"skipped: {skipped}", file=sys.stderr)
-        if model.make_windows.num_truncated:
-            print(f"cut: {model.make_windows.num_truncated:,} texts", file=sys.stderr)
+        if model.make_windows.remark:
+            print(model.make_windows.remark, file=sys.stderr)
 
 
 def _rows(settings: PredictSettings, skipped: SkippedRows) -> Iterator[LabelledRow]:

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.metrics import ByClass
-from bertmill.tasks.windows import Texts, Window, WindowMaker, merge_windows, pack
+from bertmill.tasks.windows import Texts, Window, WindowMaker, in_portions, merge_windows, pack
 
 Answer = dict[str, Any]
 Array = NDArray[np.float32]
@@ -116,12 +116,15 @@ class Sequences(Task):
     """Tasks that ask something of whole sequences. The outputs of a sequence's windows are averaged."""
 
     def encode(self, example: Example, make_windows: WindowMaker) -> EncodedExample:
-        return EncodedExample(example, tuple(map(make_windows, example.sequences)))
+        return EncodedExample(example, make_windows(example.sequences))
 
     def outputs(self, model: nn.Module, examples: Sequence[EncodedExample], device: torch.device) -> Sequence[Tensor]:
         sequences = [windows for example in examples for windows in example.sequences]
-        batch = pack([window for windows in sequences for window in windows]).to(device)
-        return merge_windows(model(batch, **self._asked()).logits, sequences).unbind(0)
+        windows = [window for of_sequence in sequences for window in of_sequence]
+        # What is learnt from needs its memory until the end; else a long document does not need it all at once.
+        portions = [windows] if torch.is_grad_enabled() else in_portions(windows)
+        rows = [model(pack(portion).to(device), **self._asked()).logits for portion in portions]
+        return merge_windows(torch.cat(rows), sequences).unbind(0)
 
     def _asked(self) -> Mapping[str, Any]:
         """What the model is told beside the batch."""

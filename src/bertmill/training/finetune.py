@@ -118,11 +118,8 @@ def _lessons(
         return [data.task.encode(example, make_windows) for example in examples]
 
     train, dev = encoded(data.train), encoded(data.dev)
-    num_long = sum(len(windows) > 1 for example in (*train, *dev) for windows in example.sequences)
-    if num_long:
-        journal.remark(f"{num_long:,} texts are longer than {make_windows.max_length} pieces and are read in windows")
-    if make_windows.num_truncated:
-        journal.remark(f"{make_windows.num_truncated:,} texts were cut at {make_windows.max_length} pieces")
+    if make_windows.remark:
+        journal.remark(make_windows.remark)
     return ExampleLessons(data.task, train, dev, ranks, settings.seed, settings.batch_size, settings.micro_batch_pieces)
 
 
