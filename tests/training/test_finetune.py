@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import random
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +165,8 @@ def test_a_run_learns_and_its_model_knows_the_labels(finished: Path) -> None:
     assert note["dev"]["accuracy"] > 0.9
     config = transformers.BertConfig.from_pretrained(finished / "model")
     assert config.id2label == {0: "no", 1: "yes"}
+    last = json.loads((finished / "log.jsonl").read_text(encoding="utf-8").splitlines()[-1])
+    assert last["dev_accuracy"] <= note["dev"]["accuracy"]
 
 
 def test_the_model_opens_in_hugging_face_with_the_same_answers(finished: Path) -> None:
@@ -254,6 +259,76 @@ def test_python_and_command_line_agree(finished: Path, rows_file: Path, capsys: 
     printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     texts = [line.split("\t")[0] for line in rows_file.read_text(encoding="utf-8").splitlines()[1:]]
     assert printed == bertmill.load(model).predict(texts)
+
+
+@pytest.fixture(scope="module")
+def untrained(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Task], Path]:
+    """Models with a random head for a task, which answer all the same."""
+
+    def make(task: Task) -> Path:
+        folder = tmp_path_factory.mktemp("heads") / "model"
+        torch.manual_seed(1)
+        MODEL_CLASSES[task.head].from_pretrained(tiny, **task.settings()).save_pretrained(folder)
+        BertTokenizer.from_pretrained(tiny).save_pretrained(folder)
+        return folder
+
+    return make
+
+
+def test_a_table_of_answers_has_pairs_and_the_probability_of_every_label(
+    untrained: Callable[[Task], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = untrained(Classify(("a", "b"), multi_label=True))
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"text": "one \\u001b[1m, two", "pair": "three"}\n{"text": "four", "pair": "five"}\n')
+    answers = bertmill.load(folder).predict([("one \x1b[1m, two", "three"), ("four", "five")])
+    assert main(["predict", str(folder), str(rows), "--format", "csv", "--out", str(tmp_path / "a.csv")]) == 0
+    text = (tmp_path / "a.csv").read_bytes().decode()
+    assert "\r" not in text
+    table = list(csv.DictReader(io.StringIO(text)))
+    assert list(table[0]) == ["labels", "score:a", "score:b", "text", "pair"]
+    for row, answer in zip(table, answers, strict=True):
+        assert row["labels"] == "|".join(answer["labels"])
+        assert float(row["score:b"]) == pytest.approx(answer["scores"]["b"], abs=1e-5)
+    assert [row["pair"] for row in table] == ["three", "five"]
+    capsys.readouterr()
+    assert main(["predict", str(folder), str(rows), "--format", "table"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert all(line.endswith(end) for line, end in zip(lines, ("one  [1m, two  three", "four  five"), strict=True))
+    for line, answer in zip(lines, answers, strict=True):
+        assert all(f"{label} {answer['scores'][label]:.3f}"[:-1] in line for label in answer["labels"])
+
+
+def test_choices_are_written_and_shown_with_their_texts(
+    untrained: Callable[[Task], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = str(untrained(Choose()))
+    asked = ["--text", "She ran.", "--choice", "Then she sat.", "--choice", "Then she flew."]
+    assert main(["predict", folder, *asked, "--format", "csv"]) == 0
+    (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert row["answer"] == asked[2 * int(row["choice"]) + 3]
+    assert json.loads(row["choices"]) == ["Then she sat.", "Then she flew."]
+    assert json.loads(row["scores"])[int(row["choice"])] == float(row["score"])
+    wrong = 1 - int(row["choice"])
+    rows = tmp_path / "rows.jsonl"
+    choices = [asked[3], asked[5]]
+    rows.write_text(json.dumps({"text": "She ran.", "choices": choices, "label": wrong}) + "\n")
+    assert main(["evaluate", folder, "--data", str(rows)]) == 0
+    out = capsys.readouterr().out
+    assert f"choice {1 - wrong}, answer {choices[1 - wrong]}, " in out
+    assert f"right is {choices[wrong]}\n    She ran.\n    choice 0: Then she sat.\n    choice 1: Then she flew." in out
+
+
+def test_long_texts_are_shortened_where_errors_are_shown(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = tmp_path / "rows.tsv"
+    rows.write_text("text\tlabel\n" + "good " * 500 + "\tno\n" + "dull\tno\n")
+    flags = ["--data", str(rows), "--max-length", "64", "--truncate"]
+    assert main(["evaluate", str(finished / "model"), *flags]) == 0
+    printed = capsys.readouterr()
+    assert f"    {'good ' * 20}…" in printed.out.splitlines()
+    assert "1 rows are longer than 64 pieces: cut there" in printed.err
 
 
 def test_evaluate_reports_metrics_with_intervals(

@@ -10,6 +10,7 @@ from bertmill.inference.answering import TaskModel
 from bertmill.inference.evaluation import Evaluation, evaluate
 from bertmill.runtime import set_threads
 from bertmill.tasks.datasets import examples_of, labelled_rows
+from bertmill.tasks.first_look import shortened
 from bertmill.tasks.metrics import ByClass
 from bertmill.tasks.reading import SkippedRows
 
@@ -49,8 +50,10 @@ def _lines(evaluation: Evaluation) -> list[str]:
     if by_class.confusion and len(by_class.confusion) <= MAX_CONFUSED_CLASSES:
         lines += ["", "  right (rows) and answered (columns)", *_matrix(by_class)]
     for error in evaluation.worst:
-        lines += ["", f"  {error.row.place}: {_answered(error.answer)}, right is {error.row.label}"]
-        lines += [f"    {text}" for text in error.row.texts]
+        right = ", ".join(error.row.label) if isinstance(error.row.label, tuple) else str(error.row.label)
+        lines += ["", f"  {error.row.place}: {_answered(error.answer)}, right is {shortened(right) or 'nothing'}"]
+        lines += [f"    {shortened(text)}" for text in error.row.texts]
+        lines += [f"    choice {number}: {shortened(choice)}" for number, choice in enumerate(error.row.choices)]
     return lines
 
 
@@ -70,7 +73,7 @@ def _matrix(by_class: ByClass) -> list[str]:
 def _answered(answer: dict[str, object]) -> str:
     """The answer itself, without the scores of all others."""
     return ", ".join(
-        f"{name} {value:.3f}" if isinstance(value, float) else f"{name} {value}"
+        f"{name} {value:.3f}" if isinstance(value, float) else f"{name} {shortened(str(value))}"
         for name, value in answer.items()
         if name != "scores"
     )

@@ -68,6 +68,10 @@ class Task(ABC):
         """What a row of data says; DataError if its label makes no sense here."""
 
     @abstractmethod
+    def labels_of(self, row: LabelledRow) -> tuple[str, ...]:
+        """What a row that has an example counts for when labels are counted; nothing if it has no label."""
+
+    @abstractmethod
     def settings(self) -> dict[str, Any]:
         """What the model's configuration says about the task, in Hugging Face's words."""
 

@@ -33,6 +33,10 @@ class Choose(Sequences):
         sequences = tuple((context, " ".join([*stem, choice])) for choice in row.choices)
         return Example(row, sequences, None if row.label is None else row.choices.index(str(row.label)))
 
+    def labels_of(self, row: LabelledRow) -> tuple[str, ...]:
+        """The number of the right choice, since texts are different in every row."""
+        return () if row.label is None else (f"choice {row.choices.index(str(row.label))}",)
+
     def settings(self) -> dict[str, Any]:
         return {}
 

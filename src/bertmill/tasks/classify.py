@@ -51,6 +51,9 @@ class Classify(Sequences):
     def example(self, row: LabelledRow) -> Example:
         return Example(row, (row.texts,), None if row.label is None else self._target(row))
 
+    def labels_of(self, row: LabelledRow) -> tuple[str, ...]:
+        return () if row.label is None else labels_of(row, self.multi_label)
+
     def _target(self, row: LabelledRow) -> int | tuple[float, ...]:
         given = labels_of(row, self.multi_label)
         unknown = [label for label in given if label not in self._numbers]

@@ -44,7 +44,12 @@ def read_dataset(settings: FinetuneSettings, tokenizer: BertTokenizer) -> Datase
         name: list(examples_of(task, rows, settings, skipped[name], file))
         for name, rows, file in (("train", train, str(settings.train)), ("dev", dev, settings.dev))
     }
-    look = FirstLook.at(train, dev, lambda text: len(tokenizer.wordpiece.ids(text, split_special=True)))
+    look = FirstLook.at(
+        [example.row for example in examples["train"]],
+        [example.row for example in examples["dev"]],
+        lambda text: len(tokenizer.wordpiece.ids(text, split_special=True)),
+        task.labels_of,
+    )
     files = {"train": str(settings.train), **({"dev": settings.dev} if share is None else {})}
     remarks = [f"skipped in {file}: {skipped[name]}" for name, file in files.items() if skipped[name]]
     return Dataset(task, examples["train"], examples["dev"], [*look.lines(), *remarks])

@@ -35,6 +35,9 @@ class Regress(Sequences):
             raise DataError(f"{row.label!r} is not a number", where=row.place, remedy="correct it, or use classify")
         return Example(row, (row.texts,), number)
 
+    def labels_of(self, row: LabelledRow) -> tuple[str, ...]:
+        return () if row.label is None else (str(row.label),)
+
     def settings(self) -> dict[str, Any]:
         return {"num_labels": 1, "problem_type": "regression"}
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -26,6 +27,7 @@ from bertmill.training.distributed import Ranks
 class ExampleLessons:
     """Lessons for the training loop; a batch is a list of examples."""
 
+    measured_on: ClassVar[str] = "dev"
     task: Task
     train: Sequence[EncodedExample]
     dev: Sequence[EncodedExample]
