@@ -256,9 +256,14 @@ class FinetuneSettings(TrainingSettings, RowSettings):
 
     MAY_BE_PATHS: ClassVar[tuple[str, ...]] = ("model", "train", "dev")
 
-    task: Annotated[TaskName, Field(description="classify, regress or choose"), POSITIONAL]
-    model: str = Field(description="the pre-trained model: a folder or the name of an installed model")
-    train: Path = Field(description="the labelled rows: .tsv, .csv, .jsonl, .parquet, or .json of multiple choice")
+    task: Annotated[TaskName | None, Field(description="classify, regress or choose"), POSITIONAL] = None
+    model: str | None = Field(
+        None,
+        description="the pre-trained model: a folder or the name of an installed model (a resumed run knows its own)",
+    )
+    train: Path | None = Field(
+        None, description="the labelled rows: .tsv, .csv, .jsonl, .parquet, or .json of multiple choice"
+    )
     dev: str = Field("0.1", description="rows to measure on: a file, or a share of the training rows")
     epochs: float = Field(3.0, gt=0, description="times through the training rows")
     learning_rate: float = Field(5e-5, gt=0, description="the highest rate, after a tenth of the steps")
@@ -271,6 +276,13 @@ class FinetuneSettings(TrainingSettings, RowSettings):
     patience: int | None = Field(None, ge=1, description="evaluations without a better one, after which to stop")
     eval_every: int | None = Field(None, ge=1, description="steps between evaluations (default: an epoch)")
     save_every: int = Field(1000, ge=1, description="steps between checkpoints, besides those of the best")
+
+    def require_all(self) -> None:
+        """UsageError unless everything is there that a run needs to begin; one that is resumed knows it."""
+        needed = {"TASK": self.task, "--model": self.model, "--train": self.train}
+        missing = [name for name, value in needed.items() if value is None]
+        if missing:
+            raise UsageError(f"{', '.join(missing)} must be given for a new run", remedy="or name a run to --resume")
 
 
 class EvaluateSettings(RowSettings):

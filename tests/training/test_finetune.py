@@ -202,6 +202,16 @@ def test_changed_data_is_noticed_on_resume(
     assert "train data is not what this run began with" in capsys.readouterr().err
 
 
+def test_a_run_knows_its_own_settings_when_it_is_resumed(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["finetune", "--resume", "--out", str(finished)]) == 0
+    assert "is finished already" in capsys.readouterr().err
+    assert main(["finetune", "--resume", "--out", str(tmp_path / "none"), "--model", "minilm"]) == 2
+    assert "TASK, --train must be given for a new run" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
+
+
 def test_a_frozen_encoder_keeps_its_weights(tiny: Path, rows_file: Path, tmp_path: Path) -> None:
     assert main([*flags_of(tiny, rows_file, tmp_path / "run", epochs=1), "--freeze", "--quiet"]) == 0
     before = BertModel.from_pretrained(tiny).state_dict()

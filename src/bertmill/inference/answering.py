@@ -23,7 +23,14 @@ from bertmill.text.tokenizer import BertTokenizer
 class TaskModel:
     """The model of a folder, its tokenizer and the task it was fine-tuned for."""
 
-    def __init__(self, name_or_folder: str | Path, device: str = "auto", reading: RowSettings | None = None) -> None:
+    def __init__(
+        self,
+        name_or_folder: str | Path,
+        device: str = "auto",
+        reading: RowSettings | None = None,
+        tokenizer: BertTokenizer | None = None,
+    ) -> None:
+        """`tokenizer` is that of the folder, where it is loaded already."""
         folder = find_model(name_or_folder)
         self.task = task_of_folder(folder)
         self.device = choose_device(device)
@@ -36,7 +43,8 @@ class TaskModel:
                 remedy="fine-tune it with `bertmill finetune`",
             )
         self.model = model.to(self.device)
-        self.make_windows = window_maker(reading or RowSettings(), BertTokenizer.from_pretrained(folder), model.config)
+        tokenizer = tokenizer or BertTokenizer.from_pretrained(folder)
+        self.make_windows = window_maker(reading or RowSettings(), tokenizer, model.config)
 
     def outputs(self, examples: Iterable[Example]) -> Iterator[tuple[EncodedExample, Array]]:
         """The examples as pieces, with what the model says of each."""

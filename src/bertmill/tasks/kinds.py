@@ -1,6 +1,6 @@
 """Which task is meant: by a command with its data, or by a model folder.
 
-A folder that bertmill has written names its task in `bertmill.json`; of others, the class in `config.json` tells it.
+Of a folder, the class of the model and the kind of problem in its `config.json` tell it, whoever has made it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from pathlib import Path
 from bertmill.config import FinetuneSettings, unknown_name
 from bertmill.errors import UsageError
 from bertmill.model.config import BertConfig
-from bertmill.storage import read_json
 from bertmill.tasks.base import Task
 from bertmill.tasks.choose import Choose
 from bertmill.tasks.classify import MULTI_LABEL, Classify, labels_in, parse_class_weights
@@ -46,6 +45,7 @@ def make_task(settings: FinetuneSettings, rows: Sequence[LabelledRow]) -> Task:
 
 
 def _metric(settings: FinetuneSettings) -> str:
+    assert settings.task is not None
     known = METRICS[settings.task + (" --multi-label" if settings.multi_label else "")]
     if settings.metric is None:
         return METRIC_OF_PRESET.get(settings.preset or "", known[0])
@@ -67,5 +67,4 @@ def task_of_folder(folder: Path) -> Task:
     if config.num_labels == 1 or config.problem_type == "regression":
         return Regress()
     labels = tuple(config.id2label[number] for number in range(config.num_labels))
-    note = read_json(folder / MODEL_NOTE) if (folder / MODEL_NOTE).exists() else {}
-    return Classify(labels, config.problem_type == MULTI_LABEL, metric=str(note.get("metric", "")))
+    return Classify(labels, config.problem_type == MULTI_LABEL)

@@ -41,6 +41,7 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
     run = RunFolder(settings.out)
     is_new = not run.config.exists()
     if is_new:
+        settings.require_all()
         run.refuse_other_things()
     else:
         settings = settings_of_run(settings, run)
@@ -55,6 +56,7 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
         ranks.wait()  # all have seen whether the run is new
         if is_new:
             settings = settings.model_copy(update={"precision": decide_precision(settings, ranks)})
+        assert settings.model is not None
         tokenizer = BertTokenizer.from_pretrained(settings.model)
         if not is_new:
             _require_same_data(run, settings)
@@ -96,6 +98,7 @@ def _make_model(settings: FinetuneSettings, task: Task) -> BertPreTrainedModel:
     if settings.dropout is not None:
         changes |= dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), settings.dropout)
     torch.manual_seed(keyed_seed(settings.seed, "first weights"))  # of the head
+    assert settings.model is not None
     model: BertPreTrainedModel = MODEL_CLASSES[task.head].from_pretrained(settings.model, **changes)
     if settings.freeze:
         model.base_model.requires_grad_(False)
@@ -136,6 +139,7 @@ def _require_same_data(run: RunFolder, settings: FinetuneSettings) -> None:
 
 def _hashes(settings: FinetuneSettings) -> dict[str, str]:
     """What the data was, to notice when it changes."""
+    assert settings.train is not None
     files = {"train": settings.train, "dev": Path(settings.dev)}
     return {f"{name}_sha256": sha256_of(path) for name, path in files.items() if path.exists()}
 
