@@ -190,6 +190,19 @@ def test_killed_again_and_again_gives_the_same_bits(tiny: Path, rows_file: Path,
     assert outcomes[0] == outcomes[1]
 
 
+def test_patience_is_not_forgotten_when_a_run_is_killed(tiny: Path, rows_file: Path, tmp_path: Path) -> None:
+    wishes = {"patience": 2, "learning-rate": 1e-9, "epochs": 20, "eval-every": 4, "save-every": 3}
+    outcomes = []
+    for name, mode in (("whole", "random:0:0"), ("killed", "random:3:2")):
+        words = [*flags_of(tiny, rows_file, tmp_path / name, **wishes), "--resume"]
+        done = subprocess.run([sys.executable, PROGRAM, mode, *words], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        outcomes.append(outcome(tmp_path / name))
+        note = json.loads((tmp_path / name / "model/bertmill.json").read_text(encoding="utf-8"))
+        assert (note["best_step"], note["steps"]) == (4, 12)
+    assert outcomes[0] == outcomes[1]
+
+
 def test_changed_data_is_noticed_on_resume(
     tiny: Path, rows_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -225,6 +238,56 @@ def test_patience_ends_a_training_that_gets_no_better(tiny: Path, rows_file: Pat
     note = json.loads((tmp_path / "run/model/bertmill.json").read_text(encoding="utf-8"))
     assert note["steps"] == 3 * 14  # one evaluation that is the best, two that are not; 108 rows in eights
     assert note["best_step"] == 14
+
+
+# Every task by its commands
+
+
+def rows_for(task: str) -> list[dict[str, Any]]:
+    """Rows that can be learnt by looking for a word."""
+    draw = random.Random(5)
+    rows: list[dict[str, Any]] = []
+    for _ in range(96):
+        text = text_of(draw)
+        words = text.split()
+        if task == "regress":
+            rows.append({"text": text, "label": words.count("good") / len(words)})
+        elif task == "choose":
+            choices = ["a good film", "a dull book"]
+            draw.shuffle(choices)
+            rows.append({"text": text, "choices": choices, "label": choices.index("a good film")})
+        else:
+            rows.append({"text": text, "label": [word for word in ("good", "bad") if word in words]})
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("words", "metric", "keys"),
+    [
+        (["classify", "--multi-label"], "micro_f1", ["labels", "scores"]),
+        (["regress"], "pearson", ["number"]),
+        (["choose"], "accuracy", ["choice", "answer", "score", "scores"]),
+    ],
+    ids=["multi-label", "regress", "choose"],
+)
+def test_other_tasks_learn_are_measured_and_answer(
+    words: list[str], metric: str, keys: list[str], tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows_for(words[0])), encoding="utf-8")
+    wishes = {"learning-rate": 2e-3, "epochs": 10, "dropout": 0, "eval-every": 24}
+    _, _, *flags = flags_of(tiny, file, tmp_path / "run", **wishes)
+    assert main(["finetune", *words, *flags, "--quiet"]) == 0
+    model = str(tmp_path / "run/model")
+    capsys.readouterr()
+    assert main(["evaluate", model, "--data", str(file), "--json", "--quiet"]) == 0
+    figures = json.loads(capsys.readouterr().out)["metrics"][metric]
+    assert figures["low"] <= figures["value"] <= figures["high"]
+    assert figures["value"] > 0.75
+    assert main(["predict", model, str(file), "--quiet"]) == 0
+    answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(answers) == 96
+    assert all(list(answer) == keys for answer in answers)
 
 
 # Answers

@@ -80,11 +80,11 @@ class ExampleLessons:
         """Metrics on the examples that are not trained on. Every rank measures all of them, and gets the same."""
         if not self.dev:
             return {}
-        loss, judgements = 0.0, []
-        for example, output in run_examples(self.task, model, self.dev, self.ranks.device):
-            loss += float(self.task.loss([torch.from_numpy(output)], [example.target]))
-            judgements.append(self.task.judge(example, output))
-        return {"loss": loss / self._weight(self.dev), **self.task.metrics(np.stack(judgements))}
+        answered = list(run_examples(self.task, model, self.dev, self.ranks.device))
+        outputs = [torch.from_numpy(output) for _, output in answered]
+        loss = self.task.loss(outputs, [example.target for example, _ in answered])
+        judgements = np.stack([self.task.judge(example, output) for example, output in answered])
+        return {"loss": float(loss) / self._weight(self.dev), **self.task.metrics(judgements)}
 
     def score(self, figures: Mapping[str, float]) -> list[float]:
         return [figures[self.task.metric], -figures["loss"]]
