@@ -49,7 +49,11 @@ def main() -> None:
         plan = PlanSettings(settings.objective, length, settings.short_seq_prob)
         return Instances(of, VocabularyIds.of(tokenizer), out / name, plan, MaskingSettings(), seed=seed)
 
-    config = BertConfig.of_size(settings.size).with_settings(vocab_size=len(tokenizer))
+    config = BertConfig.of_size(settings.size).with_settings(
+        vocab_size=len(tokenizer),
+        hidden_dropout_prob=settings.dropout,
+        attention_probs_dropout_prob=settings.dropout,
+    )
     values = {key: value for key, value in config.to_dict().items() if key != "model_type"}
     torch.manual_seed(settings.seed)
     model = transformers.BertForPreTraining(transformers.BertConfig(**values))

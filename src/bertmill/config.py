@@ -191,6 +191,9 @@ class TrainingSettings(Settings):
     threads: int | None = Field(None, ge=1, description="threads to compute with (default: one per core)")
     seed: int = Field(0, description="decides first weights, order, masks and dropout")
 
+    def require_all(self) -> None:
+        """UsageError unless everything is there that a run needs to begin; one that is resumed knows it."""
+
 
 class PretrainSettings(TrainingSettings):
     """Train a BERT from a corpus, or go on training one. A run that was stopped goes on with --resume."""
@@ -231,6 +234,10 @@ class PretrainSettings(TrainingSettings):
             raise ValueError(f"--{' and --'.join(given)} contradict each other")
         return self
 
+    def require_all(self) -> None:
+        if self.corpus is None:
+            raise UsageError("--corpus is required: a folder made by `bertmill corpus`")
+
 
 class RowSettings(Settings):
     """How labelled rows are read, and long texts with them."""
@@ -259,9 +266,14 @@ class FinetuneSettings(TrainingSettings, RowSettings):
 
     MAY_BE_PATHS: ClassVar[tuple[str, ...]] = ("model", "train", "dev")
 
-    task: Annotated[TaskName, Field(description="classify, regress or choose"), POSITIONAL]
-    model: str = Field(description="the pre-trained model: a folder or the name of an installed model")
-    train: Path = Field(description="the labelled rows: .tsv, .csv, .jsonl, .parquet, or .json of multiple choice")
+    task: Annotated[TaskName | None, Field(description="classify, regress or choose"), POSITIONAL] = None
+    model: str | None = Field(
+        None,
+        description="the pre-trained model: a folder or the name of an installed model (a resumed run knows its own)",
+    )
+    train: Path | None = Field(
+        None, description="the labelled rows: .tsv, .csv, .jsonl, .parquet, or .json of multiple choice"
+    )
     dev: Heldout = Field("0.1", description="rows to measure on: a file, or a share of the training rows")
     epochs: float = Field(3.0, gt=0, description="times through the training rows")
     learning_rate: float = Field(5e-5, gt=0, description="the highest rate, after a tenth of the steps")
@@ -278,11 +290,17 @@ class FinetuneSettings(TrainingSettings, RowSettings):
     @model_validator(mode="after")
     def _fitting_the_task(self) -> Self:
         has_class_flags = self.class_weights is not None or self.label_smoothing > 0
-        if self.task != "classify" and (has_class_flags or self.multi_label):
+        if self.task not in ("classify", None) and (has_class_flags or self.multi_label):
             raise ValueError("--class-weights, --label-smoothing and --multi-label are for classify alone")
         if self.multi_label and has_class_flags:
             raise ValueError("--class-weights and --label-smoothing are for one label per text")
         return self
+
+    def require_all(self) -> None:
+        needed = {"TASK": self.task, "--model": self.model, "--train": self.train}
+        missing = [name for name, value in needed.items() if value is None]
+        if missing:
+            raise UsageError(f"{', '.join(missing)} must be given for a new run", remedy="or name a run to --resume")
 
 
 class EvaluateSettings(RowSettings):

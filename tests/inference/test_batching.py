@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertmill.inference.batching import batches_by_length, in_given_order
+from bertmill.inference.batching import LOOK_AHEAD_PIECES, batches_by_length, in_given_order
 
 SIZES = st.lists(st.integers(1, 50), max_size=60)
 
@@ -31,3 +31,17 @@ def test_results_come_back_in_order_whatever_the_look_ahead(sizes: list[int], lo
     for number, result in enumerate(results):
         assert result == number
         assert len(asked) <= (number // look_ahead + 1) * look_ahead
+
+
+def test_long_examples_end_the_look_ahead_early() -> None:
+    asked: list[int] = []
+
+    def examples():  # noqa: ANN202
+        for number in range(20):
+            asked.append(number)
+            yield number
+
+    size = LOOK_AHEAD_PIECES // 4
+    results = in_given_order(examples(), lambda _: size, lambda batch: batch)
+    for number, _ in enumerate(results):
+        assert len(asked) <= number // 4 * 4 + 4

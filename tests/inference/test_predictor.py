@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from bertmill.errors import UsageError
 from bertmill.inference.predictor import Predictor, load
-from bertmill.model.bert import BertForMaskedLM
+from bertmill.model.bert import BertForMaskedLM, BertForSequenceClassification
 from bertmill.model.config import BertConfig
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.text.vocabulary import SPECIAL_TOKENS
@@ -39,3 +40,42 @@ def test_a_left_to_right_model_guesses_with_what_it_says_after_the_piece_before(
     (best,) = model.fill("the dog [MASK] a bird", top_k=1)
     assert best["token"] == int(expected.argmax())
     assert best["score"] == pytest.approx(float(expected.softmax(0).max()), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        None,
+        7,
+        ("a dog",),
+        ("a", "dog", "sees"),
+        ["a", "dog"],
+        {"pair": "a dog"},
+        {"text": None},
+        {"text": "a dog", "pair": None},
+        {"text": ("a", "dog"), "pair": "sees"},
+        {"text": "a dog", "choices": "ab"},
+        {"text": "a dog", "choices": None},
+        {"text": "a dog", "choices": ["a", 2]},
+        {"text": "a dog", "label": "x"},
+    ],
+    ids=str,
+)
+def test_what_is_no_text_is_refused_with_its_number(wrong: object, classes: Predictor) -> None:
+    with pytest.raises(UsageError, match="input 1: should be a text"):
+        classes.predict(["the cat", wrong])  # type: ignore[list-item]
+
+
+def test_a_pair_is_a_tuple_or_a_dict(classes: Predictor) -> None:
+    one, other = classes.predict([("a dog", "the cat"), {"text": "a dog", "pair": "the cat"}])
+    assert one == other != classes.predict(["a dog"])[0]
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> Predictor:
+    folder = tmp_path_factory.mktemp("classes")
+    small_model(folder / "words", causal=False)
+    model = BertForSequenceClassification.from_pretrained(folder / "words", num_labels=2)
+    model.save_pretrained(folder / "model")
+    BertTokenizer.from_pretrained(folder / "words").save_pretrained(folder / "model")
+    return load(folder / "model", "cpu")

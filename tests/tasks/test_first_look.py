@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from bertmill.tasks.choose import Choose
+from bertmill.tasks.classify import Classify
 from bertmill.tasks.first_look import FirstLook
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.reading import read_labelled
@@ -9,6 +11,10 @@ from bertmill.tasks.reading import read_labelled
 
 def count_words(text: str) -> int:
     return len(text.split())
+
+
+def labels_of(row: LabelledRow) -> tuple[str, ...]:
+    return () if row.label is None else (row.label,) if isinstance(row.label, str) else row.label
 
 
 def rows_of(*labels: str | tuple[str, ...] | None) -> list[LabelledRow]:
@@ -23,7 +29,7 @@ def test_a_look_in_words() -> None:
         LabelledRow("train:4", ("one two",), "good"),
     ]
     dev = [LabelledRow("dev:1", ("one two",), "odd")]
-    assert FirstLook.at(train, dev, count_words).lines() == [
+    assert FirstLook.at(train, dev, count_words, labels_of).lines() == [
         "train: 4 rows; pieces: least 1, 50 % 2, 90 % 100, 99 % 100, most 100",
         "dev: 1 rows; pieces: least 2, 50 % 2, 90 % 2, 99 % 2, most 2",
         "label good: train 3 (75.0%), dev 0 (0.0%)",
@@ -41,25 +47,25 @@ def test_a_look_in_words() -> None:
 
 def test_quantiles_are_lengths_that_so_many_rows_do_not_exceed() -> None:
     rows = [LabelledRow("a:1", ("x " * length,), "l") for length in range(100, 0, -1)]
-    assert list(FirstLook.at(rows, [], count_words).train.lengths.values()) == [1, 50, 90, 99, 100]
+    assert list(FirstLook.at(rows, [], count_words, labels_of).train.lengths.values()) == [1, 50, 90, 99, 100]
 
 
 def test_a_row_is_as_long_as_its_texts_and_its_longest_choice() -> None:
     row = LabelledRow("a:1", ("a b", "c"), "g", ("d e f", "g"))
-    look = FirstLook.at([row], [], count_words)
+    look = FirstLook.at([row], [], count_words, Choose().labels_of)
     assert look.train.lengths["most"] == 6
-    assert look.train.labels == {"choice 2": 1}
+    assert look.train.labels == {"choice 1": 1}  # from 0 on, as answers count
     assert look.lines()[-4:] == ["    a b", "    c", "    choice: d e f", "    choice: g"]
 
 
 def test_only_twenty_labels_are_listed() -> None:
-    lines = FirstLook.at(rows_of(*(f"label{number}" for number in range(23))), [], count_words).lines()
+    lines = FirstLook.at(rows_of(*(f"label{number}" for number in range(23))), [], count_words, labels_of).lines()
     assert sum(line.startswith("label ") for line in lines) == 20
     assert "… and 3 more" in lines
 
 
 def test_many_numbers_are_a_range() -> None:
-    look = FirstLook.at(rows_of(*map(str, range(30)), "29"), rows_of("2.5", "nan"), count_words)
+    look = FirstLook.at(rows_of(*map(str, range(30)), "29"), rows_of("2.5", "nan"), count_words, labels_of)
     assert look.lines()[2:4] == [
         "labels of train: from 0 to 29, 14.97 on average",
         "labels of dev: from 2.5 to 2.5, 2.5 on average",
@@ -67,14 +73,15 @@ def test_many_numbers_are_a_range() -> None:
 
 
 def test_several_labels_count_each_and_none_count_nothing() -> None:
-    look = FirstLook.at(rows_of(("a", "b"), ("a",), (), None), [], count_words)
-    assert look.train.labels == {"a": 2, "b": 1}
+    several = Classify(("a", "b"), multi_label=True)
+    look = FirstLook.at(rows_of(("a", "b"), ("a",), (), None, "a|b"), [], count_words, several.labels_of)
+    assert look.train.labels == {"a": 3, "b": 2}
 
 
 def test_no_rows_are_no_error() -> None:
-    assert FirstLook.at([], [], count_words).lines() == ["rows of dev whose texts stand in train as well: 0"]
+    assert FirstLook.at([], [], count_words, labels_of).lines() == ["rows of dev whose texts stand in train as well: 0"]
 
 
 def test_texts_in_both_parts_are_found(data: Path) -> None:
     train, dev = (list(read_labelled(str(data / f"chnsenticorp/{part}.tsv"))) for part in ("train", "dev"))
-    assert FirstLook.at(train, dev, len).num_shared == 338
+    assert FirstLook.at(train, dev, len, labels_of).num_shared == 338

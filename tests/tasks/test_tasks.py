@@ -6,17 +6,27 @@ from collections import Counter
 
 import numpy as np
 import pytest
+import sklearn.metrics
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bertmill.errors import DataError, UsageError
+from bertmill.tasks.base import EncodedExample, Task
 from bertmill.tasks.choose import Choose
 from bertmill.tasks.classify import Classify, labels_in, parse_class_weights
 from bertmill.tasks.labelled import LabelledRow
+from bertmill.tasks.metrics import ByClass, intervals
 from bertmill.tasks.regress import Regress
 
 
 def row(label: str | tuple[str, ...] | None, *choices: str) -> LabelledRow:
     return LabelledRow("file.tsv:7", ("a text",), label, choices)
+
+
+def encoded(task: Task, given: LabelledRow) -> EncodedExample:
+    """What an output is set against; the pieces do not matter here."""
+    return EncodedExample(task.example(given), ())
 
 
 def test_labels_are_ordered_by_value_then_by_name() -> None:
@@ -95,14 +105,68 @@ def test_choices_are_sequences_and_may_differ_in_number() -> None:
 
 
 def test_answers_name_labels_with_probabilities() -> None:
-    answer = Classify(("no", "yes")).decode(np.array([0.0, np.log(3)], np.float32))
+    one = Classify(("no", "yes"))
+    answer = one.decode(encoded(one, row(None)), np.array([0.0, np.log(3)], np.float32))
     assert answer["label"] == "yes"
     assert answer["score"] == pytest.approx(0.75)
     assert answer["scores"] == pytest.approx({"no": 0.25, "yes": 0.75})
-    several = Classify(("a", "b"), multi_label=True).decode(np.array([3.0, -3.0], np.float32))
-    assert several["labels"] == ["a"]
+    several = Classify(("a", "b"), multi_label=True)
+    assert several.decode(encoded(several, row(None)), np.array([3.0, -3.0], np.float32))["labels"] == ["a"]
+
+
+def test_a_choice_is_answered_with_its_number_and_its_text() -> None:
+    answer = Choose().decode(encoded(Choose(), row("x", "x", "y")), np.array([0.0, np.log(3)], np.float32))
+    assert answer == {"choice": 1, "answer": "y", "score": pytest.approx(0.75), "scores": pytest.approx([0.25, 0.75])}
+
+
+# Judgements and metrics
+
+
+@pytest.mark.filterwarnings("ignore:A single label")
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=40), st.integers(2, 4))
+def test_metrics_of_classes_are_scikit_learns(answers: list[tuple[int, int]], num_classes: int) -> None:
+    judgements = np.minimum(np.array(answers), num_classes - 1)
+    given, wanted = judgements[:, 0], judgements[:, 1]
+    which = {"average": "binary"} if num_classes == 2 else {"average": "macro", "labels": range(num_classes)}
+    assert Classify(tuple("abcd"[:num_classes])).metrics(judgements) == pytest.approx(
+        {
+            "accuracy": (given == wanted).mean(),
+            "f1": sklearn.metrics.f1_score(wanted, given, zero_division=0.0, **which),
+            "matthews": sklearn.metrics.matthews_corrcoef(wanted, given),
+        }
+    )
+
+
+def test_an_output_is_judged_once_and_tells_what_metrics_need() -> None:
+    several = Classify(("a", "b"), multi_label=True)
+    judged = several.judge(encoded(several, row("a")), np.array([-1.0, 2.0], np.float32))
+    assert judged.tolist() == [[False, True], [True, False]]
+    assert several.error(encoded(several, row("a")), np.array([-1.0, 2.0], np.float32)) == 3.0
+    assert Classify(("a", "b")).judge(encoded(Classify(("a", "b")), row("a")), np.array([0, 1])).tolist() == [1, 0]
+    assert Choose().judge(encoded(Choose(), row("x", "x", "y")), np.array([2, 1])).tolist() == [True]
+    numbers = np.array([[1.0, 2.0], [2.0, 4.0], [3.0, 6.0]])
+    assert Regress().metrics(numbers)["pearson"] == pytest.approx(1.0)
+    assert Regress().metrics(numbers)["mean_absolute_error"] == 2.0
+
+
+def test_tables_by_class_are_where_classes_are() -> None:
+    judgements = np.array([[0, 0], [1, 0], [1, 1]])
+    table = Classify(("a", "b")).by_class(judgements)
+    assert table.confusion == [[1, 1], [0, 1]]
+    assert [(each.label, each.precision, each.recall, each.rows) for each in table.figures] == [
+        ("a", 1.0, 0.5, 2),
+        ("b", 0.5, 1.0, 1),
+    ]
+    assert Regress().by_class(judgements) == ByClass()
+
+
+def test_intervals_are_those_of_drawn_rows_and_the_same_every_time() -> None:
+    judgements = np.array([[True]] * 80 + [[False]] * 20)
+    low, high = intervals(Choose().metrics, judgements)["accuracy"]
+    assert 0.68 < low < 0.76 < 0.84 < high < 0.92  # 0.8 ± 1.96 · 0.04
+    assert intervals(Choose().metrics, judgements)["accuracy"] == (low, high)
 
 
 def test_one_row_has_no_correlation() -> None:
-    metrics = Regress().metrics([np.array([2.0], np.float32)], [3.0])
+    metrics = Regress().metrics(np.array([[2.0, 3.0]]))
     assert metrics == {"pearson": 0.0, "spearman": 0.0, "mean_squared_error": 1.0, "mean_absolute_error": 1.0}

@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertmill.errors import UsageError
-from bertmill.tasks.windows import Window, WindowMaker, merge_windows, pack, plan_sequence
+from bertmill.tasks.windows import (
+    PIECES_AT_ONCE,
+    Window,
+    WindowMaker,
+    in_portions,
+    merge_windows,
+    pack,
+    plan_sequence,
+)
 from bertmill.text.tokenizer import BertTokenizer
 
 LENGTHS = st.lists(st.integers(0, 400), min_size=1, max_size=2).map(tuple)
@@ -39,17 +47,33 @@ def tokenizer() -> BertTokenizer:
 
 
 def test_a_window_is_what_the_tokenizer_makes_of_the_texts(tokenizer: BertTokenizer) -> None:
-    (window,) = WindowMaker(tokenizer, 64)(("A film.", "Not a good one."))
+    ((window,),) = WindowMaker(tokenizer, 64)([("A film.", "Not a good one.")])
     encoded = tokenizer("A film.", "Not a good one.")
     assert window.ids.tolist() == encoded["input_ids"]
     assert window.num_first == encoded["token_type_ids"].index(1)
     assert window.weight == len(window.ids) - 3
 
 
-def test_cutting_is_counted(tokenizer: BertTokenizer) -> None:
-    make_windows = WindowMaker(tokenizer, 8, truncate=True)
-    assert [len(make_windows((text,))) for text in ("one two", "word " * 30)] == [1, 1]
-    assert make_windows.num_truncated == 1
+@pytest.mark.parametrize(("truncate", "fate"), [(True, "cut there"), (False, "read in windows")])
+def test_examples_that_do_not_fit_are_counted_once_however_many_choices_they_have(
+    truncate: bool, fate: str, tokenizer: BertTokenizer
+) -> None:
+    make_windows = WindowMaker(tokenizer, 8, truncate=truncate)
+    make_windows([("one two",), ("three",)])
+    assert make_windows.remark is None
+    for _ in range(2):
+        windows = make_windows([("word " * 30,), ("word " * 40,)])
+        assert (max(map(len, windows)) == 1) == truncate
+    assert make_windows.remark == f"2 rows are longer than 8 pieces: {fate}"
+
+
+@given(st.lists(st.integers(1, 9000), min_size=1, max_size=30))
+def test_portions_are_all_windows_in_order_and_bounded(lengths: list[int]) -> None:
+    windows = [Window(np.zeros(length, np.uint32), 1, 1) for length in lengths]
+    portions = list(in_portions(windows))
+    assert [window for portion in portions for window in portion] == windows
+    for portion in portions:
+        assert len(portion) == 1 or sum(len(window.ids) for window in portion) <= PIECES_AT_ONCE
 
 
 def test_a_window_without_room_is_refused(tokenizer: BertTokenizer) -> None:

@@ -10,6 +10,8 @@ from bertmill.inference.answering import TaskModel
 from bertmill.inference.evaluation import Evaluation, evaluate
 from bertmill.runtime import set_threads
 from bertmill.tasks.datasets import examples_of, labelled_rows
+from bertmill.tasks.first_look import shortened
+from bertmill.tasks.metrics import ByClass
 from bertmill.tasks.reading import SkippedRows
 from bertmill.text.repair import Repairs
 
@@ -22,16 +24,14 @@ def run(settings: EvaluateSettings) -> None:
     skipped, repairs = SkippedRows(), Repairs()
     may_have_no_label = model.task.may_have_no_label
     rows = labelled_rows(str(settings.data), settings, skipped, repairs, may_have_no_label=may_have_no_label)
-    pairs = list(examples_of(model.task, rows, settings, skipped, str(settings.data)))
-    kept = [row for row, _ in pairs]
-    examples = [example for _, example in pairs]
-    evaluation = evaluate(model, kept, examples, settings.worst)
+    examples = examples_of(model.task, rows, settings, skipped, str(settings.data))
+    evaluation = evaluate(model, examples, settings.worst)
     if skipped and not settings.quiet:
         print(f"skipped: {skipped}", file=sys.stderr)
     if repairs and not settings.quiet:
         print(f"repaired: {repairs}", file=sys.stderr)
-    if model.make_windows.num_truncated and not settings.quiet:
-        print(f"cut: {model.make_windows.num_truncated:,} texts", file=sys.stderr)
+    if model.make_windows.remark and not settings.quiet:
+        print(model.make_windows.remark, file=sys.stderr)
     if settings.as_json:
         print(json.dumps(evaluation.to_json(), ensure_ascii=False))
     else:
@@ -43,30 +43,33 @@ def _lines(evaluation: Evaluation) -> list[str]:
     for name, value in evaluation.metrics.items():
         low, high = evaluation.intervals[name]
         lines.append(f"  {name.replace('_', ' '):<20} {value:8.4f}   95 %: {low:.4f} … {high:.4f}")
-    if evaluation.classes:
-        width = max(len(each.label) for each in evaluation.classes)
+    by_class = evaluation.by_class
+    if by_class.figures:
+        width = max(len(each.label) for each in by_class.figures)
         lines += ["", f"  {'class':<{width}}  precision  recall      F1    rows"]
         lines += [
             f"  {each.label:<{width}}  {each.precision:9.4f}  {each.recall:6.4f}  {each.f1:6.4f}  {each.rows:6,}"
-            for each in evaluation.classes
+            for each in by_class.figures
         ]
-    if evaluation.confusion and len(evaluation.confusion) <= MAX_CONFUSED_CLASSES:
-        lines += ["", "  right (rows) and answered (columns)", *_matrix(evaluation)]
+    if by_class.confusion and len(by_class.confusion) <= MAX_CONFUSED_CLASSES:
+        lines += ["", "  right (rows) and answered (columns)", *_matrix(by_class)]
     for error in evaluation.worst:
-        lines += ["", f"  {error.row.place}: {_answered(error.answer)}, right is {error.row.label}"]
-        lines += [f"    {text}" for text in error.row.texts]
+        right = ", ".join(error.row.label) if isinstance(error.row.label, tuple) else str(error.row.label)
+        lines += ["", f"  {error.row.place}: {_answered(error.answer)}, right is {shortened(right) or 'nothing'}"]
+        lines += [f"    {shortened(text)}" for text in error.row.texts]
+        lines += [f"    choice {number}: {shortened(choice)}" for number, choice in enumerate(error.row.choices)]
     return lines
 
 
-def _matrix(evaluation: Evaluation) -> list[str]:
-    labels = [each.label for each in evaluation.classes]
+def _matrix(by_class: ByClass) -> list[str]:
+    labels = [each.label for each in by_class.figures]
     width = max(7, *map(len, labels))
     head = " ".join(f"{label:>{width}}" for label in labels)
     return [
         f"  {'':<{width}} {head}",
         *(
             f"  {label:<{width}} " + " ".join(f"{count:>{width},}" for count in row)
-            for label, row in zip(labels, evaluation.confusion, strict=True)
+            for label, row in zip(labels, by_class.confusion, strict=True)
         ),
     ]
 
@@ -74,7 +77,7 @@ def _matrix(evaluation: Evaluation) -> list[str]:
 def _answered(answer: dict[str, object]) -> str:
     """The answer itself, without the scores of all others."""
     return ", ".join(
-        f"{name} {value:.3f}" if isinstance(value, float) else f"{name} {value}"
+        f"{name} {value:.3f}" if isinstance(value, float) else f"{name} {shortened(str(value))}"
         for name, value in answer.items()
         if name != "scores"
     )

@@ -6,7 +6,6 @@ import csv
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from itertools import tee
 from typing import TextIO
 
 from bertmill.cli.progress import counting
@@ -16,6 +15,7 @@ from bertmill.runtime import set_threads
 from bertmill.storage import new_file
 from bertmill.tasks.base import Answer
 from bertmill.tasks.datasets import examples_of, labelled_rows
+from bertmill.tasks.first_look import shortened
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.reading import SkippedRows
 from bertmill.text.repair import Repairs, repair_text
@@ -27,10 +27,10 @@ def run(settings: PredictSettings) -> None:
     skipped, repairs = SkippedRows(), Repairs()
     rows = _rows(settings, skipped, repairs)
     place = settings.file or "--text"
-    pairs, again = tee(examples_of(model.task, rows, settings, skipped, place))
-    answers = model.answers(example for _, example in pairs)
-    answered = zip((row for row, _ in again), answers, strict=True)
-    shown = answered if settings.quiet else counting(answered, "rows")
+    answers = model.answers(examples_of(model.task, rows, settings, skipped, place))
+    answered = ((example.row, answer) for example, answer in answers)
+    is_seen_anyway = settings.out is None and sys.stdout.isatty()
+    shown = answered if settings.quiet or is_seen_anyway else counting(answered, "rows")
     if settings.out is None:
         _write(shown, settings.format, sys.stdout)
     else:
@@ -41,8 +41,8 @@ def run(settings: PredictSettings) -> None:
             print(f"skipped: {skipped}", file=sys.stderr)
         if repairs:
             print(f"repaired: {repairs}", file=sys.stderr)
-        if model.make_windows.num_truncated:
-            print(f"cut: {model.make_windows.num_truncated:,} texts", file=sys.stderr)
+        if model.make_windows.remark:
+            print(model.make_windows.remark, file=sys.stderr)
 
 
 def _rows(settings: PredictSettings, skipped: SkippedRows, repairs: Repairs) -> Iterator[LabelledRow]:
@@ -54,28 +54,38 @@ def _rows(settings: PredictSettings, skipped: SkippedRows, repairs: Repairs) -> 
 
 
 def _write(answered: Iterable[tuple[LabelledRow, Answer]], how: str, file: TextIO) -> None:
-    table = csv.writer(file) if how == "csv" else None
+    table = csv.writer(file, lineterminator="\n")
     for number, (row, answer) in enumerate(answered):
         if how == "jsonl":
             file.write(json.dumps(answer, ensure_ascii=False) + "\n")
-            continue
-        flat = _flat(answer)
-        if table is not None:
-            if number == 0:
-                table.writerow([*flat, "text"])
-            table.writerow([*flat.values(), row.texts[0]])
+        elif how == "table":
+            file.write("  ".join([*_cells(answer), *map(shortened, row.texts)]) + "\n")
         else:
-            file.write("  ".join([*map(_short, flat.values()), row.texts[0][:80]]) + "\n")
+            columns = _columns(row, answer)
+            if number == 0:
+                table.writerow(columns)
+            table.writerow(columns.values())
 
 
-def _flat(answer: Answer) -> dict[str, object]:
-    """The columns of an answer: lists and scores of all classes as text of their own."""
-    return {
-        name: "|".join(value) if isinstance(value, list) and name == "labels" else value
-        for name, value in answer.items()
-        if name != "scores"
-    }
+def _columns(row: LabelledRow, answer: Answer) -> dict[str, object]:
+    """An answer and what it is for, flat: a column for the score of each label, lists as JSON in one column."""
+    columns: dict[str, object] = {}
+    for name, value in answer.items():
+        if isinstance(value, dict):
+            columns |= {f"{name.removesuffix('s')}:{label}": score for label, score in value.items()}
+        elif name == "labels":
+            columns[name] = "|".join(value)
+        else:
+            columns[name] = json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value
+    columns |= zip(("text", "pair"), row.texts, strict=False)
+    return columns | ({"choices": json.dumps(row.choices, ensure_ascii=False)} if row.choices else {})
 
 
-def _short(value: object) -> str:
-    return f"{value:.4f}" if isinstance(value, float) else str(value)
+def _cells(answer: Answer) -> Iterator[str]:
+    """The answer itself with its probability, or probabilities where there may be several."""
+    if "labels" in answer:
+        yield ", ".join(f"{shortened(label)} {answer['scores'][label]:.4f}" for label in answer["labels"]) or "-"
+        return
+    for name, value in answer.items():
+        if name != "scores":
+            yield f"{value:.4f}" if isinstance(value, float) else shortened(str(value))

@@ -72,15 +72,19 @@ class ProgressLine:
 def counting(items: Iterable[ItemT], what: str) -> Iterator[ItemT]:
     """The same items; how many have passed is shown now and then."""
     started = shown = time.monotonic()
-    count = 0
-    is_terminal = Console(stderr=True).is_terminal
-    for count, item in enumerate(items, start=1):
-        yield item
-        now = time.monotonic()
-        if now - shown >= (BAR_INTERVAL_S if is_terminal else LINE_INTERVAL_S):
-            shown = now
-            end = "\r" if is_terminal else "\n"
-            print(f"{count:,} {what}, {count / (now - started):,.0f} a second", end=end, file=sys.stderr, flush=True)
+    is_terminal = sys.stderr.isatty()
+    is_line_open = False
+    try:
+        for count, item in enumerate(items, start=1):
+            yield item
+            now = time.monotonic()
+            if now - shown >= (BAR_INTERVAL_S if is_terminal else LINE_INTERVAL_S):
+                shown, is_line_open = now, is_terminal
+                state = f"{count:,} {what}, {count / (now - started):,.0f} a second"
+                print(state, end="\r" if is_terminal else "\n", file=sys.stderr, flush=True)
+    finally:
+        if is_line_open:
+            print(file=sys.stderr)
 
 
 def time_left(seconds: float) -> str:

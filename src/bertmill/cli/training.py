@@ -11,7 +11,7 @@ import sys
 import time
 from collections import deque
 from types import TracebackType
-from typing import Self
+from typing import ClassVar, Self
 
 import torch
 from rich.console import Console
@@ -33,6 +33,8 @@ STUCK_WITHIN = 0.03
 class TrainingDisplay(Listener):
     """Shows steps and lines of the log as they come."""
 
+    MEASURED_ON: ClassVar[str] = "dev"
+
     def __init__(self, *, quiet: bool) -> None:
         console = Console(stderr=True)
         self._quiet = quiet
@@ -42,7 +44,7 @@ class TrainingDisplay(Listener):
             self._bar = Progress(*columns, console=console, auto_refresh=False, transient=True)
             self._task = self._bar.add_task("training", total=1.0, state="")
         self._steps: int | None = None
-        self._window_started = self._shown = time.monotonic()
+        self._window_started = self._shown = self._last_step = time.monotonic()
         self._first: tuple[float, float] | None = None  # progress and time of the first step
 
     def __enter__(self) -> Self:
@@ -59,7 +61,7 @@ class TrainingDisplay(Listener):
             self._bar.start()
 
     def step(self, line: Line) -> None:
-        now = time.monotonic()
+        now = self._last_step = time.monotonic()
         if self._first is None:
             self._first = (line["progress"], now)
         if self._bar is not None and now - self._shown >= BAR_INTERVAL_S:
@@ -69,8 +71,9 @@ class TrainingDisplay(Listener):
     def line(self, line: Line) -> None:
         if self._quiet:
             return
-        if "heldout_loss" in line:
-            self._print(f"step {line['step']:,}  held out: {self._heldout_figures(line)}")
+        if f"{self.MEASURED_ON}_loss" in line:
+            self._print(f"step {line['step']:,}  {self._heldout_figures(line)}")
+            self._window_started += time.monotonic() - self._last_step  # measuring is no part of the speed
         else:
             self._print(self._words(line))
             self._window_started = time.monotonic()
@@ -94,8 +97,8 @@ class TrainingDisplay(Listener):
         return [f"loss {line['loss']:.3f}", f"{self._per_second(line['examples']):,.0f} examples/s"]
 
     def _heldout_figures(self, line: Line) -> str:
-        figures = {name.removeprefix("heldout_"): value for name, value in line.items() if name != "step"}
-        return ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in figures.items())
+        figures = {name.removeprefix("dev_"): value for name, value in line.items() if name != "step"}
+        return "dev: " + ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in figures.items())
 
     def _per_second(self, count: float) -> float:
         return count / max(1e-9, time.monotonic() - self._window_started)
@@ -109,6 +112,8 @@ class TrainingDisplay(Listener):
 
 class WordDisplay(TrainingDisplay):
     """Of masked words and pairs: losses are set against guessing, and the speed against what the machine can do."""
+
+    MEASURED_ON: ClassVar[str] = "heldout"
 
     def __init__(self, *, quiet: bool) -> None:
         super().__init__(quiet=quiet)
@@ -144,7 +149,7 @@ class WordDisplay(TrainingDisplay):
 
     def _heldout_figures(self, line: Line) -> str:
         words = (
-            f"words {line['heldout_mlm_loss']:.3f} ({line['heldout_mlm_accuracy']:.1%} right), "
+            f"held out: words {line['heldout_mlm_loss']:.3f} ({line['heldout_mlm_accuracy']:.1%} right), "
             f"perplexity {line['heldout_perplexity']:,.1f}"
         )
         if "heldout_nsp_accuracy" in line:

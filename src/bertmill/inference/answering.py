@@ -23,7 +23,14 @@ from bertmill.text.tokenizer import BertTokenizer
 class TaskModel:
     """The model of a folder, its tokenizer and the task it was fine-tuned for."""
 
-    def __init__(self, name_or_folder: str | Path, device: str = "auto", reading: RowSettings | None = None) -> None:
+    def __init__(
+        self,
+        name_or_folder: str | Path,
+        device: str = "auto",
+        reading: RowSettings | None = None,
+        tokenizer: BertTokenizer | None = None,
+    ) -> None:
+        """`tokenizer` is that of the folder, where it is loaded already."""
         folder = find_model(name_or_folder)
         self.task = task_of_folder(folder)
         self.device = choose_device(device)
@@ -37,25 +44,26 @@ class TaskModel:
             )
         self.model = model.to(self.device)
         reading = remembered_settings(reading or RowSettings(), folder)
-        self.make_windows = window_maker(reading, BertTokenizer.from_pretrained(folder), model.config)
+        self.make_windows = window_maker(reading, tokenizer or BertTokenizer.from_pretrained(folder), model.config)
 
-    def outputs(self, examples: Iterable[Example]) -> Iterator[Array]:
-        """What the model says of each example."""
+    def outputs(self, examples: Iterable[Example]) -> Iterator[tuple[EncodedExample, Array]]:
+        """The examples as pieces, with what the model says of each."""
         encoded = (self.task.encode(example, self.make_windows) for example in examples)
         return run_examples(self.task, self.model, encoded, self.device)
 
-    def answers(self, examples: Iterable[Example]) -> Iterator[Answer]:
-        """The same as a person reads it."""
-        return map(self.task.decode, self.outputs(examples))
+    def answers(self, examples: Iterable[Example]) -> Iterator[tuple[Example, Answer]]:
+        """The examples, with what the model says of each as a person reads it."""
+        return ((given.example, self.task.decode(given, output)) for given, output in self.outputs(examples))
 
 
 def run_examples(
     task: Task, model: nn.Module, examples: Iterable[EncodedExample], device: torch.device
-) -> Iterator[Array]:
-    """What `model` says of each example, in their order."""
+) -> Iterator[tuple[EncodedExample, Array]]:
+    """The examples in their order, with what `model` says of each."""
 
     @torch.inference_mode()
-    def run(batch: list[EncodedExample]) -> list[Array]:
-        return [output.float().cpu().numpy() for output in task.outputs(model, batch, device)]
+    def run(batch: list[EncodedExample]) -> list[tuple[EncodedExample, Array]]:
+        outputs = [output.float().cpu().numpy() for output in task.outputs(model, batch, device)]
+        return list(zip(batch, outputs, strict=True))
 
     return in_given_order(examples, lambda example: example.num_pieces, run)

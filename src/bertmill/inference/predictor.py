@@ -45,11 +45,11 @@ class Predictor:
         the keys of `bertmill predict`: label, score and scores; number; choice, score and scores.
         """
         if self._task is None:
-            self._task = TaskModel(self.folder, str(self.device))
+            self._task = TaskModel(self.folder, str(self.device), tokenizer=self.tokenizer)
         if isinstance(inputs, str):
             raise UsageError("predict takes a list of texts", remedy="put the text into a list")
         rows = [_row(each, number) for number, each in enumerate(inputs)]
-        return list(self._task.answers(map(self._task.task.example, rows)))
+        return [answer for _, answer in self._task.answers(map(self._task.task.example, rows))]
 
     @torch.inference_mode()
     def fill(self, text: str, top_k: int = 5) -> list[Guess] | list[list[Guess]]:
@@ -116,12 +116,17 @@ class Predictor:
 
 def _row(given: Any, number: int) -> LabelledRow:
     place = f"input {number}"
-    parts = given if isinstance(given, dict) else {"text": given}
-    text, pair, choices = parts.get("text"), parts.get("pair"), parts.get("choices", ())
-    texts = text if isinstance(text, tuple) else (text,) if pair is None else (text, pair)
-    if not 1 <= len(texts) <= 2 or not all(isinstance(each, str) for each in (*texts, *choices)):
-        raise UsageError("should be a text, a pair of texts, or a dict with text, pair and choices", where=place)
-    return LabelledRow(place, texts, choices=tuple(choices))
+    parts = {"text": given} if isinstance(given, str) else given
+    if isinstance(given, tuple) and len(given) == 2:
+        parts = dict(zip(("text", "pair"), given, strict=True))
+    if isinstance(parts, dict) and {"text"} <= parts.keys() <= {"text", "pair", "choices"}:
+        texts = tuple(parts[name] for name in ("text", "pair") if name in parts)
+        choices = parts.get("choices", [])
+        if isinstance(choices, list | tuple) and all(isinstance(each, str) for each in (*texts, *choices)):
+            return LabelledRow(place, texts, choices=tuple(choices))
+    raise UsageError(
+        "should be a text, a tuple of two texts, or a dict with text and maybe pair and a list of choices", where=place
+    )
 
 
 def load(name_or_folder: str | Path, device: str = "auto") -> Predictor:

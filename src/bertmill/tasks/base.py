@@ -1,8 +1,12 @@
 """What a task is, so that one training loop, one evaluation and one prediction serve them all.
 
-    row ── example ──► encode ──► outputs (the model's, per example) ──► loss · metrics · decode
+    row ── example ──► encode ──► outputs (the model's, per example) ──┬─► loss
+                                                                       ├─► decode ──► answers
+                                                                       └─► judge ──► metrics · by_class
 A task knows its labels and its head. Its outputs are one tensor per example; a target is what `example` made of the
-label and only the task understands. `Sequences` are the tasks whose examples are whole sequences: windows are merged.
+label and only the task understands. A judgement is a small array, all that metrics need to know about an example, so
+that drawing examples again for an interval is indexing. `Sequences` are the tasks whose examples are whole sequences:
+windows are merged.
 """
 
 from __future__ import annotations
@@ -18,16 +22,20 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertmill.tasks.labelled import LabelledRow
-from bertmill.tasks.windows import Texts, Window, WindowMaker, merge_windows, pack
+from bertmill.tasks.metrics import ByClass
+from bertmill.tasks.windows import Texts, Window, WindowMaker, in_portions, merge_windows, pack
 
 Answer = dict[str, Any]
 Array = NDArray[np.float32]
+Judgement = NDArray[Any]  # of one example
+Judgements = NDArray[Any]  # of many: [examples, …]
 
 
 @dataclass(frozen=True)
 class Example:
     """What goes in, as text: one sequence, or one per choice; and what should come out, if that is known."""
 
+    row: LabelledRow
     sequences: tuple[Texts, ...]
     target: Any = None
 
@@ -36,8 +44,12 @@ class Example:
 class EncodedExample:
     """What goes in, as pieces: the windows of each sequence."""
 
+    example: Example
     sequences: tuple[tuple[Window, ...], ...]
-    target: Any = None
+
+    @property
+    def target(self) -> Any:
+        return self.example.target
 
     @property
     def num_pieces(self) -> int:
@@ -59,6 +71,10 @@ class Task(ABC):
     @abstractmethod
     def example(self, row: LabelledRow) -> Example:
         """What a row of data says; BadRowError if its label makes no sense here."""
+
+    @abstractmethod
+    def labels_of(self, row: LabelledRow) -> tuple[str, ...]:
+        """What a row that has an example counts for when labels are counted; nothing if it has no label."""
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
@@ -85,28 +101,39 @@ class Task(ABC):
         return 1.0
 
     @abstractmethod
-    def metrics(self, outputs: Sequence[Array], targets: Sequence[Any]) -> dict[str, float]:
-        """How good the outputs are."""
-
-    @abstractmethod
-    def error(self, output: Array, target: Any) -> float:
-        """How wrong an output is: 0 if it is right, more the surer it is of something else."""
-
-    @abstractmethod
-    def decode(self, output: Array) -> Answer:
+    def decode(self, example: EncodedExample, output: Array) -> Answer:
         """An output as a person reads it."""
+
+    @abstractmethod
+    def judge(self, example: EncodedExample, output: Array) -> Judgement:
+        """An output set against the target; the same shape for all examples."""
+
+    @abstractmethod
+    def metrics(self, judgements: Judgements) -> dict[str, float]:
+        """How good all outputs together are."""
+
+    def by_class(self, judgements: Judgements) -> ByClass:
+        """How good they are for each class, where there are classes."""
+        return ByClass()
+
+    @abstractmethod
+    def error(self, example: EncodedExample, output: Array) -> float:
+        """How wrong an output is: 0 if it is right, more the surer it is of something else."""
 
 
 class Sequences(Task):
     """Tasks that ask something of whole sequences. The outputs of a sequence's windows are averaged."""
 
     def encode(self, example: Example, make_windows: WindowMaker) -> EncodedExample:
-        return EncodedExample(tuple(map(make_windows, example.sequences)), example.target)
+        return EncodedExample(example, make_windows(example.sequences))
 
     def outputs(self, model: nn.Module, examples: Sequence[EncodedExample], device: torch.device) -> Sequence[Tensor]:
         sequences = [windows for example in examples for windows in example.sequences]
-        batch = pack([window for windows in sequences for window in windows]).to(device)
-        return merge_windows(model(batch, **self._asked()).logits, sequences).unbind(0)
+        windows = [window for of_sequence in sequences for window in of_sequence]
+        # What is learnt from needs its memory until the end; else a long document does not need it all at once.
+        portions = [windows] if torch.is_grad_enabled() else in_portions(windows)
+        rows = [model(pack(portion).to(device), **self._asked()).logits for portion in portions]
+        return merge_windows(torch.cat(rows), sequences).unbind(0)
 
     def _asked(self) -> Mapping[str, Any]:
         """What the model is told beside the batch."""

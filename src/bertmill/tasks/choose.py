@@ -14,9 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bertmill.tasks.base import Answer, Array, EncodedExample, Example, Sequences
+from bertmill.tasks.base import Answer, Array, EncodedExample, Example, Judgement, Judgements, Sequences
 from bertmill.tasks.labelled import LabelledRow
-from bertmill.tasks.metrics import accuracy
 from bertmill.tasks.rows import BadRowError
 
 
@@ -33,7 +32,11 @@ class Choose(Sequences):
             raise BadRowError("no choices", "has no choices", remedy, where=row.place)
         context, *stem = row.texts
         sequences = tuple((context, " ".join([*stem, choice])) for choice in row.choices)
-        return Example(sequences, None if row.label is None else row.choices.index(str(row.label)))
+        return Example(row, sequences, None if row.label is None else row.choices.index(str(row.label)))
+
+    def labels_of(self, row: LabelledRow) -> tuple[str, ...]:
+        """The number of the right choice, since texts are different in every row."""
+        return () if row.label is None else (f"choice {row.choices.index(str(row.label))}",)
 
     def settings(self) -> dict[str, Any]:
         return {}
@@ -53,13 +56,18 @@ class Choose(Sequences):
         rows = nn.utils.rnn.pad_sequence(list(outputs), batch_first=True, padding_value=float("-inf"))
         return F.cross_entropy(rows, torch.tensor(targets, device=rows.device), reduction="sum")
 
-    def metrics(self, outputs: Sequence[Array], targets: Sequence[Any]) -> dict[str, float]:
-        return {"accuracy": accuracy(np.array([output.argmax() for output in outputs]), np.array(targets))}
+    def judge(self, example: EncodedExample, output: Array) -> Judgement:
+        """Whether the choice is right."""
+        return np.array([output.argmax() == example.target])
 
-    def error(self, output: Array, target: Any) -> float:
-        return float(output.max() - output[target])
+    def metrics(self, judgements: Judgements) -> dict[str, float]:
+        return {"accuracy": float(judgements.mean())}
 
-    def decode(self, output: Array) -> Answer:
+    def error(self, example: EncodedExample, output: Array) -> float:
+        return float(output.max() - output[example.target])
+
+    def decode(self, example: EncodedExample, output: Array) -> Answer:
         scores = torch.from_numpy(np.asarray(output, dtype=np.float64)).softmax(0).tolist()
         best = int(np.argmax(scores))
-        return {"choice": best, "score": scores[best], "scores": scores}
+        chosen = example.example.row.choices[best]
+        return {"choice": best, "answer": chosen, "score": scores[best], "scores": scores}

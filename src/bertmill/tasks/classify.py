@@ -19,9 +19,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bertmill.errors import DataError, UsageError
-from bertmill.tasks.base import Answer, Array, Example, Sequences
+from bertmill.tasks.base import Answer, Array, EncodedExample, Example, Judgement, Judgements, Sequences
 from bertmill.tasks.labelled import LabelledRow
-from bertmill.tasks.metrics import class_metrics, label_set_metrics
+from bertmill.tasks.metrics import ByClass, class_metrics, class_table, confusion_matrix, label_set_metrics
 from bertmill.tasks.rows import BadRowError
 
 MULTI_LABEL = "multi_label_classification"
@@ -55,7 +55,10 @@ class Classify(Sequences):
         return {label: number for number, label in enumerate(self.labels)}
 
     def example(self, row: LabelledRow) -> Example:
-        return Example((row.texts,), None if row.label is None else self._target(row))
+        return Example(row, (row.texts,), None if row.label is None else self._target(row))
+
+    def labels_of(self, row: LabelledRow) -> tuple[str, ...]:
+        return () if row.label is None else labels_of(row, self.multi_label)
 
     def _target(self, row: LabelledRow) -> int | tuple[float, ...]:
         given = labels_of(row, self.multi_label)
@@ -97,18 +100,33 @@ class Classify(Sequences):
             return float(len(self.labels))
         return 1.0 if self.class_weights is None else self.class_weights[target]
 
-    def metrics(self, outputs: Sequence[Array], targets: Sequence[Any]) -> dict[str, float]:
-        logits = np.stack(list(outputs))
+    def judge(self, example: EncodedExample, output: Array) -> Judgement:
+        """The class that is given and the wanted one; of several labels a yes or no for each that is given, wanted."""
         if self.multi_label:
-            return label_set_metrics(logits > 0, np.array(targets) > 0)
-        return class_metrics(logits.argmax(1), np.array(targets), len(self.labels))
+            return np.stack([output > 0, np.array(example.target, dtype=bool)])
+        return np.array([output.argmax(), example.target])
 
-    def error(self, output: Array, target: Any) -> float:
+    def metrics(self, judgements: Judgements) -> dict[str, float]:
+        given, wanted = judgements[:, 0], judgements[:, 1]
         if self.multi_label:
-            return float((np.abs(output) * ((output > 0) != np.array(target, dtype=bool))).sum())
-        return float(output.max() - output[target])
+            return label_set_metrics(given, wanted)
+        return class_metrics(given, wanted, len(self.labels))
 
-    def decode(self, output: Array) -> Answer:
+    def by_class(self, judgements: Judgements) -> ByClass:
+        given, wanted = judgements[:, 0], judgements[:, 1]
+        if self.multi_label:
+            return ByClass(class_table(given, wanted, self.labels))
+        numbers = np.arange(len(self.labels))
+        table = class_table(given[:, None] == numbers, wanted[:, None] == numbers, self.labels)
+        return ByClass(table, confusion_matrix(given, wanted, len(self.labels)))
+
+    def error(self, example: EncodedExample, output: Array) -> float:
+        if self.multi_label:
+            given, wanted = self.judge(example, output)
+            return float(np.abs(output[given != wanted]).sum())
+        return float(output.max() - output[example.target])
+
+    def decode(self, example: EncodedExample, output: Array) -> Answer:
         logits = torch.from_numpy(np.asarray(output, dtype=np.float64))
         if self.multi_label:
             scores = dict(zip(self.labels, logits.sigmoid().tolist(), strict=True))

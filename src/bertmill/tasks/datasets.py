@@ -39,9 +39,6 @@ def read_dataset(settings: FinetuneSettings, tokenizer: BertTokenizer) -> Datase
         rows = labelled_rows(file, settings, skipped[file], repairs[file], may_have_no_label=settings.multi_label)
         return list(rows)
 
-    def examples(rows: list[LabelledRow], file: str) -> list[Example]:
-        return [example for _, example in examples_of(task, rows, settings, skipped[file], file)]
-
     train = rows_of(train_file)
     task = make_task(settings, train)  # with all labels of the file, also where its only row will be measured on
     if share is None:
@@ -49,11 +46,19 @@ def read_dataset(settings: FinetuneSettings, tokenizer: BertTokenizer) -> Datase
     else:
         stratify = settings.task == "classify" and not settings.multi_label
         train, dev = split_rows(train, share, SPLIT_SEED, stratify=stratify, file=train_file)
-    look = FirstLook.at(train, dev, lambda text: len(tokenizer.wordpiece.ids(text, split_special=True)))
-    parts = examples(train, train_file), examples(dev, dev_file)
+    of_train, of_dev = (
+        list(examples_of(task, rows, settings, skipped[file], file))
+        for rows, file in ((train, train_file), (dev, dev_file))
+    )
+    look = FirstLook.at(
+        [example.row for example in of_train],
+        [example.row for example in of_dev],
+        lambda text: len(tokenizer.wordpiece.ids(text, split_special=True)),
+        task.labels_of,
+    )
     remarks = [f"skipped in {file}: {count}" for file, count in skipped.items() if count]
     remarks += [f"repaired in {file}: {count}" for file, count in repairs.items() if count]
-    return Dataset(task, *parts, [*look.lines(), *remarks])
+    return Dataset(task, of_train, of_dev, [*look.lines(), *remarks])
 
 
 def labelled_rows(
@@ -81,13 +86,13 @@ def labelled_rows(
 
 def examples_of(
     task: Task, rows: Iterable[LabelledRow], settings: RowSettings, skipped: SkippedRows, file: str
-) -> Iterator[tuple[LabelledRow, Example]]:
-    """The rows with what `task` makes of them; one whose label it does not know is a bad row."""
+) -> Iterator[Example]:
+    """What `task` makes of the rows; one whose label it does not know is a bad row."""
     for row in rows:
         try:
             example = task.example(row)
         except BadRowError as problem:
             stop_or_count(problem, row.place, settings.on_bad_row, skipped)
             continue
-        yield row, example
+        yield example
     skipped.refuse_many(file)

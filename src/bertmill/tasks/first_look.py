@@ -1,8 +1,7 @@
 """What to know about labelled rows before anything is trained: how many, which labels, how long, what is in both parts.
 
 A row's length is the pieces of its texts, and of its longest choice where there are choices, without special pieces.
-Labels that are all numbers, and more than twenty different ones, are shown by their range, others by their counts;
-of choices the label is shown by its number from 1 on.
+Labels that are all numbers, and more than twenty different ones, are shown by their range, others by their counts.
 """
 
 from __future__ import annotations
@@ -40,12 +39,17 @@ class FirstLook:
 
     @classmethod
     def at(
-        cls, train: Sequence[LabelledRow], dev: Sequence[LabelledRow], count_pieces: Callable[[str], int]
+        cls,
+        train: Sequence[LabelledRow],
+        dev: Sequence[LabelledRow],
+        count_pieces: Callable[[str], int],
+        labels_of: Callable[[LabelledRow], tuple[str, ...]],
     ) -> FirstLook:
-        """Look at all rows; `count_pieces` tells the length of a text."""
+        """Look at all rows; `count_pieces` tells the length of a text, `labels_of` what is counted as its labels."""
         known = {(row.texts, row.choices) for row in train}
         num_shared = sum((row.texts, row.choices) in known for row in dev)
-        return cls(_look_at_part(train, count_pieces), _look_at_part(dev, count_pieces), num_shared, _examples(train))
+        of_train, of_dev = (_look_at_part(rows, count_pieces, labels_of) for rows in (train, dev))
+        return cls(of_train, of_dev, num_shared, _examples(train))
 
     def lines(self) -> list[str]:
         """The look in words."""
@@ -67,24 +71,20 @@ class FirstLook:
         labels = sorted(self.train.labels | self.dev.labels, key=lambda label: (-self.train.labels[label], label))
         for label in labels[:_MAX_LABELS]:
             counts = [f"{name} {_count_in_words(label, part)}" for name, part in parts if part.num_rows]
-            yield f"label {_shortened(label)}: {', '.join(counts)}"
+            yield f"label {shortened(label)}: {', '.join(counts)}"
         if len(labels) > _MAX_LABELS:
             yield f"… and {len(labels) - _MAX_LABELS:,} more"
 
 
-def _look_at_part(rows: Sequence[LabelledRow], count_pieces: Callable[[str], int]) -> PartLook:
+def _look_at_part(
+    rows: Sequence[LabelledRow],
+    count_pieces: Callable[[str], int],
+    labels_of: Callable[[LabelledRow], tuple[str, ...]],
+) -> PartLook:
     lengths = sorted(sum(map(count_pieces, row.texts)) + max(map(count_pieces, row.choices), default=0) for row in rows)
     # The smallest length that this share of the rows does not exceed.
     quantiles = {name: lengths[max(0, math.ceil(share * len(rows)) - 1)] for name, share in _QUANTILES.items() if rows}
-    return PartLook(len(rows), Counter(label for row in rows for label in _labels_of(row)), quantiles)
-
-
-def _labels_of(row: LabelledRow) -> tuple[str, ...]:
-    if row.choices and isinstance(row.label, str):
-        return (f"choice {row.choices.index(row.label) + 1}",)  # the texts are different in every row
-    if row.label is None:
-        return ()
-    return (row.label,) if isinstance(row.label, str) else row.label
+    return PartLook(len(rows), Counter(label for row in rows for label in labels_of(row)), quantiles)
 
 
 def _examples(rows: Sequence[LabelledRow]) -> tuple[LabelledRow, ...]:
@@ -121,12 +121,12 @@ def _lengths_in_words(part: PartLook) -> str:
 
 
 def _example_lines(row: LabelledRow) -> Iterator[str]:
-    yield f"{row.place}, label {_shortened(str(row.label))}" if row.label is not None else row.place
-    yield from (f"    {_shortened(text)}" for text in row.texts)
-    yield from (f"    choice: {_shortened(choice)}" for choice in row.choices)
+    yield f"{row.place}, label {shortened(str(row.label))}" if row.label is not None else row.place
+    yield from (f"    {shortened(text)}" for text in row.texts)
+    yield from (f"    choice: {shortened(choice)}" for choice in row.choices)
 
 
-def _shortened(text: str) -> str:
-    """On one line, and not a long one."""
+def shortened(text: str) -> str:
+    """A text on one line, and not a long one, without anything that a terminal would obey."""
     shown = "".join(character if character.isprintable() else " " for character in text)
     return shown if len(shown) <= _MAX_SHOWN_CHARACTERS else f"{shown[:_MAX_SHOWN_CHARACTERS]}…"

@@ -1,6 +1,6 @@
 """Which task is meant: by a command with its data, or by a model folder.
 
-Of a folder, the class and the labels in `config.json` tell it, whoever has written them.
+Of a folder, the class of the model and the kind of problem in its `config.json` tell it, whoever has made it.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ def make_task(settings: FinetuneSettings, rows: Sequence[LabelledRow]) -> Task:
 
 
 def _metric(settings: FinetuneSettings) -> str:
+    assert settings.task is not None
     known = METRICS[settings.task + (" --multi-label" if settings.multi_label else "")]
     if settings.metric is None:
         of_preset = METRIC_OF_PRESET.get(settings.preset or "")

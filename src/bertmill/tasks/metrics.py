@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,18 +22,21 @@ CONFIDENCE = 0.95
 Numbers = NDArray[np.integer] | NDArray[np.floating] | NDArray[np.bool_]
 
 
-def accuracy(given: Numbers, wanted: Numbers) -> float:
-    return float((given == wanted).mean())
+def class_metrics(given: NDArray[np.integer], wanted: NDArray[np.integer], num_classes: int) -> dict[str, float]:
+    from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
-
-def class_metrics(given: Numbers, wanted: Numbers, num_classes: int) -> dict[str, float]:
-    from sklearn.metrics import f1_score, matthews_corrcoef
-
-    if num_classes == 2:
-        f1 = f1_score(wanted, given, pos_label=1, average="binary", zero_division=0.0)
-    else:
-        f1 = f1_score(wanted, given, labels=range(num_classes), average="macro", zero_division=0.0)
-    return {"accuracy": accuracy(given, wanted), "f1": float(f1), "matthews": float(matthews_corrcoef(wanted, given))}
+    # Each kind of error once, weighted by how often it is made: intervals ask many times, maybe about many rows.
+    kinds, counts = np.unique(wanted * num_classes + given, return_counts=True)
+    answers = np.divmod(kinds, num_classes)  # wanted, given
+    which = {"average": "binary"} if num_classes == 2 else {"labels": range(num_classes), "average": "macro"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # where all rows have one class, and get it, Matthews is 0
+        matthews = matthews_corrcoef(*answers, sample_weight=counts)
+    return {
+        "accuracy": float(accuracy_score(*answers, sample_weight=counts)),
+        "f1": float(f1_score(*answers, sample_weight=counts, zero_division=0.0, **which)),
+        "matthews": float(matthews),
+    }
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,14 @@ class ClassFigures:
     recall: float
     f1: float
     rows: int
+
+
+@dataclass(frozen=True)
+class ByClass:
+    """How good answers are for each class, and which is taken for which, where that is known."""
+
+    figures: list[ClassFigures] = field(default_factory=list)
+    confusion: list[list[int]] = field(default_factory=list)  # rows are what is right, columns what was answered
 
 
 def class_table(given: Numbers, wanted: Numbers, labels: Sequence[str]) -> list[ClassFigures]:
@@ -57,10 +69,10 @@ def class_table(given: Numbers, wanted: Numbers, labels: Sequence[str]) -> list[
 
 def confusion_matrix(given: Numbers, wanted: Numbers, num_classes: int) -> list[list[int]]:
     """How often each class (rows) was answered by each (columns)."""
-    matrix = np.zeros((num_classes, num_classes), dtype=np.int64)
-    for right, answered in zip(wanted.tolist(), given.tolist(), strict=True):
-        matrix[right, answered] += 1
-    return matrix.tolist()
+    from sklearn.metrics import confusion_matrix as matrix_of
+
+    matrix: list[list[int]] = matrix_of(wanted, given, labels=range(num_classes)).tolist()
+    return matrix
 
 
 def label_set_metrics(given: Numbers, wanted: Numbers) -> dict[str, float]:
@@ -92,13 +104,11 @@ def number_metrics(given: Numbers, wanted: Numbers) -> dict[str, float]:
 
 
 def intervals(
-    metrics: Callable[[NDArray[np.int64]], Mapping[str, float]], num_rows: int, seed: int = 0
+    metrics: Callable[[NDArray[Any]], Mapping[str, float]], judgements: NDArray[Any], seed: int = 0
 ) -> dict[str, tuple[float, float]]:
-    """Bootstrap: between which two values each figure lies in 95 % of drawings of as many rows, with replacement.
-
-    `metrics` gives the figures of the rows with the given numbers.
-    """
+    """Bootstrap: between which two values each figure lies in 95 % of drawings of as many rows, with replacement."""
     generator = keyed_generator(seed, "bootstrap")
-    drawn = [metrics(generator.integers(0, num_rows, num_rows)) for _ in range(RESAMPLES)]
+    count = len(judgements)
+    drawn = [metrics(judgements[generator.integers(0, count, count)]) for _ in range(RESAMPLES)]
     bounds = (50 * (1 - CONFIDENCE), 50 * (1 + CONFIDENCE))
     return {name: tuple(np.percentile([each[name] for each in drawn], bounds).tolist()) for name in drawn[0]}

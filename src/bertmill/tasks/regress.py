@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bertmill.tasks.base import Answer, Array, Example, Sequences
+from bertmill.tasks.base import Answer, Array, EncodedExample, Example, Judgement, Judgements, Sequences
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.metrics import number_metrics
 from bertmill.tasks.rows import BadRowError
@@ -26,7 +26,7 @@ class Regress(Sequences):
 
     def example(self, row: LabelledRow) -> Example:
         if row.label is None:
-            return Example((row.texts,))
+            return Example(row, (row.texts,))
         try:
             number = float(row.label) if isinstance(row.label, str) else math.nan
         except ValueError:
@@ -38,7 +38,10 @@ class Regress(Sequences):
                 "correct it, or use classify",
                 where=row.place,
             )
-        return Example((row.texts,), number)
+        return Example(row, (row.texts,), number)
+
+    def labels_of(self, row: LabelledRow) -> tuple[str, ...]:
+        return () if row.label is None else (str(row.label),)
 
     def settings(self) -> dict[str, Any]:
         return {"num_labels": 1, "problem_type": "regression"}
@@ -50,11 +53,15 @@ class Regress(Sequences):
         numbers = torch.cat(list(outputs))  # [B]
         return (numbers - torch.tensor(targets).to(numbers)).square().sum()
 
-    def metrics(self, outputs: Sequence[Array], targets: Sequence[Any]) -> dict[str, float]:
-        return number_metrics(np.concatenate(list(outputs)), np.array(targets))
+    def judge(self, example: EncodedExample, output: Array) -> Judgement:
+        """The number that is given, and the wanted one."""
+        return np.array([output[0], example.target], np.float64)
 
-    def error(self, output: Array, target: Any) -> float:
-        return abs(float(output[0]) - float(target))
+    def metrics(self, judgements: Judgements) -> dict[str, float]:
+        return number_metrics(judgements[:, 0], judgements[:, 1])
 
-    def decode(self, output: Array) -> Answer:
+    def error(self, example: EncodedExample, output: Array) -> float:
+        return abs(float(output[0]) - float(example.target))
+
+    def decode(self, example: EncodedExample, output: Array) -> Answer:
         return {"number": float(output[0])}

@@ -8,7 +8,7 @@ each counting as much as the pieces of text it shows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,8 @@ from bertmill.text.truncation import Range, cut_ranges, share_room
 MODEL_NOTE = "bertmill.json"  # in a model folder: what it is and where it comes from
 Texts = tuple[str, ...]  # a text, or a pair of texts
 
+PIECES_AT_ONCE = 4096  # that go through the model together, where nothing is learnt
+
 
 @dataclass(frozen=True)
 class Window:
@@ -42,26 +44,37 @@ class Window:
 
 @dataclass
 class WindowMaker:
-    """Turns texts into windows of at most `max_length` pieces; with `truncate` only the first is kept, and counted."""
+    """Turns texts into windows of at most `max_length` pieces; with `truncate` only the first is kept.
+
+    Examples that do not fit are counted, whether they are cut or not.
+    """
 
     tokenizer: BertTokenizer
     max_length: int
     stride: int | None = None  # pieces advanced from window to window; None: three quarters of the room
     truncate: bool = False
-    num_truncated: int = field(default=0, init=False)
+    num_long: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         if self.max_length < 5:
             raise UsageError(f"--max-length {self.max_length} leaves no room for two texts", remedy="give at least 5")
 
-    def __call__(self, texts: Texts) -> tuple[Window, ...]:
-        """The windows of one sequence. Special strings such as [MASK] in a text are text."""
+    @property
+    def remark(self) -> str | None:
+        """What became of the examples that do not fit, if there were any."""
+        fate = "cut there" if self.truncate else "read in windows"
+        return f"{self.num_long:,} rows are longer than {self.max_length} pieces: {fate}" if self.num_long else None
+
+    def __call__(self, sequences: Sequence[Texts]) -> tuple[tuple[Window, ...], ...]:
+        """The windows of each sequence of an example. Special strings such as [MASK] in a text are text."""
+        windows = tuple(map(self._windows, sequences))
+        self.num_long += any(len(of_sequence) > 1 for of_sequence in windows)
+        return tuple(of_sequence[:1] for of_sequence in windows) if self.truncate else windows
+
+    def _windows(self, texts: Texts) -> tuple[Window, ...]:
         ids = [np.frombuffer(self.tokenizer.wordpiece.ids(text, split_special=True), np.uint32) for text in texts]
         room = self.max_length - self.tokenizer.num_special_tokens_to_add(len(texts) == 2)
         plan = plan_sequence(tuple(map(len, ids)), room, self.stride)
-        if self.truncate and len(plan) > 1:
-            self.num_truncated += 1
-            plan = plan[:1]
         return tuple(
             self._window([part[start:end] for part, (start, end) in zip(ids, ranges, strict=True)]) for ranges in plan
         )
@@ -107,6 +120,19 @@ def plan_sequence(lengths: tuple[int, ...], room: int, stride: int | None) -> li
     ]
     num_windows = max(map(len, parts))
     return [tuple(of_text[number * len(of_text) // num_windows] for of_text in parts) for number in range(num_windows)]
+
+
+def in_portions(windows: Sequence[Window]) -> Iterator[list[Window]]:
+    """The windows, one after the other, as many at once as are allowed; a single longer one is a portion alone."""
+    portion: list[Window] = []
+    room = PIECES_AT_ONCE
+    for window in windows:
+        if portion and len(window.ids) > room:
+            yield portion
+            portion, room = [], PIECES_AT_ONCE
+        portion.append(window)
+        room -= len(window.ids)
+    yield portion
 
 
 def pack(windows: Sequence[Window]) -> PackedBatch:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -27,6 +28,7 @@ from bertmill.training.distributed import Ranks
 class ExampleLessons:
     """Lessons for the training loop; a batch is a list of examples."""
 
+    measured_on: ClassVar[str] = "dev"
     task: Task
     train: Sequence[EncodedExample]
     dev: Sequence[EncodedExample]
@@ -82,14 +84,15 @@ class ExampleLessons:
         """Metrics on the examples that are not trained on. Every rank measures all of them, and gets the same."""
         if not self.dev:
             return {}
-        outputs = list(run_examples(self.task, model, self.dev, self.ranks.device))
-        targets = [example.target for example in self.dev]
-        loss = self.task.loss([torch.from_numpy(output) for output in outputs], targets)
-        return {"loss": float(loss) / self._weight(self.dev), **self.task.metrics(outputs, targets)}
+        answered = list(run_examples(self.task, model, self.dev, self.ranks.device))
+        outputs = [torch.from_numpy(output) for _, output in answered]
+        loss = self.task.loss(outputs, [example.target for example, _ in answered])
+        judgements = np.stack([self.task.judge(example, output) for example, output in answered])
+        return {"loss": float(loss) / self._weight(self.dev), **self.task.metrics(judgements)}
 
     def score(self, figures: Mapping[str, float]) -> list[float]:
         return [figures[self.task.metric], -figures["loss"]]
 
     def name_of(self, batch: list[EncodedExample]) -> str:
-        first = batch[0].sequences[0][0].ids
-        return f"{len(batch)} examples, the first begins with the pieces {first[1:6].tolist()}"
+        places = [example.example.row.place for example in batch[:3]]
+        return f"{len(batch)} rows, among them {', '.join(places)}"

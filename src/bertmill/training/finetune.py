@@ -45,6 +45,7 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
         settings, ranks = run.settings, run.ranks
         if run.is_new:
             settings = settings.model_copy(update={"precision": decide_precision(settings, ranks)})
+        assert settings.model is not None
         tokenizer = BertTokenizer.from_pretrained(settings.model)
         sources = _hashes(settings, tokenizer)
         if not run.is_new:
@@ -80,6 +81,7 @@ def _make_model(settings: FinetuneSettings, task: Task, journal: Journal) -> Ber
     if settings.dropout is not None:
         kinds = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
         changes |= dict.fromkeys(kinds, settings.dropout)
+    assert settings.model is not None
     before = BertConfig.from_pretrained(settings.model)
     config = before.with_settings(**changes)
     goes_on = (
@@ -112,11 +114,8 @@ def _lessons(
         return [data.task.encode(example, make_windows) for example in examples]
 
     train, dev = encoded(data.train), encoded(data.dev)
-    num_long = sum(len(windows) > 1 for example in (*train, *dev) for windows in example.sequences)
-    if num_long:
-        journal.remark(f"{num_long:,} texts are longer than {make_windows.max_length} pieces and are read in windows")
-    if make_windows.num_truncated:
-        journal.remark(f"{make_windows.num_truncated:,} texts were cut at {make_windows.max_length} pieces")
+    if make_windows.remark:
+        journal.remark(make_windows.remark)
     return ExampleLessons(data.task, train, dev, ranks, settings.seed, settings.batch_size, settings.micro_batch_pieces)
 
 
@@ -133,6 +132,7 @@ def _require_same_data(run: RunFolder, sources: dict[str, str]) -> None:
 
 def _hashes(settings: FinetuneSettings, tokenizer: BertTokenizer) -> dict[str, str]:
     """What the data and the vocabulary are when the run begins, to notice when they change."""
+    assert settings.train is not None
     files = {"train": settings.train}
     if heldout_share(settings.dev) is None:
         files["dev"] = Path(settings.dev)

@@ -53,6 +53,10 @@ MAX_SKIPPED_IN_A_ROW = 10
 class Lessons(Protocol):
     """What is learnt: batches, their losses, and how well it went. A batch is whatever the lessons understand."""
 
+    @property
+    def measured_on(self) -> str:
+        """What the data is called that is not trained on; figures in the log begin with it."""
+
     def batches(self, start_step: int) -> Generator[Any]:
         """This rank's part of the global batch of every step from `start_step` on."""
 
@@ -243,7 +247,7 @@ class Trainer:
             )
         if state.heldout:
             self.journal.write(
-                {"step": state.step, **{f"heldout_{name}": each for name, each in state.heldout.items()}}
+                {"step": state.step, **{f"{lessons.measured_on}_{name}": each for name, each in state.heldout.items()}}
             )
             score = lessons.score(state.heldout)
             state.evaluations_since_best += 1

@@ -82,8 +82,6 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
 
 def _decide(given: PretrainSettings, ranks: Ranks) -> PretrainSettings:
     """The settings of a new run, with everything decided that was left open."""
-    if given.corpus is None:
-        raise UsageError("--corpus is required: a folder made by `bertmill corpus`")
     decided: dict[str, object] = {"precision": decide_precision(given, ranks)}
     if given.learning_rate is None:
         decided["learning_rate"] = LEARNING_RATES[given.size]

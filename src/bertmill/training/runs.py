@@ -67,6 +67,7 @@ def opened_run(settings: SettingsT, listener: Listener) -> Iterator[OpenRun[Sett
     folder = RunFolder(settings.out)
     is_new = not folder.config.exists()
     if is_new:
+        settings.require_all()
         folder.refuse_other_things()
     else:
         settings = settings_of_run(settings, folder)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,7 @@ HELDOUT_BATCH = 32
 class WordLessons:
     """Masked words and, for pairs, whether B follows A: lessons for the training loop."""
 
+    measured_on: ClassVar[str] = "heldout"
     loader: Loader
     heldout: Instances | None
     ranks: Ranks
