@@ -168,8 +168,8 @@ class TrainingSettings(Settings):
     # What may differ from the stopped run when it is resumed: nothing that decides what is learnt.
     MAY_CHANGE: ClassVar[frozenset[str]] = frozenset(
         (
-            *("resume", "out", "quiet", "log_every", "save_every", "eval_every", "keep"),
-            *("workers", "device", "threads", "on_nonfinite"),
+            *("resume", "out", "quiet", "log_every", "save_every", "keep"),
+            *("device", "threads", "on_nonfinite"),
         )
     )
 
@@ -191,10 +191,14 @@ class TrainingSettings(Settings):
     threads: int | None = Field(None, ge=1, description="threads to compute with (default: one per core)")
     seed: int = Field(0, description="decides first weights, order, masks and dropout")
 
+    def require_all(self) -> None:
+        """UsageError unless everything is there that a run needs to begin; one that is resumed knows it."""
+
 
 class PretrainSettings(TrainingSettings):
     """Train a BERT from a corpus, or go on training one. A run that was stopped goes on with --resume."""
 
+    MAY_CHANGE: ClassVar[frozenset[str]] = TrainingSettings.MAY_CHANGE | {"eval_every", "workers"}
     MAY_BE_PATHS: ClassVar[tuple[str, ...]] = ("corpus", "init", "heldout")
 
     corpus: Path | None = Field(None, description="a folder made by `bertmill corpus` (a resumed run knows its own)")
@@ -230,6 +234,10 @@ class PretrainSettings(TrainingSettings):
             raise ValueError(f"--{' and --'.join(given)} contradict each other")
         return self
 
+    def require_all(self) -> None:
+        if self.corpus is None:
+            raise UsageError("--corpus is required: a folder made by `bertmill corpus`")
+
 
 class RowSettings(Settings):
     """How labelled rows are read, and long texts with them."""
@@ -248,7 +256,9 @@ class RowSettings(Settings):
     stride: int | None = Field(
         None, ge=1, description="pieces advanced from window to window of a long text (default: 3/4 of a window)"
     )
-    truncate: bool = Field(False, description="cut long texts after the first window instead of sliding over them")
+    truncate: bool | None = Field(
+        None, description="cut long texts after the first window instead of sliding over them (default: no)"
+    )
 
 
 class FinetuneSettings(TrainingSettings, RowSettings):
@@ -264,7 +274,7 @@ class FinetuneSettings(TrainingSettings, RowSettings):
     train: Path | None = Field(
         None, description="the labelled rows: .tsv, .csv, .jsonl, .parquet, or .json of multiple choice"
     )
-    dev: str = Field("0.1", description="rows to measure on: a file, or a share of the training rows")
+    dev: Heldout = Field("0.1", description="rows to measure on: a file, or a share of the training rows")
     epochs: float = Field(3.0, gt=0, description="times through the training rows")
     learning_rate: float = Field(5e-5, gt=0, description="the highest rate, after a tenth of the steps")
     dropout: float | None = Field(None, ge=0, lt=1, description="share of activations dropped (default: the model's)")
@@ -277,8 +287,16 @@ class FinetuneSettings(TrainingSettings, RowSettings):
     eval_every: int | None = Field(None, ge=1, description="steps between evaluations (default: an epoch)")
     save_every: int = Field(1000, ge=1, description="steps between checkpoints, besides those of the best")
 
+    @model_validator(mode="after")
+    def _fitting_the_task(self) -> Self:
+        has_class_flags = self.class_weights is not None or self.label_smoothing > 0
+        if self.task not in ("classify", None) and (has_class_flags or self.multi_label):
+            raise ValueError("--class-weights, --label-smoothing and --multi-label are for classify alone")
+        if self.multi_label and has_class_flags:
+            raise ValueError("--class-weights and --label-smoothing are for one label per text")
+        return self
+
     def require_all(self) -> None:
-        """UsageError unless everything is there that a run needs to begin; one that is resumed knows it."""
         needed = {"TASK": self.task, "--model": self.model, "--train": self.train}
         missing = [name for name, value in needed.items() if value is None]
         if missing:
@@ -308,6 +326,17 @@ class PredictSettings(RowSettings):
     format: Literal["jsonl", "csv", "table"] = Field("jsonl", description="how answers are written")
     device: str = Field("auto", description="cpu, cuda, or auto")
     threads: int | None = Field(None, ge=1, description="threads to compute with (default: one per core)")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.file is None) == (self.text is None):
+            raise ValueError("give either a file (- is standard input) or --text")
+        if self.file is not None and (self.pair is not None or self.choice):
+            raise ValueError("--pair and --choice go with --text, not with a file")
+        given = (self.text, self.pair, *self.choice)
+        if not all(text is None or text.strip() for text in given):
+            raise ValueError("--text, --pair and --choice must not be empty")
+        return self
 
 
 class FillSettings(Settings):

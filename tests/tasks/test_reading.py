@@ -127,11 +127,22 @@ def test_parquet_gives_the_same_rows(tmp_path: Path) -> None:
     ]
 
 
-def test_labels_may_be_missing_where_they_are_not_needed(tmp_path: Path) -> None:
-    file = records(tmp_path / "a.jsonl", {"text": "a", "label": "x"}, {"text": "b"}, {"text": "c", "label": None})
-    assert [row.label for row in read_labelled(file, need_label=False)] == ["x", None, None]
+def test_labels_that_are_not_needed_are_not_looked_at(tmp_path: Path) -> None:
+    file = records(tmp_path / "a.jsonl", {"text": "a", "label": "x"}, {"text": "b"}, {"text": "c", "label": {}})
+    assert [row.label for row in read_labelled(file, with_label=False)] == [None, None, None]
     file = write(tmp_path / "a.txt", "one text\nanother\n")
-    assert [row.texts for row in read_labelled(file, need_label=False)] == [("one text",), ("another",)]
+    assert [row.texts for row in read_labelled(file, with_label=False)] == [("one text",), ("another",)]
+    hidden = {"context": "c", "choices": ["a", "b"], "answer": -1}  # as in the test rows of SWAG
+    file = records(tmp_path / "choices.jsonl", hidden)
+    assert list(read_labelled(file, with_label=False)) == [LabelledRow(f"{file}:1", ("c",), None, ("a", "b"))]
+
+
+def test_an_empty_label_is_no_label_where_a_text_may_have_none(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.tsv", "text\tlabel\none\ta|b\ntwo\t\n")
+    assert [row.label for row in read_labelled(file, may_have_no_label=True)] == ["a|b", ()]
+    file = records(tmp_path / "a.jsonl", {"text": "a", "label": "x"}, {"text": "b"})
+    with pytest.raises(DataError, match="has no column 'label'"):
+        list(read_labelled(file, may_have_no_label=True))
 
 
 GOOD = {"text": "t", "label": "x"}

@@ -30,12 +30,18 @@ def encoded(task: Task, given: LabelledRow) -> EncodedExample:
 
 
 def test_labels_are_ordered_by_value_then_by_name() -> None:
-    assert list(labels_in([row("10"), row("9"), row("b"), row("a")], multi_label=False)) == ["9", "10", "a", "b"]
+    rows = [row(label) for label in ("10", "nan", "9", "b", "inf", "a")]
+    for _ in rows:
+        rows = [*rows[1:], rows[0]]
+        assert list(labels_in(rows, multi_label=False, file="f.tsv")) == ["9", "10", "a", "b", "inf", "nan"]
 
 
-def test_one_label_alone_is_no_class() -> None:
-    with pytest.raises(DataError, match="same label"):
-        labels_in([row("a"), row("a")], multi_label=False)
+@pytest.mark.parametrize("multi_label", [False, True])
+def test_one_label_alone_is_no_class(multi_label: bool) -> None:
+    with pytest.raises(DataError, match=r"f.tsv: all rows have the same label 'a'; there must be at least two"):
+        labels_in([row("a"), row("a")], multi_label, "f.tsv")
+    with pytest.raises(DataError, match=r"f.tsv: all rows have no label; .* --multi-label"):
+        labels_in([row(())], multi_label, "f.tsv")
 
 
 def test_an_unknown_label_is_told_with_its_place() -> None:
@@ -54,7 +60,9 @@ def test_balanced_weights_make_rare_classes_as_heavy() -> None:
     counts = Counter({"ham": 30, "spam": 10})
     weights = parse_class_weights("balanced", counts)
     assert weights[0] * 30 == pytest.approx(weights[1] * 10)
-    assert parse_class_weights("spam=5", counts) == (1.0, 5.0)
+    assert parse_class_weights("spam=5", counts) == parse_class_weights("ham=1, spam = 5", counts) == (1.0, 5.0)
+    with pytest.raises(UsageError, match="the labels are ham, spam"):
+        parse_class_weights("eggs=2", counts)
     for wrong in ("spam", "spam=x", "eggs=2", "spam=-1"):
         with pytest.raises(UsageError):
             parse_class_weights(wrong, counts)
@@ -157,3 +165,8 @@ def test_intervals_are_those_of_drawn_rows_and_the_same_every_time() -> None:
     low, high = intervals(Choose().metrics, judgements)["accuracy"]
     assert 0.68 < low < 0.76 < 0.84 < high < 0.92  # 0.8 ± 1.96 · 0.04
     assert intervals(Choose().metrics, judgements)["accuracy"] == (low, high)
+
+
+def test_one_row_has_no_correlation() -> None:
+    metrics = Regress().metrics(np.array([[2.0, 3.0]]))
+    assert metrics == {"pearson": 0.0, "spearman": 0.0, "mean_squared_error": 1.0, "mean_absolute_error": 1.0}

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,9 +16,11 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file
 
 import bertmill
 from bertmill.cli.main import main
+from bertmill.config import RowSettings
 from bertmill.inference.answering import TaskModel
 from bertmill.model.bert import MODEL_CLASSES, BertModel
 from bertmill.model.config import BertConfig
@@ -181,7 +184,7 @@ def test_the_model_opens_in_hugging_face_with_the_same_answers(finished: Path) -
 
 
 def test_killed_again_and_again_gives_the_same_bits(tiny: Path, rows_file: Path, tmp_path: Path) -> None:
-    often = {"save-every": 5, "log-every": 3, "eval-every": 7}
+    often = {"save-every": 5, "log-every": 3, "eval-every": 7, "patience": 4, "learning-rate": 1e-3}
     outcomes = []
     for name, mode in (("whole", "random:0:0"), ("killed", "random:6:1")):
         out = tmp_path / name
@@ -240,6 +243,120 @@ def test_patience_ends_a_training_that_gets_no_better(tiny: Path, rows_file: Pat
     note = json.loads((tmp_path / "run/model/bertmill.json").read_text(encoding="utf-8"))
     assert note["steps"] == 3 * 14  # one evaluation that is the best, two that are not; 108 rows in eights
     assert note["best_step"] == 14
+
+
+def test_the_same_command_goes_on_from_any_folder(
+    tiny: Path, rows_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("train.tsv", "dev.tsv"):
+        (tmp_path / name).write_bytes(rows_file.read_bytes())
+    (tmp_path / "tiny").symlink_to(tiny)
+    monkeypatch.chdir(tmp_path)
+    flags = flags_of(Path("tiny"), Path("train.tsv"), Path("run"), epochs=1, dev="dev.tsv")
+    assert main([*flags, "--quiet"]) == 0
+    (tmp_path / "run/model").rename(tmp_path / "model")
+    assert main([*flags, "--quiet", "--resume"]) == 0
+    assert (tmp_path / "run/model/model.safetensors").read_bytes() == Path("model/model.safetensors").read_bytes()
+    assert main([*flags, "--quiet", "--resume", "--eval-every", "3"]) == 2  # decides which weights are the best
+    assert "--eval-every cannot change" in capsys.readouterr().err
+
+
+def test_the_model_is_that_of_the_best_step(tiny: Path, rows_file: Path, tmp_path: Path) -> None:
+    """At a rate that destroys what was learnt, the first evaluations are the best."""
+    more = {"learning-rate": 0.3, "eval-every": 1, "epochs": 2, "seed": 1}
+    assert main([*flags_of(tiny, rows_file, tmp_path / "run", **more), "--quiet"]) == 0
+    note = json.loads((tmp_path / "run/model/bertmill.json").read_text(encoding="utf-8"))
+    assert note["best_step"] < note["steps"]
+    best = load_file(tmp_path / f"run/checkpoints/step-{note['best_step']:06d}/weights.safetensors")
+    model = load_file(tmp_path / "run/model/model.safetensors")
+    assert best.keys() == model.keys()
+    assert all(torch.equal(best[name], model[name]) for name in best)
+
+
+def test_the_model_remembers_how_long_texts_were_read(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = finished / "model"
+    assert TaskModel(model).make_windows.max_length == 16
+    given = RowSettings(max_length=32, stride=4, truncate=True)
+    assert TaskModel(model, reading=given).make_windows.note() == {"max_length": 32, "stride": 4, "truncate": True}
+    text = "dull " * 50
+    for flags, said in (([], ""), (["--truncate"], "1 rows are longer than 16 pieces: cut there")):
+        assert main(["predict", str(model), "--text", text, *flags]) == 0
+        assert said in capsys.readouterr().err
+    broken = shutil.copytree(model, tmp_path / "model")
+    (broken / "bertmill.json").write_text('{"windows": {"max_length": "many"}}', encoding="utf-8")
+    assert main(["predict", str(broken), "--text", "a film"]) == 4
+
+
+def test_a_pooler_that_is_new_learns_beside_a_frozen_encoder(tiny: Path, rows_file: Path, tmp_path: Path) -> None:
+    model = shutil.copytree(tiny, tmp_path / "model")
+    BertModel.from_pretrained(tiny, add_pooling_layer=False).save_pretrained(model)
+    assert main([*flags_of(model, rows_file, tmp_path / "run", epochs=1), "--freeze", "--quiet"]) == 0
+    before = load_file(model / "model.safetensors")
+    after = BertModel.from_pretrained(tmp_path / "run/model").state_dict()
+    assert after.keys() - before.keys() == {"pooler.dense.weight", "pooler.dense.bias"}
+    assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
+    assert after["pooler.dense.bias"].abs().max() > 0  # its first value is 0
+
+
+def test_a_head_is_kept_for_the_same_labels_only(
+    finished: Path, rows_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = load_file(finished / "model/model.safetensors")["classifier.weight"]
+    other, third = tmp_path / "other.tsv", tmp_path / "third.tsv"
+    content = rows_file.read_text(encoding="utf-8")
+    other.write_text(content.replace("\tyes", "\taye"), encoding="utf-8")
+    third.write_text(content.replace("\tyes", "\taye", 20), encoding="utf-8")
+    for rows, num_labels, keeps_head in ((rows_file, 2, True), (other, 2, False), (third, 3, False)):
+        out = tmp_path / rows.stem
+        assert main(flags_of(finished / "model", rows, out, epochs=0.01, dropout=0, **{"learning-rate": 1e-12})) == 0
+        new = load_file(out / "model/model.safetensors")["classifier.weight"]
+        assert len(new) == num_labels
+        assert (new.shape == old.shape and torch.allclose(new, old, atol=1e-6)) == keeps_head
+        assert ("new, as expected (random until trained)" in capsys.readouterr().err) != keeps_head
+
+
+def test_dropout_is_that_of_the_head_too(tiny: Path, rows_file: Path, tmp_path: Path) -> None:
+    model = shutil.copytree(tiny, tmp_path / "model")
+    BertModel.from_pretrained(tiny, classifier_dropout=0.5).save_pretrained(model)
+    assert main([*flags_of(model, rows_file, tmp_path / "run", epochs=0.01, dropout=0), "--quiet"]) == 0
+    assert BertConfig.from_pretrained(tmp_path / "run/model").head_dropout_prob == 0
+
+
+def test_answers_that_are_no_numbers_stop_a_training(
+    tiny: Path, rows_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Classify, "metrics", lambda *_: {"accuracy": float("nan")})
+    assert main([*flags_of(tiny, rows_file, tmp_path / "run", epochs=1), "--quiet"]) == 5
+    assert "measured after step 14, the model's answers are not finite" in capsys.readouterr().err
+
+
+def test_two_processes_learn_the_same_as_one(tiny: Path, rows_file: Path, tmp_path: Path) -> None:
+    more = {"dropout": 0, "epochs": 2, "log-every": 5, "eval-every": 9, "batch-size": 9, "learning-rate": 1e-3}
+    for num_processes in (1, 2):
+        flags = flags_of(tiny, rows_file, tmp_path / str(num_processes), **more)
+        done = torchrun(num_processes, *flags)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("model") == 1  # one process speaks
+    weights = [load_file(tmp_path / f"{number}/model/model.safetensors") for number in (1, 2)]
+    assert all((tensor - weights[1][name]).abs().max() <= 1e-5 for name, tensor in weights[0].items())
+    logs = [
+        [json.loads(line) for line in (tmp_path / f"{number}/log.jsonl").read_text(encoding="utf-8").splitlines()]
+        for number in (1, 2)
+    ]
+    for ours, theirs in zip(*logs, strict=True):
+        for line in (ours, theirs):
+            line.pop("seconds", None)
+        assert ours == pytest.approx(theirs, abs=1e-4)
+    few = torchrun(2, *flags_of(tiny, rows_file, tmp_path / "few", **{"batch-size": 1}))
+    assert few.returncode != 0
+    assert "a batch of 1 cannot be shared by 2 ranks" in few.stderr
+
+
+def torchrun(num_processes: int, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(num_processes)]
+    return subprocess.run([*command, "-m", "bertmill", *words], capture_output=True, text=True, check=False)
 
 
 # Every task by its commands
@@ -314,6 +431,15 @@ def test_a_document_of_ten_thousand_words_is_read_whole(finished: Path) -> None:
     without, within = model.predict([dull, dull + "good " * 5_000])
     assert without["label"] == "no"
     assert without["scores"]["yes"] < within["scores"]["yes"]
+
+
+def test_labels_of_rows_that_are_asked_about_do_not_matter(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = tmp_path / "rows.tsv"
+    rows.write_text("text\tlabel\na good film\tforeign\na dull film\t\n", encoding="utf-8")
+    assert main(["predict", str(finished / "model"), str(rows), "--quiet"]) == 0
+    assert [json.loads(line)["label"] for line in capsys.readouterr().out.splitlines()] == ["yes", "no"]
 
 
 def test_a_long_document_goes_through_the_model_in_portions(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -416,6 +542,27 @@ def test_evaluate_reports_metrics_with_intervals(
     right = sum(report["confusion"][number][number] for number in range(2))
     assert accuracy["value"] == pytest.approx(right / report["rows"])
     assert [each["label"] for each in report["classes"]] == ["no", "yes"]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("a film\tmaybe", "the label 'maybe' is not one of no, yes"),
+        ("a film", "has 1 column, where the first row has 2"),
+        (" \tno", "has an empty text in the column 'text'"),
+        ("a film\t", "has an empty label in the column 'label'"),
+    ],
+)
+def test_a_bad_row_is_one_line_with_its_place(
+    line: str, message: str, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = tmp_path / "rows.tsv"
+    rows.write_text(f"text\tlabel\na good film\tyes\n{line}\n", encoding="utf-8")
+    assert main(["evaluate", str(finished / "model"), "--data", str(rows), "--quiet"]) == 3
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert f"{rows}:3: {message}" in said
+    assert "--on-bad-row skip" in said
 
 
 def test_a_pretrained_model_has_no_answers(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:

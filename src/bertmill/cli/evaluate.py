@@ -13,6 +13,7 @@ from bertmill.tasks.datasets import examples_of, labelled_rows
 from bertmill.tasks.first_look import shortened
 from bertmill.tasks.metrics import ByClass
 from bertmill.tasks.reading import SkippedRows
+from bertmill.text.repair import Repairs
 
 MAX_CONFUSED_CLASSES = 12  # more do not fit on a screen
 
@@ -20,12 +21,15 @@ MAX_CONFUSED_CLASSES = 12  # more do not fit on a screen
 def run(settings: EvaluateSettings) -> None:
     set_threads(settings.threads)
     model = TaskModel(settings.model, settings.device, settings)
-    skipped = SkippedRows()
-    rows = labelled_rows(str(settings.data), settings, skipped)
+    skipped, repairs = SkippedRows(), Repairs()
+    may_have_no_label = model.task.may_have_no_label
+    rows = labelled_rows(str(settings.data), settings, skipped, repairs, may_have_no_label=may_have_no_label)
     examples = examples_of(model.task, rows, settings, skipped, str(settings.data))
     evaluation = evaluate(model, examples, settings.worst)
     if skipped and not settings.quiet:
         print(f"skipped: {skipped}", file=sys.stderr)
+    if repairs and not settings.quiet:
+        print(f"repaired: {repairs}", file=sys.stderr)
     if model.make_windows.remark and not settings.quiet:
         print(model.make_windows.remark, file=sys.stderr)
     if settings.as_json:

@@ -10,7 +10,6 @@ from typing import TextIO
 
 from bertmill.cli.progress import counting
 from bertmill.config import PredictSettings
-from bertmill.errors import UsageError
 from bertmill.inference.answering import TaskModel
 from bertmill.runtime import set_threads
 from bertmill.storage import new_file
@@ -19,15 +18,14 @@ from bertmill.tasks.datasets import examples_of, labelled_rows
 from bertmill.tasks.first_look import shortened
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.reading import SkippedRows
+from bertmill.text.repair import Repairs, repair_text
 
 
 def run(settings: PredictSettings) -> None:
-    if (settings.file is None) == (settings.text is None):
-        raise UsageError("give a file, or - for standard input, or --text", remedy="one of them")
     set_threads(settings.threads)
     model = TaskModel(settings.model, settings.device, settings)
-    skipped = SkippedRows()
-    rows = _rows(settings, skipped)
+    skipped, repairs = SkippedRows(), Repairs()
+    rows = _rows(settings, skipped, repairs)
     place = settings.file or "--text"
     answers = model.answers(examples_of(model.task, rows, settings, skipped, place))
     answered = ((example.row, answer) for example, answer in answers)
@@ -41,16 +39,18 @@ def run(settings: PredictSettings) -> None:
     if not settings.quiet:
         if skipped:
             print(f"skipped: {skipped}", file=sys.stderr)
+        if repairs:
+            print(f"repaired: {repairs}", file=sys.stderr)
         if model.make_windows.remark:
             print(model.make_windows.remark, file=sys.stderr)
 
 
-def _rows(settings: PredictSettings, skipped: SkippedRows) -> Iterator[LabelledRow]:
+def _rows(settings: PredictSettings, skipped: SkippedRows, repairs: Repairs) -> Iterator[LabelledRow]:
     if settings.file is not None:
-        return labelled_rows(settings.file, settings, skipped, need_label=False)
-    assert settings.text is not None
-    texts = (settings.text,) if settings.pair is None else (settings.text, settings.pair)
-    return iter([LabelledRow("--text", texts, choices=tuple(settings.choice))])
+        return labelled_rows(settings.file, settings, skipped, repairs, with_label=False)
+    texts = tuple(repair_text(text, repairs) for text in (settings.text, settings.pair) if text is not None)
+    choices = tuple(repair_text(choice, repairs) for choice in settings.choice)
+    return iter([LabelledRow("--text", texts, choices=choices)])
 
 
 def _write(answered: Iterable[tuple[LabelledRow, Answer]], how: str, file: TextIO) -> None:

@@ -22,6 +22,12 @@ from bertmill.errors import UsageError
 STEPS_AHEAD = 2  # per worker
 
 
+def require_share_for_each(batch_size: int, world_size: int) -> None:
+    """A rank without a part of the batch would not take part in the sums that the others wait for."""
+    if batch_size < world_size:
+        raise UsageError(f"a batch of {batch_size} cannot be shared by {world_size} ranks")
+
+
 class Loader:
     """The batches of one rank."""
 
@@ -31,8 +37,7 @@ class Loader:
         """`batch_size` counts the instances of all ranks; `workers` is the number of threads (0: none)."""
         if not 0 <= rank < world_size:
             raise UsageError(f"rank {rank} is not one of {world_size}")
-        if batch_size < world_size:
-            raise UsageError(f"a batch of {batch_size} cannot be shared by {world_size} ranks")
+        require_share_for_each(batch_size, world_size)
         if workers < 0:
             raise UsageError(f"workers must be 0 or more, not {workers}")
         self.instances = instances

@@ -16,7 +16,7 @@ from bertmill.model.bert import MODEL_CLASSES
 from bertmill.runtime import choose_device
 from bertmill.tasks.base import Answer, Array, EncodedExample, Example, Task
 from bertmill.tasks.kinds import task_of_folder
-from bertmill.tasks.windows import window_maker
+from bertmill.tasks.windows import remembered_settings, window_maker
 from bertmill.text.tokenizer import BertTokenizer
 
 
@@ -43,8 +43,8 @@ class TaskModel:
                 remedy="fine-tune it with `bertmill finetune`",
             )
         self.model = model.to(self.device)
-        tokenizer = tokenizer or BertTokenizer.from_pretrained(folder)
-        self.make_windows = window_maker(reading or RowSettings(), tokenizer, model.config)
+        reading = remembered_settings(reading or RowSettings(), folder)
+        self.make_windows = window_maker(reading, tokenizer or BertTokenizer.from_pretrained(folder), model.config)
 
     def outputs(self, examples: Iterable[Example]) -> Iterator[tuple[EncodedExample, Array]]:
         """The examples as pieces, with what the model says of each."""

@@ -46,10 +46,22 @@ class BertPreTrainedModel(nn.Module):
         self.config = config
 
     @classmethod
-    def from_pretrained(cls, name_or_folder: str | Path, *, config: BertConfig | None = None, **settings: Any) -> Self:
-        """The model of a folder or installed model, in evaluation mode; `settings` replace those of its config.json."""
+    def from_pretrained(
+        cls,
+        name_or_folder: str | Path,
+        *,
+        config: BertConfig | None = None,
+        new_classifier: bool = False,
+        **settings: Any,
+    ) -> Self:
+        """The model of a folder or installed model, in evaluation mode; `settings` replace those of its config.json.
+
+        `new_classifier` leaves the classifier of the folder aside, whatever its labels are.
+        """
         parts = {name: settings.pop(name) for name in cls.PARTS if name in settings}
         folder = open_folder(find_model(name_or_folder))
+        classifier = [name for name in folder.tensors if new_classifier and name.startswith("classifier.")]
+        ignored = [folder.tensors.pop(name).name for name in classifier]
         if config is None:
             config = BertConfig.from_file_settings(folder.settings, folder.path / CONFIG_FILE)
         config = config.with_settings(**settings)
@@ -58,6 +70,7 @@ class BertPreTrainedModel(nn.Module):
             model = cls(config, **parts)
         wanted = model.shapes()
         tensors, model.load_report = load_tensors(folder, wanted)
+        model.load_report.ignored += ignored
         for name in model.load_report.new:
             tensors[name] = torch.empty(wanted[name])
             set_first_value(name, tensors[name], config)

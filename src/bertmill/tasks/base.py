@@ -63,9 +63,14 @@ class Task(ABC):
     head: ClassVar[str]  # the name of the model class
     metric: str  # by which the best checkpoint is chosen; larger is better
 
+    @property
+    def may_have_no_label(self) -> bool:
+        """Whether an empty label says something: that none of several labels is right."""
+        return False
+
     @abstractmethod
     def example(self, row: LabelledRow) -> Example:
-        """What a row of data says; DataError if its label makes no sense here."""
+        """What a row of data says; BadRowError if its label makes no sense here."""
 
     @abstractmethod
     def labels_of(self, row: LabelledRow) -> tuple[str, ...]:

@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bertmill.errors import DataError
 from bertmill.tasks.base import Answer, Array, EncodedExample, Example, Judgement, Judgements, Sequences
 from bertmill.tasks.labelled import LabelledRow
+from bertmill.tasks.rows import BadRowError
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,8 @@ class Choose(Sequences):
 
     def example(self, row: LabelledRow) -> Example:
         if len(row.choices) < 2:
-            raise DataError("has no choices", where=row.place, remedy="a row needs a text and at least two choices")
+            remedy = "a row needs a text and at least two choices"
+            raise BadRowError("no choices", "has no choices", remedy, where=row.place)
         context, *stem = row.texts
         sequences = tuple((context, " ".join([*stem, choice])) for choice in row.choices)
         return Example(row, sequences, None if row.label is None else row.choices.index(str(row.label)))

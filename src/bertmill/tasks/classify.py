@@ -6,9 +6,11 @@ a yes or no for each, and every one that is likelier than not is given.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from bertmill.errors import DataError, UsageError
 from bertmill.tasks.base import Answer, Array, EncodedExample, Example, Judgement, Judgements, Sequences
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.metrics import ByClass, class_metrics, class_table, confusion_matrix, label_set_metrics
+from bertmill.tasks.rows import BadRowError
 
 MULTI_LABEL = "multi_label_classification"
 SINGLE_LABEL = "single_label_classification"
@@ -42,9 +45,12 @@ class Classify(Sequences):
     def __post_init__(self) -> None:
         if not self.metric:
             object.__setattr__(self, "metric", "micro_f1" if self.multi_label else "accuracy")
-        self._numbers  # noqa: B018 (duplicate labels are told at once)
 
     @property
+    def may_have_no_label(self) -> bool:
+        return self.multi_label
+
+    @cached_property
     def _numbers(self) -> dict[str, int]:
         return {label: number for number, label in enumerate(self.labels)}
 
@@ -56,12 +62,15 @@ class Classify(Sequences):
 
     def _target(self, row: LabelledRow) -> int | tuple[float, ...]:
         given = labels_of(row, self.multi_label)
+        if len(given) != 1 and not self.multi_label:
+            raise BadRowError("several labels", f"has {len(given)} labels", "use --multi-label", where=row.place)
         unknown = [label for label in given if label not in self._numbers]
         if unknown:
-            raise DataError(
+            raise BadRowError(
+                "unknown label",
                 f"the label {unknown[0]!r} is not one of {', '.join(self.labels[:10])}{' …' * (len(self.labels) > 10)}",
+                "correct it, or train with data that has it",
                 where=row.place,
-                remedy="correct it, or train with data that has it",
             )
         if self.multi_label:
             return tuple(float(label in given) for label in self.labels)
@@ -131,8 +140,6 @@ def labels_of(row: LabelledRow, multi_label: bool) -> tuple[str, ...]:
     """The labels of a row: one, or for several per text a list or a text such as `toxic|insult`; maybe none."""
     assert row.label is not None
     if isinstance(row.label, tuple):
-        if not multi_label and len(row.label) != 1:
-            raise DataError(f"has {len(row.label)} labels", where=row.place, remedy="use --multi-label")
         return row.label
     if not multi_label:
         return (row.label,)
@@ -142,23 +149,29 @@ def labels_of(row: LabelledRow, multi_label: bool) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split("\n") if part.strip())
 
 
-def labels_in(rows: Iterable[LabelledRow], multi_label: bool) -> Counter[str]:
+def labels_in(rows: Iterable[LabelledRow], multi_label: bool, file: str) -> Counter[str]:
     """How often each label occurs, in the order that the model's outputs will have: numbers by value, then words."""
     counts: Counter[str] = Counter()
     for row in rows:
-        counts.update(labels_of(row, multi_label))
-    if len(counts) < 2 and not multi_label:
+        given = labels_of(row, multi_label)
+        if multi_label or len(given) == 1:  # others are bad rows, which are told one by one
+            counts.update(given)
+    if len(counts) < 2:
+        known = f"the same label {next(iter(counts))!r}" if counts else "no label"
         raise DataError(
-            f"all rows have the same label {', '.join(counts)!r}", remedy="a class needs at least one other"
+            f"all rows have {known}",
+            where=file,
+            remedy="there must be at least two different ones; lists of labels need --multi-label",
         )
     return Counter({label: counts[label] for label in sorted(counts, key=_by_value)})
 
 
 def _by_value(label: str) -> tuple[bool, float, str]:
     try:
-        return (False, float(label), label)
+        number = float(label)
     except ValueError:
-        return (True, 0.0, label)
+        number = math.nan
+    return (False, number, label) if math.isfinite(number) else (True, 0.0, label)
 
 
 def parse_class_weights(text: str, counts: Counter[str]) -> tuple[float, ...]:
@@ -168,11 +181,14 @@ def parse_class_weights(text: str, counts: Counter[str]) -> tuple[float, ...]:
         return tuple(mean / count for count in counts.values())
     weights = dict.fromkeys(counts, 1.0)
     for part in text.split(","):
-        label, _, weight = part.rpartition("=")
+        label, _, weight = (word.strip() for word in part.rpartition("="))
         try:
             weights[label] = float(weight)
         except ValueError:
             raise UsageError(f"--class-weights: {part!r} is not LABEL=NUMBER", remedy="or say balanced") from None
         if label not in counts or not 0 < weights[label] < float("inf"):
-            raise UsageError(f"--class-weights: {part!r} is no label of the data with a weight above 0")
+            raise UsageError(
+                f"--class-weights: {part!r} is no label of the data with a weight above 0",
+                remedy=f"the labels are {', '.join(counts)}",
+            )
     return tuple(weights.values())

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
-from bertmill.config import FinetuneSettings, RowSettings
-from bertmill.errors import DataError, UsageError
+from bertmill.config import FinetuneSettings, RowSettings, heldout_share
 from bertmill.tasks.base import Example, Task
 from bertmill.tasks.first_look import FirstLook
 from bertmill.tasks.kinds import make_task
 from bertmill.tasks.labelled import LabelledRow
-from bertmill.tasks.reading import SkippedRows, read_labelled
+from bertmill.tasks.reading import SkippedRows, read_labelled, stop_or_count
+from bertmill.tasks.rows import BadRowError
 from bertmill.tasks.split import split_rows
+from bertmill.text.repair import Repairs
 from bertmill.text.tokenizer import BertTokenizer
 
 SPLIT_SEED = 0  # the same rows are measured on whatever the seed of the training is
@@ -29,45 +29,46 @@ class Dataset:
 
 def read_dataset(settings: FinetuneSettings, tokenizer: BertTokenizer) -> Dataset:
     """Everything `settings` name, in memory."""
-    share = share_of(settings.dev)
-    of_train = SkippedRows()
-    skipped = {"train": of_train, "dev": SkippedRows() if share is None else of_train}
-    train = list(labelled_rows(str(settings.train), settings, skipped["train"]))
+    share = heldout_share(settings.dev)
+    train_file = str(settings.train)
+    dev_file = settings.dev if share is None else train_file
+    skipped = {file: SkippedRows() for file in (train_file, dev_file)}
+    repairs = {file: Repairs() for file in skipped}
+
+    def rows_of(file: str) -> list[LabelledRow]:
+        rows = labelled_rows(file, settings, skipped[file], repairs[file], may_have_no_label=settings.multi_label)
+        return list(rows)
+
+    train = rows_of(train_file)
+    task = make_task(settings, train)  # with all labels of the file, also where its only row will be measured on
     if share is None:
-        dev = list(labelled_rows(settings.dev, settings, skipped["dev"]))
+        dev = rows_of(dev_file)
     else:
-        train, dev = split_rows(
-            train, share, SPLIT_SEED, stratify=settings.task == "classify" and not settings.multi_label
-        )
-    task = make_task(settings, train)
-    examples = {
-        name: list(examples_of(task, rows, settings, skipped[name], file))
-        for name, rows, file in (("train", train, str(settings.train)), ("dev", dev, settings.dev))
-    }
+        stratify = settings.task == "classify" and not settings.multi_label
+        train, dev = split_rows(train, share, SPLIT_SEED, stratify=stratify, file=train_file)
+    of_train, of_dev = (
+        list(examples_of(task, rows, settings, skipped[file], file))
+        for rows, file in ((train, train_file), (dev, dev_file))
+    )
     look = FirstLook.at(
-        [example.row for example in examples["train"]],
-        [example.row for example in examples["dev"]],
+        [example.row for example in of_train],
+        [example.row for example in of_dev],
         lambda text: len(tokenizer.wordpiece.ids(text, split_special=True)),
         task.labels_of,
     )
-    files = {"train": str(settings.train), **({"dev": settings.dev} if share is None else {})}
-    remarks = [f"skipped in {file}: {skipped[name]}" for name, file in files.items() if skipped[name]]
-    return Dataset(task, examples["train"], examples["dev"], [*look.lines(), *remarks])
-
-
-def share_of(dev: str) -> float | None:
-    """`--dev 0.1` is a share, anything that is not a number is a file."""
-    try:
-        share = float(dev)
-    except ValueError:
-        return None
-    if not Path(dev).exists() and not 0 < share < 1:
-        raise UsageError(f"--dev {dev} is no share between 0 and 1, and no file")
-    return None if Path(dev).exists() else share
+    remarks = [f"skipped in {file}: {count}" for file, count in skipped.items() if count]
+    remarks += [f"repaired in {file}: {count}" for file, count in repairs.items() if count]
+    return Dataset(task, of_train, of_dev, [*look.lines(), *remarks])
 
 
 def labelled_rows(
-    file: str, settings: RowSettings, skipped: SkippedRows, *, need_label: bool = True
+    file: str,
+    settings: RowSettings,
+    skipped: SkippedRows,
+    repairs: Repairs,
+    *,
+    with_label: bool = True,
+    may_have_no_label: bool = False,
 ) -> Iterator[LabelledRow]:
     """The rows of a file as the settings say that it is to be read."""
     return read_labelled(
@@ -76,8 +77,10 @@ def labelled_rows(
         preset=settings.preset,
         quotes=settings.quotes,
         on_bad_row=settings.on_bad_row,
-        need_label=need_label,
+        with_label=with_label,
+        may_have_no_label=may_have_no_label,
         skipped=skipped,
+        repairs=repairs,
     )
 
 
@@ -88,10 +91,8 @@ def examples_of(
     for row in rows:
         try:
             example = task.example(row)
-        except DataError:
-            if settings.on_bad_row == "stop":
-                raise
-            skipped.count("unknown label", row.place)
+        except BadRowError as problem:
+            stop_or_count(problem, row.place, settings.on_bad_row, skipped)
             continue
         yield example
     skipped.refuse_many(file)

@@ -17,7 +17,6 @@ from bertmill.tasks.classify import MULTI_LABEL, Classify, labels_in, parse_clas
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.regress import Regress
 
-MODEL_NOTE = "bertmill.json"
 # By which the best checkpoint may be chosen: figures of which more is better.
 METRICS = {
     "classify": ("accuracy", "f1", "matthews"),
@@ -31,15 +30,11 @@ METRIC_OF_PRESET = {"cola": "matthews"}
 def make_task(settings: FinetuneSettings, rows: Sequence[LabelledRow]) -> Task:
     """The task that `settings` ask for, with the labels that are in the training rows."""
     metric = _metric(settings)
-    if settings.task != "classify" and (settings.class_weights or settings.label_smoothing or settings.multi_label):
-        raise UsageError("--class-weights, --label-smoothing and --multi-label are for classify alone")
     if settings.task == "regress":
         return Regress(metric)
     if settings.task == "choose":
         return Choose(metric)
-    if settings.multi_label and (settings.class_weights or settings.label_smoothing):
-        raise UsageError("--class-weights and --label-smoothing are for one label per text")
-    counts = labels_in(rows, settings.multi_label)
+    counts = labels_in(rows, settings.multi_label, str(settings.train))
     weights = None if settings.class_weights is None else parse_class_weights(settings.class_weights, counts)
     return Classify(tuple(counts), settings.multi_label, weights, settings.label_smoothing, metric)
 
@@ -48,7 +43,8 @@ def _metric(settings: FinetuneSettings) -> str:
     assert settings.task is not None
     known = METRICS[settings.task + (" --multi-label" if settings.multi_label else "")]
     if settings.metric is None:
-        return METRIC_OF_PRESET.get(settings.preset or "", known[0])
+        of_preset = METRIC_OF_PRESET.get(settings.preset or "")
+        return of_preset if of_preset in known else known[0]
     if settings.metric not in known:
         raise unknown_name("metric", settings.metric, known)
     return settings.metric
@@ -64,7 +60,7 @@ def task_of_folder(folder: Path) -> Task:
         raise UsageError(
             "is not fine-tuned for a task", where=folder, remedy="fine-tune it first with `bertmill finetune`"
         )
-    if config.num_labels == 1 or config.problem_type == "regression":
+    if config.problem_type == "regression" or (config.problem_type is None and config.num_labels == 1):
         return Regress()
     labels = tuple(config.id2label[number] for number in range(config.num_labels))
     return Classify(labels, config.problem_type == MULTI_LABEL)

@@ -89,9 +89,11 @@ def label_set_metrics(given: Numbers, wanted: Numbers) -> dict[str, float]:
 def number_metrics(given: Numbers, wanted: Numbers) -> dict[str, float]:
     from scipy.stats import pearsonr, spearmanr
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # constant numbers have no correlation: NaN below
-        pearson, spearman = pearsonr(given, wanted)[0], spearmanr(given, wanted)[0]
+    pearson = spearman = 0.0  # of one row
+    if len(wanted) > 1:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # constant numbers have no correlation: NaN below
+            pearson, spearman = pearsonr(given, wanted)[0], spearmanr(given, wanted)[0]
     error = np.asarray(given, np.float64) - wanted
     return {
         "pearson": float(np.nan_to_num(pearson)),

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from bertmill.errors import DataError
@@ -69,29 +69,28 @@ def read_labelled(
     preset: str | None = None,
     quotes: Quotes = "auto",
     on_bad_row: OnBadRow = "stop",
-    need_label: bool = True,
+    with_label: bool = True,
+    may_have_no_label: bool = False,
     skipped: SkippedRows | None = None,
     repairs: Repairs | None = None,
 ) -> Iterator[LabelledRow]:
     """The rows of `file`; `columns` is what `--columns` says, `preset` a name of `columns.PRESETS`.
 
-    With `need_label=False` a row may have no label. What is skipped and repaired is counted in `skipped`, one for each
-    file, and `repairs`.
+    With `with_label=False` labels are not looked at; with `may_have_no_label` an empty one says that none is right.
+    What is skipped and repaired is counted in `skipped`, one for each file, and `repairs`.
     """
     told = told_columns(columns, preset)
     is_json = format_suffix(file) == ".json"
     raw_rows = read_json_rows(file, repairs=repairs) if is_json else read_rows(file, quotes=quotes, repairs=repairs)
-    found, raw_rows = choose_columns(raw_rows, told, need_label=need_label)
+    found, raw_rows = choose_columns(raw_rows, told, need_label=with_label)
+    found = found if with_label else replace(found, label=None)
     counts = SkippedRows() if skipped is None else skipped
     for raw in raw_rows:
         counts.num_rows += 1
         try:
-            yield _labelled(raw, found, need_label)
+            yield _labelled(raw, found, may_have_no_label)
         except BadRowError as problem:
-            if on_bad_row == "stop":
-                remedy = f"{problem.remedy or 'mend it'}, or skip such rows with --on-bad-row skip"
-                raise DataError(problem.what, where=raw.place, remedy=remedy) from None
-            counts.count(problem.reason, raw.place)
+            stop_or_count(problem, raw.place, on_bad_row, counts)
             if counts.num_rows >= _ROWS_BEFORE_GIVING_UP:
                 counts.refuse_many(file)
     if not counts.num_rows:
@@ -99,17 +98,27 @@ def read_labelled(
     counts.refuse_many(file)
 
 
-def _labelled(raw: RawRow, columns: Columns, need_label: bool) -> LabelledRow:
+def stop_or_count(problem: BadRowError, place: str, on_bad_row: OnBadRow, skipped: SkippedRows) -> None:
+    """What becomes of a bad row, whoever found that it is one."""
+    if on_bad_row == "stop":
+        remedy = f"{problem.remedy or 'mend it'}, or skip such rows with --on-bad-row skip"
+        raise DataError(problem.what, where=place, remedy=remedy) from None
+    skipped.count(problem.reason, place)
+
+
+def _labelled(raw: RawRow, columns: Columns, may_have_no_label: bool) -> LabelledRow:
     if raw.problem is not None:
         raise raw.problem
     text = _text(raw.fields, columns.text)
     texts = (text,) if columns.pair is None else (text, _text(raw.fields, columns.pair))
     choices = _choices(raw.fields, columns.choices) if columns.choices else ()
-    label = None if columns.label is None else raw.fields.get(columns.label)
-    if _is_empty(label):
-        if need_label:
-            raise _nothing_in(raw.fields, str(columns.label), "label")
+    if columns.label is None:
         return LabelledRow(raw.place, texts, None, choices)
+    label = raw.fields.get(columns.label)
+    if _is_empty(label):
+        if may_have_no_label and columns.label in raw.fields:
+            return LabelledRow(raw.place, texts, (), choices)
+        raise _nothing_in(raw.fields, columns.label, "label")
     return LabelledRow(raw.place, texts, right_choice(label, choices) if choices else _label(label, columns), choices)
 
 

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bertmill.errors import DataError
 from bertmill.tasks.base import Answer, Array, EncodedExample, Example, Judgement, Judgements, Sequences
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.metrics import number_metrics
+from bertmill.tasks.rows import BadRowError
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,12 @@ class Regress(Sequences):
         except ValueError:
             number = math.nan
         if not math.isfinite(number):
-            raise DataError(f"{row.label!r} is not a number", where=row.place, remedy="correct it, or use classify")
+            raise BadRowError(
+                "label is not a number",
+                f"{row.label!r} is not a number",
+                "correct it, or use classify",
+                where=row.place,
+            )
         return Example(row, (row.texts,), number)
 
     def labels_of(self, row: LabelledRow) -> tuple[str, ...]:

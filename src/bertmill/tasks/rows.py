@@ -31,14 +31,14 @@ _PARQUET_ROWS = 1024  # read at a time
 _REMEDY_FOR_QUOTES = "write quotes inside a quoted field twice, or say --quotes literal if quotes are characters here"
 
 
-class BadRowError(Exception):
+class BadRowError(DataError):
     """Why a row cannot be used: a reason to count by, what is wrong with this row, and the remedy."""
 
-    def __init__(self, reason: str, what: str | None = None, remedy: str | None = None) -> None:
-        super().__init__(reason)
+    def __init__(
+        self, reason: str, what: str | None = None, remedy: str | None = None, *, where: str | None = None
+    ) -> None:
+        super().__init__(what or reason, where=where, remedy=remedy)
         self.reason = reason
-        self.what = what or reason
-        self.remedy = remedy
 
 
 class RawRow(NamedTuple):

@@ -20,11 +20,11 @@ _PURPOSE = "rows to measure on"
 
 
 def split_rows(
-    rows: Sequence[LabelledRow], share: float, seed: int, *, stratify: bool = True
+    rows: Sequence[LabelledRow], share: float, seed: int, *, stratify: bool = True, file: str | None = None
 ) -> tuple[list[LabelledRow], list[LabelledRow]]:
     """(training rows, the `share` of the distinct texts that is kept back), both in the order of `rows`.
 
-    `stratify=False` draws whatever the labels are, for numbers and for several labels per text.
+    `stratify=False` draws whatever the labels are, for numbers and for several labels per text. `file` is for messages.
     """
     if not 0 < share < 1:
         raise UsageError(f"the share {share} of rows to measure on is not between 0 and 1")
@@ -48,6 +48,7 @@ def split_rows(
     if not kept_back:
         raise DataError(
             f"{len(rows):,} rows are too few to keep {share:g} of them back",
+            where=file,
             remedy="give more rows, or a file of its own",
         )
     train = [row for row in rows if _texts(row) not in kept_back]

@@ -10,19 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import ValidationError
 from torch import Tensor
 
 from bertmill.config import RowSettings
-from bertmill.errors import UsageError
+from bertmill.errors import IntegrityError, UsageError
 from bertmill.model.config import BertConfig
 from bertmill.model.packing import PackedBatch
+from bertmill.storage import read_json
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.text.truncation import Range, cut_ranges, share_room
 
+MODEL_NOTE = "bertmill.json"  # in a model folder: what it is and where it comes from
 Texts = tuple[str, ...]  # a text, or a pair of texts
 
 PIECES_AT_ONCE = 4096  # that go through the model together, where nothing is learnt
@@ -79,13 +84,29 @@ class WindowMaker:
         row = np.concatenate([[self.tokenizer.cls_token_id], *(each for part in parts for each in (part, sep))])
         return Window(row.astype(np.uint32), len(parts[0]) + 2, max(1, sum(map(len, parts))))
 
+    def note(self) -> dict[str, Any]:
+        """What a model folder remembers, so that texts are read as they were in training."""
+        return {"max_length": self.max_length, "stride": self.stride, "truncate": self.truncate}
+
 
 def window_maker(settings: RowSettings, tokenizer: BertTokenizer, config: BertConfig) -> WindowMaker:
     """Windows as the settings want them, as long as the model can read if they do not say."""
     longest = config.max_position_embeddings
     if settings.max_length is not None and settings.max_length > longest:
         raise UsageError(f"--max-length {settings.max_length} is longer than the {longest} positions of the model")
-    return WindowMaker(tokenizer, settings.max_length or longest, settings.stride, settings.truncate)
+    return WindowMaker(tokenizer, settings.max_length or longest, settings.stride, bool(settings.truncate))
+
+
+def remembered_settings(settings: RowSettings, folder: Path) -> RowSettings:
+    """The settings, and where they do not say how long texts are read, what the note of a model folder says."""
+    file = folder / MODEL_NOTE
+    windows = read_json(file).get("windows", {}) if file.exists() else {}
+    try:
+        remembered = RowSettings.model_validate(windows)
+    except ValidationError:
+        raise IntegrityError("says nothing sensible about windows", where=file, remedy="fine-tune again") from None
+    given = {name: getattr(settings, name) for name in ("max_length", "stride", "truncate")}
+    return remembered.model_copy(update={name: value for name, value in given.items() if value is not None})
 
 
 def plan_sequence(lengths: tuple[int, ...], room: int, stride: int | None) -> list[tuple[Range, ...]]:

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from bertmill.corpus.loader import require_share_for_each
 from bertmill.corpus.permutation import Permutation
 from bertmill.inference.answering import run_examples
 from bertmill.inference.batching import batches_by_length
@@ -35,6 +36,9 @@ class ExampleLessons:
     seed: int
     batch_size: int
     micro_batch_pieces: int
+
+    def __post_init__(self) -> None:
+        require_share_for_each(self.batch_size, self.ranks.count)
 
     def batches(self, start_step: int) -> Generator[list[EncodedExample]]:
         for step in count(start_step):

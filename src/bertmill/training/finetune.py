@@ -14,21 +14,22 @@ from typing import Any
 
 import torch
 
-from bertmill.config import FinetuneSettings, settings_toml
+from bertmill.config import FinetuneSettings, heldout_share, settings_toml
+from bertmill.corpus.shards import vocabulary_sha256
 from bertmill.errors import IntegrityError
 from bertmill.model.bert import MODEL_CLASSES
+from bertmill.model.config import BertConfig
 from bertmill.model.pretrained import BertPreTrainedModel
-from bertmill.runtime import choose_device, keep_freed_memory, keyed_seed, set_threads
+from bertmill.runtime import keyed_seed
 from bertmill.storage import read_json, sha256_of, write_file
 from bertmill.tasks.base import EncodedExample, Example, Task
 from bertmill.tasks.datasets import Dataset, read_dataset
-from bertmill.tasks.windows import window_maker
+from bertmill.tasks.windows import WindowMaker, window_maker
 from bertmill.text.tokenizer import BertTokenizer
-from bertmill.training.distributed import Ranks, joined_ranks
+from bertmill.training.distributed import Ranks
 from bertmill.training.examples import ExampleLessons
-from bertmill.training.loop import Trainer
 from bertmill.training.progress import Beginning, Journal, Listener
-from bertmill.training.runs import decide_precision, loop_settings, settings_of_run, with_whole_paths, write_model
+from bertmill.training.runs import decide_precision, loop_settings, opened_run, with_whole_paths
 from bertmill.training.schedule import Schedule
 from bertmill.training.state import RunFolder, State
 from bertmill.version import __version__
@@ -38,70 +39,65 @@ WARMUP_SHARE = 0.1
 
 def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
     """Train as `settings` say; returns the folder of the model, to the first of several ranks only."""
-    run = RunFolder(settings.out)
-    is_new = not run.config.exists()
-    if is_new:
-        settings.require_all()
-        run.refuse_other_things()
-    else:
-        settings = settings_of_run(settings, run)
-    device = choose_device(settings.device)
-    set_threads(settings.threads)
-    keep_freed_memory()
-    with joined_ranks(device) as ranks, run.locked(is_owner=ranks.is_first):
-        journal = Journal(run.log, listener) if ranks.is_first else Journal(None, Listener())
-        if run.model.exists():
-            journal.remark(f"{run.path} is finished already")
-            return run.model if ranks.is_first else None
-        ranks.wait()  # all have seen whether the run is new
-        if is_new:
+    with opened_run(settings, listener) as run:
+        if run.is_finished:
+            return run.model
+        settings, ranks = run.settings, run.ranks
+        if run.is_new:
             settings = settings.model_copy(update={"precision": decide_precision(settings, ranks)})
         assert settings.model is not None
         tokenizer = BertTokenizer.from_pretrained(settings.model)
-        if not is_new:
-            _require_same_data(run, settings)
+        sources = _hashes(settings, tokenizer)
+        if not run.is_new:
+            _require_same_data(run.folder, sources)
         data = read_dataset(settings, tokenizer)
         for line in data.remarks:
-            journal.remark(line)
-        model = _make_model(settings, data.task).to(device)
-        lessons = _lessons(settings, data, model, tokenizer, ranks, journal)
-        steps = math.ceil(settings.epochs * len(lessons.train) / settings.batch_size)
-        if is_new and ranks.is_first:
-            write_file(run.data, json.dumps(_hashes(settings)) + "\n")
-            write_file(run.config, settings_toml(with_whole_paths(settings)))
-        trainer = Trainer(
-            model,
-            Schedule(settings.learning_rate, steps, warmup_share=WARMUP_SHARE),
-            loop_settings(
-                settings,
-                eval_every=settings.eval_every or math.ceil(len(lessons.train) / settings.batch_size),
-                save_every=settings.save_every,
-                patience=settings.patience,
-            ),
-            run,
-            ranks,
-            journal,
+            run.journal.remark(line)
+        model = _make_model(settings, data.task, run.journal).to(ranks.device)
+        make_windows = window_maker(settings, tokenizer, model.config)
+        lessons = _lessons(settings, data, make_windows, ranks, run.journal)
+        steps_per_epoch = len(lessons.train) / settings.batch_size
+        steps = math.ceil(settings.epochs * steps_per_epoch)
+        if run.is_new and ranks.is_first:
+            write_file(run.folder.data, json.dumps(sources) + "\n")
+            write_file(run.folder.config, settings_toml(with_whole_paths(settings)))
+        loop = loop_settings(
+            settings,
+            eval_every=settings.eval_every or math.ceil(steps_per_epoch),
+            save_every=settings.save_every,
+            patience=settings.patience,
         )
-        if settings.resume:
-            trainer.resume()
-        journal.begin(Beginning(steps, None))
+        trainer = run.trainer(model, Schedule(settings.learning_rate, steps, warmup_share=WARMUP_SHARE), loop)
+        run.journal.begin(Beginning(steps, None))
         trainer.train(lessons)
         trainer.take_best()
-        if ranks.is_first:
-            write_model(run, model, tokenizer, _note(settings, data, trainer.state))
-        ranks.wait()
-        return run.model if ranks.is_first else None
+        note = {**data.task.note(), "windows": make_windows.note(), "model": settings.model, **sources}
+        return run.finish(model, tokenizer, {**note, **_provenance(settings, trainer.state)})
 
 
-def _make_model(settings: FinetuneSettings, task: Task) -> BertPreTrainedModel:
+def _make_model(settings: FinetuneSettings, task: Task, journal: Journal) -> BertPreTrainedModel:
+    """The pre-trained model with the task's head: its own if it has learnt exactly these labels, else a new one."""
     changes = task.settings()
     if settings.dropout is not None:
-        changes |= dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), settings.dropout)
-    torch.manual_seed(keyed_seed(settings.seed, "first weights"))  # of the head
+        kinds = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
+        changes |= dict.fromkeys(kinds, settings.dropout)
     assert settings.model is not None
-    model: BertPreTrainedModel = MODEL_CLASSES[task.head].from_pretrained(settings.model, **changes)
+    before = BertConfig.from_pretrained(settings.model)
+    config = before.with_settings(**changes)
+    goes_on = (
+        task.head in (before.architectures or [])
+        and before.id2label == config.id2label
+        and before.problem_type in (None, config.problem_type)
+    )
+    torch.manual_seed(keyed_seed(settings.seed, "first weights"))  # of the head
+    kind: type[BertPreTrainedModel] = MODEL_CLASSES[task.head]
+    model = kind.from_pretrained(settings.model, config=config, new_classifier=not goes_on)
+    assert model.load_report is not None
+    journal.remark(str(model.load_report).replace("\n", "; "))
     if settings.freeze:
-        model.base_model.requires_grad_(False)
+        for name, parameter in model.named_parameters():
+            if name.startswith(f"{model.base_model_prefix}."):
+                parameter.requires_grad_(name in model.load_report.new)  # a pooler that is not there yet must learn
     if settings.gradient_checkpointing:
         model.gradient_checkpointing_enable()
     return model
@@ -110,13 +106,10 @@ def _make_model(settings: FinetuneSettings, task: Task) -> BertPreTrainedModel:
 def _lessons(
     settings: FinetuneSettings,
     data: Dataset,
-    model: BertPreTrainedModel,
-    tokenizer: BertTokenizer,
+    make_windows: WindowMaker,
     ranks: Ranks,
     journal: Journal,
 ) -> ExampleLessons:
-    make_windows = window_maker(settings, tokenizer, model.config)
-
     def encoded(examples: list[Example]) -> list[EncodedExample]:
         return [data.task.encode(example, make_windows) for example in examples]
 
@@ -126,9 +119,9 @@ def _lessons(
     return ExampleLessons(data.task, train, dev, ranks, settings.seed, settings.batch_size, settings.micro_batch_pieces)
 
 
-def _require_same_data(run: RunFolder, settings: FinetuneSettings) -> None:
+def _require_same_data(run: RunFolder, sources: dict[str, str]) -> None:
     before = read_json(run.data)
-    for name, now in _hashes(settings).items():
+    for name, now in sources.items():
         if before.get(name) != now:
             raise IntegrityError(
                 f"the {name.partition('_')[0]} data is not what this run began with",
@@ -137,19 +130,20 @@ def _require_same_data(run: RunFolder, settings: FinetuneSettings) -> None:
             )
 
 
-def _hashes(settings: FinetuneSettings) -> dict[str, str]:
-    """What the data was, to notice when it changes."""
+def _hashes(settings: FinetuneSettings, tokenizer: BertTokenizer) -> dict[str, str]:
+    """What the data and the vocabulary are when the run begins, to notice when they change."""
     assert settings.train is not None
-    files = {"train": settings.train, "dev": Path(settings.dev)}
-    return {f"{name}_sha256": sha256_of(path) for name, path in files.items() if path.exists()}
+    files = {"train": settings.train}
+    if heldout_share(settings.dev) is None:
+        files["dev"] = Path(settings.dev)
+    # One that is not there is told when it is read.
+    hashes = {f"{name}_sha256": sha256_of(path) for name, path in files.items() if path.is_file()}
+    return {**hashes, "vocabulary_sha256": vocabulary_sha256(tokenizer.wordpiece)}
 
 
-def _note(settings: FinetuneSettings, data: Dataset, state: State) -> dict[str, Any]:
+def _provenance(settings: FinetuneSettings, state: State) -> dict[str, Any]:
     return {
         "made_by": f"bertmill {__version__}",
-        **data.task.note(),
-        "model": settings.model,
-        **_hashes(settings),
         "seed": settings.seed,
         "steps": state.step,
         "best_step": state.best_step,

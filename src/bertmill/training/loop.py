@@ -235,7 +235,16 @@ class Trainer:
         state = self.state
         self.model.eval()
         with torch.no_grad(), self._precision():
-            state.heldout = lessons.evaluate(self.model)
+            figures = lessons.evaluate(self.model)
+        # The first rank's figures are everybody's: ranks that disagreed on the best step would wait forever.
+        agreed = self.ranks.sum([value if self.ranks.is_first else 0.0 for value in figures.values()])
+        state.heldout = dict(zip(figures, agreed, strict=True))
+        if not all(map(math.isfinite, agreed)):
+            raise NonFiniteError(
+                f"measured after step {state.step:,}, the model's answers are not finite: {state.heldout}",
+                where=self.run.path,
+                remedy="lower the learning rate",
+            )
         if state.heldout:
             self.journal.write(
                 {"step": state.step, **{f"{lessons.measured_on}_{name}": each for name, each in state.heldout.items()}}

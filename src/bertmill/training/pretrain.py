@@ -26,14 +26,14 @@ from bertmill.corpus.shards import Corpus
 from bertmill.errors import UsageError
 from bertmill.model.bert import BertForMaskedLM, BertForPreTraining
 from bertmill.model.config import BertConfig
-from bertmill.runtime import choose_device, keep_freed_memory, keyed_seed, set_threads
+from bertmill.runtime import keyed_seed
 from bertmill.storage import write_file
 from bertmill.text.files import find_files
 from bertmill.text.tokenizer import BertTokenizer
-from bertmill.training.distributed import Ranks, joined_ranks
+from bertmill.training.distributed import Ranks
 from bertmill.training.loop import Trainer
-from bertmill.training.progress import Beginning, Journal, Listener, WordBeginning
-from bertmill.training.runs import decide_precision, loop_settings, settings_of_run, with_whole_paths, write_model
+from bertmill.training.progress import Beginning, Listener, WordBeginning
+from bertmill.training.runs import decide_precision, loop_settings, opened_run, with_whole_paths
 from bertmill.training.schedule import Schedule
 from bertmill.training.state import RunFolder, State
 from bertmill.training.words import WordLessons
@@ -48,64 +48,40 @@ Model = BertForPreTraining | BertForMaskedLM
 
 def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
     """Train as `settings` say; returns the folder of the model, to the first of several ranks only."""
-    run = RunFolder(settings.out)
-    is_new = not run.config.exists()
-    if is_new:
-        run.refuse_other_things()
-    else:
-        settings = settings_of_run(settings, run)
-    device = choose_device(settings.device)
-    set_threads(settings.threads)
-    keep_freed_memory()
-    with joined_ranks(device) as ranks, run.locked(is_owner=ranks.is_first):
-        journal = Journal(run.log, listener) if ranks.is_first else Journal(None, Listener())
-        if run.model.exists():
-            journal.remark(f"{run.path} is finished already")
-            return run.model if ranks.is_first else None
-        ranks.wait()  # all have seen whether the run is new
-        if is_new:
+    with opened_run(settings, listener) as run:
+        if run.is_finished:
+            return run.model
+        settings, folder, ranks = run.settings, run.folder, run.ranks
+        if run.is_new:
             settings = _decide(settings, ranks)
             if ranks.is_first:
-                run.forget_start()
+                folder.forget_start()
             ranks.wait()
         assert settings.corpus is not None
         corpus = Corpus(settings.corpus, verify=ranks.is_first)
         tokenizer = BertTokenizer.from_pretrained(corpus.vocabulary_folder)
-        model = _make_model(settings, corpus, tokenizer).to(device)
-        heldout = _heldout_corpus(settings, corpus, run, tokenizer, ranks)
+        model = _make_model(settings, corpus, tokenizer).to(ranks.device)
+        heldout = _heldout_corpus(settings, corpus, folder, tokenizer, ranks)
         lessons = [
-            _lessons(settings, length, corpus, heldout, VocabularyIds.of(tokenizer), run, ranks)
+            _lessons(settings, length, corpus, heldout, VocabularyIds.of(tokenizer), folder, ranks)
             for length, _ in parse_phases(settings.length)
         ]
         schedule = _schedule(settings, lessons[0].loader)
-        if is_new:
+        if run.is_new:
             lessons[0].loader.steps_of(1.0)  # plans: what cannot be trained on must not make the folder a run
             if ranks.is_first:
-                write_file(run.config, settings_toml(settings))
-        trainer = Trainer(
-            model,
-            schedule,
-            loop_settings(settings, eval_every=settings.eval_every, save_every=settings.save_every),
-            run,
-            ranks,
-            journal,
-        )
-        if settings.resume:
-            trainer.resume()
+                write_file(folder.config, settings_toml(settings))
+        loop = loop_settings(settings, eval_every=settings.eval_every, save_every=settings.save_every)
+        trainer = run.trainer(model, schedule, loop)
         share = 1.0 if settings.objective == "clm" else settings.mask_rate
         words = WordBeginning(len(tokenizer), _entropy(corpus), model.config.weights_per_piece(share))
-        journal.begin(Beginning(schedule.steps, settings.budget, words))
+        run.journal.begin(Beginning(schedule.steps, settings.budget, words))
         _train_phases(trainer, lessons, [share for _, share in parse_phases(settings.length)])
-        if ranks.is_first:
-            write_model(run, model, tokenizer, _provenance(settings, corpus, trainer.state))
-        ranks.wait()
-        return run.model if ranks.is_first else None
+        return run.finish(model, tokenizer, _provenance(settings, corpus, trainer.state))
 
 
 def _decide(given: PretrainSettings, ranks: Ranks) -> PretrainSettings:
     """The settings of a new run, with everything decided that was left open."""
-    if given.corpus is None:
-        raise UsageError("--corpus is required: a folder made by `bertmill corpus`")
     decided: dict[str, object] = {"precision": decide_precision(given, ranks)}
     if given.learning_rate is None:
         decided["learning_rate"] = LEARNING_RATES[given.size]

@@ -1,25 +1,86 @@
-"""What pre-training and fine-tuning share around the loop: settings that are decided once, and the model at the end."""
+"""What pre-training and fine-tuning share around the loop: a run that is opened, begun or resumed, and finished."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 
 from bertmill.config import Precision, TrainingSettings, heldout_share, resumed_settings
 from bertmill.errors import UsageError
 from bertmill.model.pretrained import BertPreTrainedModel
-from bertmill.runtime import prefers_bf16
+from bertmill.runtime import choose_device, keep_freed_memory, prefers_bf16, set_threads
 from bertmill.storage import new_folder, write_file
-from bertmill.tasks.kinds import MODEL_NOTE
+from bertmill.tasks.windows import MODEL_NOTE
 from bertmill.text.tokenizer import BertTokenizer
-from bertmill.training.distributed import Ranks
-from bertmill.training.loop import LoopSettings
+from bertmill.training.distributed import Ranks, joined_ranks
+from bertmill.training.loop import LoopSettings, Trainer
+from bertmill.training.progress import Journal, Listener
+from bertmill.training.schedule import Schedule
 from bertmill.training.state import RunFolder
 
 SettingsT = TypeVar("SettingsT", bound=TrainingSettings)
+
+
+@dataclass(frozen=True)
+class OpenRun(Generic[SettingsT]):
+    """A run folder that this process, or these ranks together, train in."""
+
+    folder: RunFolder
+    settings: SettingsT  # of a run that is not new: those that it began with
+    is_new: bool
+    is_finished: bool
+    ranks: Ranks
+    journal: Journal
+
+    @property
+    def model(self) -> Path | None:
+        """The folder of the result, to the first of several ranks only."""
+        return self.folder.model if self.ranks.is_first else None
+
+    def trainer(self, model: BertPreTrainedModel, schedule: Schedule, settings: LoopSettings) -> Trainer:
+        """At the beginning, or where the run was stopped."""
+        trainer = Trainer(model, schedule, settings, self.folder, self.ranks, self.journal)
+        if self.settings.resume:
+            trainer.resume()
+        return trainer
+
+    def finish(self, model: BertPreTrainedModel, tokenizer: BertTokenizer, note: dict[str, Any]) -> Path | None:
+        """Write the result: a model folder with a note on what it is and where it comes from."""
+        if self.ranks.is_first:
+            with new_folder(self.folder.model) as temporary:
+                model.save_pretrained(temporary)
+                tokenizer.save_pretrained(temporary)
+                write_file(temporary / MODEL_NOTE, json.dumps(note, indent=1, ensure_ascii=False) + "\n")
+        self.ranks.wait()
+        return self.model
+
+
+@contextmanager
+def opened_run(settings: SettingsT, listener: Listener) -> Iterator[OpenRun[SettingsT]]:
+    """The run in `settings.out`, locked while the block runs, on as many ranks as there are."""
+    folder = RunFolder(settings.out)
+    is_new = not folder.config.exists()
+    if is_new:
+        settings.require_all()
+        folder.refuse_other_things()
+    else:
+        settings = settings_of_run(settings, folder)
+    device = choose_device(settings.device)
+    set_threads(settings.threads)
+    keep_freed_memory()
+    with joined_ranks(device) as ranks, folder.locked(is_owner=ranks.is_first):
+        journal = Journal(folder.log, listener) if ranks.is_first else Journal(None, Listener())
+        is_finished = folder.model.exists()
+        if is_finished:
+            journal.remark(f"{folder.path} is finished already")
+        ranks.wait()  # all have seen whether the run is new
+        yield OpenRun(folder, settings, is_new, is_finished, ranks, journal)
 
 
 def settings_of_run(given: SettingsT, run: RunFolder) -> SettingsT:
@@ -65,11 +126,3 @@ def loop_settings(
         precision=torch.bfloat16 if settings.precision == "bf16" else torch.float32,
         patience=patience,
     )
-
-
-def write_model(run: RunFolder, model: BertPreTrainedModel, tokenizer: BertTokenizer, note: dict[str, Any]) -> None:
-    """The result of a run: a model folder with a note on what it is and where it comes from."""
-    with new_folder(run.model) as temporary:
-        model.save_pretrained(temporary)
-        tokenizer.save_pretrained(temporary)
-        write_file(temporary / MODEL_NOTE, json.dumps(note, indent=1, ensure_ascii=False) + "\n")
