@@ -47,7 +47,8 @@ def test_no_piece_of_a_held_out_document_is_trained_on_nor_the_other_way_round(
             batch = instances.batch(0, np.arange(instances.count(0)))
             seen[part] = set(batch.piece_ids.tolist()) - set(SPECIAL_IDS.special)
         for part in PARTS:
-            its_own = DocumentPart(corpus, part, share).documents(np.arange(len(seen[part])))
+            whole = DocumentPart(corpus, part, share)
+            its_own = whole.documents(np.arange(whole.num_documents))
             assert seen[part] == set((its_own + 5).tolist())  # every document, and none of the other part
     assert len(seen["heldout"]) == round(share * len(lengths))
     assert not seen["train"] & seen["heldout"]
