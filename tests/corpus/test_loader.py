@@ -88,7 +88,7 @@ def test_a_late_start_needs_no_more_of_earlier_epochs_than_their_counts(corpus: 
     expected = first_steps(loader, 5, 777)
     assert loader.epoch(777) > 2
     for epoch in range(int(loader.epoch(777))):
-        (tmp_path / f"epoch-{epoch:05d}.records").unlink()
+        (tmp_path / f"epoch-{epoch:05d}.records").unlink(missing_ok=True)  # most are gone already
     kept = sorted(path.name for path in tmp_path.iterdir())
     assert_equal(first_steps(make(corpus, tmp_path), 5, 777), expected)
     assert sorted(path.name for path in tmp_path.iterdir()) == kept
