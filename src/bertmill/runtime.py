@@ -51,6 +51,16 @@ def keep_freed_memory() -> None:
         mallopt(_M_TRIM_THRESHOLD, 1 << 30)
 
 
+def give_back_freed_memory() -> None:
+    """Let the C library hand back what is free now. Small things that stay keep it from doing so by itself.
+
+    A stream of 60,000 rows left 130 MB of free memory behind, in pieces between words that the tokenizer remembers.
+    """
+    malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if malloc_trim is not None:
+        malloc_trim(0)
+
+
 def choose_device(name: str = "auto") -> torch.device:
     """The device called `name`; `auto` is a GPU where there is one, another for each rank that `torchrun` starts."""
     import torch

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
+from bertmill.runtime import give_back_freed_memory
 from bertmill.tasks.windows import PIECES_AT_ONCE
 
 GivenT = TypeVar("GivenT")
@@ -43,6 +44,7 @@ def in_given_order(
         for batch in batches_by_length([size(example) for example in block]):
             for number, result in zip(batch, run([block[number] for number in batch]), strict=True):
                 results[number] = result
+        give_back_freed_memory()  # else a long stream would grow, though nothing of it is kept
         yield from results  # type: ignore[misc]  # all are there
 
 
