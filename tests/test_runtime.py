@@ -66,3 +66,22 @@ def test_freed_memory_is_used_again_without_asking_for_it() -> None:
         for how in ("keep", "hand back")
     }
     assert faults["keep"] < faults["hand back"] / 10
+
+
+def test_freed_memory_is_given_back_also_from_between_small_things_that_stay() -> None:
+    program = """
+from pathlib import Path
+from bertmill.runtime import give_back_freed_memory
+def resident_megabytes():
+    return int(Path("/proc/self/status").read_text().split("VmRSS:")[1].split()[0]) / 1024
+small, large = [], []
+for _ in range(2000):
+    large.append(bytes(100_000))
+    small.append(bytes(1000))
+del large
+before = resident_megabytes()
+give_back_freed_memory()
+print(before - resident_megabytes())
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert float(done.stdout) > 100

@@ -18,6 +18,7 @@ GROUP = "bertmill.models"
 CONFIG_FILE = "config.json"  # by which a folder is known to hold a model
 RUN_FILE = "config.toml"  # by which a folder is known to be that of a training
 MODEL_OF_RUN = "model"
+MODEL_NOTE = "bertmill.json"  # in a model folder: what it is and where it comes from
 
 
 def find_model(model: str | Path) -> Path:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
 
+from bertmill.cli.progress import tell_about_rows
 from bertmill.config import EvaluateSettings
 from bertmill.inference.answering import TaskModel
 from bertmill.inference.evaluation import Evaluation, evaluate
@@ -26,12 +26,8 @@ def run(settings: EvaluateSettings) -> None:
     rows = labelled_rows(str(settings.data), settings, skipped, repairs, may_have_no_label=may_have_no_label)
     examples = examples_of(model.task, rows, settings, skipped, str(settings.data))
     evaluation = evaluate(model, examples, settings.worst)
-    if skipped and not settings.quiet:
-        print(f"skipped: {skipped}", file=sys.stderr)
-    if repairs and not settings.quiet:
-        print(f"repaired: {repairs}", file=sys.stderr)
-    if model.make_windows.remark and not settings.quiet:
-        print(model.make_windows.remark, file=sys.stderr)
+    if not settings.quiet:
+        tell_about_rows(skipped, repairs, model.make_windows.remark)
     if settings.as_json:
         print(json.dumps(evaluation.to_json(), ensure_ascii=False))
     else:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TextIO
 
-from bertmill.cli.progress import counting
+from bertmill.cli.progress import counting, tell_about_rows
 from bertmill.config import PredictSettings
 from bertmill.inference.answering import TaskModel
 from bertmill.runtime import set_threads
@@ -37,12 +37,7 @@ def run(settings: PredictSettings) -> None:
         with new_file(settings.out) as path, path.open("w", encoding="utf-8", newline="") as file:
             _write(shown, settings.format, file)
     if not settings.quiet:
-        if skipped:
-            print(f"skipped: {skipped}", file=sys.stderr)
-        if repairs:
-            print(f"repaired: {repairs}", file=sys.stderr)
-        if model.make_windows.remark:
-            print(model.make_windows.remark, file=sys.stderr)
+        tell_about_rows(skipped, repairs, model.make_windows.remark)
 
 
 def _rows(settings: PredictSettings, skipped: SkippedRows, repairs: Repairs) -> Iterator[LabelledRow]:

@@ -16,6 +16,9 @@ from typing import TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
+from bertmill.tasks.reading import SkippedRows
+from bertmill.text.repair import Repairs
+
 ItemT = TypeVar("ItemT")
 
 BAR_INTERVAL_S = 0.1
@@ -67,6 +70,13 @@ class ProgressLine:
             return state
         left = seconds * max(0, self._total_bytes - bytes_read) / bytes_read
         return f"{state}, {bytes_read / self._total_bytes:.0%} done, {time_left(left)}"
+
+
+def tell_about_rows(skipped: SkippedRows, repairs: Repairs, about_windows: str | None) -> None:
+    """What a person should know about the rows that were read, after all of them were."""
+    remarks = [f"skipped: {skipped}" if skipped else "", f"repaired: {repairs}" if repairs else "", about_windows]
+    for remark in filter(None, remarks):
+        print(remark, file=sys.stderr)
 
 
 def counting(items: Iterable[ItemT], what: str) -> Iterator[ItemT]:

@@ -16,7 +16,7 @@ header). A table of one column holds texts.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from types import MappingProxyType
 
@@ -95,17 +95,22 @@ def told_columns(columns: str | None, preset: str | None) -> Columns | None:
 def choose_columns(
     rows: Iterator[RawRow], told: Columns | None, *, need_label: bool
 ) -> tuple[Columns, Iterator[RawRow]]:
-    """The columns of a file and its rows, now by name where they have names, without the header."""
+    """The columns of a file and its rows, now by name where they have names, without the header.
+
+    Without need of labels there is no column of them, whatever the file has.
+    """
     head = _up_to_a_good_row(rows)
     if not head or head[-1].problem is not None:  # nothing to look at; the rows' problems will be told one by one
         return told or Columns("text"), chain(head, rows)
     first = head[-1]
     columns = told or _guess(head, rows, need_label=need_label)
-    if need_label and columns.label is None:
+    if not need_label:
+        columns = replace(columns, label=None)
+    elif columns.label is None:
         raise UsageError("--columns names no label", remedy="add label=COLUMN")
     rows = chain(head, rows)
     if first.is_numbered:
-        columns = _check_table(columns, first, need_label)
+        _check_table(columns, first)
         rows = name_columns(rows) if columns.has_header else rows
     return columns, rows
 
@@ -175,11 +180,9 @@ def _looks_like_labels(values: Sequence[str]) -> bool:
     )
 
 
-def _check_table(columns: Columns, first: RawRow, need_label: bool) -> Columns:
-    """`columns`, if the table has them; without a label that it does not have and that nobody needs."""
+def _check_table(columns: Columns, first: RawRow) -> None:
+    """DataError if the table does not have these columns."""
     names = header_names(first) if columns.has_header else list(first.fields)
-    if not need_label and columns.label not in names:
-        columns = Columns(columns.text, columns.pair, None, columns.choices, columns.has_header)
     for name in columns.all():
         if names.count(name) != 1:
             how_many = "no column" if name not in names else "several columns"
@@ -195,7 +198,6 @@ def _check_table(columns: Columns, first: RawRow, need_label: bool) -> Columns:
             where=first.place,
             remedy="use the names instead of numbers in --columns",
         )
-    return columns
 
 
 def _unsure(first: RawRow, need_label: bool) -> DataError:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from bertmill.errors import DataError
@@ -83,7 +83,6 @@ def read_labelled(
     is_json = format_suffix(file) == ".json"
     raw_rows = read_json_rows(file, repairs=repairs) if is_json else read_rows(file, quotes=quotes, repairs=repairs)
     found, raw_rows = choose_columns(raw_rows, told, need_label=with_label)
-    found = found if with_label else replace(found, label=None)
     counts = SkippedRows() if skipped is None else skipped
     for raw in raw_rows:
         counts.num_rows += 1

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 from torch import Tensor
 
+from bertmill.checkpoint.names import MODEL_NOTE
 from bertmill.config import RowSettings
 from bertmill.errors import IntegrityError, UsageError
 from bertmill.model.config import BertConfig
@@ -27,7 +28,6 @@ from bertmill.storage import read_json
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.text.truncation import Range, cut_ranges, share_room
 
-MODEL_NOTE = "bertmill.json"  # in a model folder: what it is and where it comes from
 Texts = tuple[str, ...]  # a text, or a pair of texts
 
 PIECES_AT_ONCE = 4096  # that go through the model together, where nothing is learnt

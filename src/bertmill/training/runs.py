@@ -11,12 +11,12 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
+from bertmill.checkpoint.names import MODEL_NOTE
 from bertmill.config import Precision, TrainingSettings, heldout_share, resumed_settings
 from bertmill.errors import UsageError
 from bertmill.model.pretrained import BertPreTrainedModel
 from bertmill.runtime import choose_device, keep_freed_memory, prefers_bf16, set_threads
 from bertmill.storage import new_folder, write_file
-from bertmill.tasks.windows import MODEL_NOTE
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import Ranks, joined_ranks
 from bertmill.training.loop import LoopSettings, Trainer
