@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from itertools import accumulate
 from pathlib import Path
 
 import torch
@@ -43,11 +44,12 @@ def main() -> None:
     torch.set_num_threads(settings.threads or torch.get_num_threads())
     corpus = Corpus(settings.corpus)
     tokenizer = BertTokenizer.from_pretrained(corpus.vocabulary_folder)
-    ((length, _),) = parse_phases(settings.length)
+    phases = parse_phases(settings.length)
 
-    def instances(of: Corpus, name: str, seed: int) -> Instances:
+    def instances(of: Corpus, name: str, length: int, seed: int) -> Instances:
         plan = PlanSettings(settings.objective, length, settings.short_seq_prob)
-        return Instances(of, VocabularyIds.of(tokenizer), out / name, plan, MaskingSettings(), seed=seed)
+        folder = out / f"{name}-{length}"
+        return Instances(of, VocabularyIds.of(tokenizer), folder, plan, MaskingSettings(), seed=seed)
 
     config = BertConfig.of_size(settings.size).with_settings(
         vocab_size=len(tokenizer),
@@ -59,27 +61,29 @@ def main() -> None:
     model = transformers.BertForPreTraining(transformers.BertConfig(**values))
     optimizer = make_optimizer(model, settings.weight_decay)
     schedule = Schedule(settings.learning_rate, seconds=settings.budget)
-    loader = Loader(instances(corpus, "train", settings.seed), batch_size=settings.batch_size, workers=1)
     started, seconds, steps, pieces = time.monotonic(), 0.0, 0, 0
     model.train()
-    for steps, batch in enumerate(loader.batches(0), start=1):
-        for group in optimizer.param_groups:
-            group["lr"] = schedule.rate(steps, seconds)
-        optimizer.zero_grad()
-        loss = model(**_padded(batch)).loss
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), settings.max_gradient_norm)
-        optimizer.step()
-        pieces += len(batch.piece_ids)
-        step_seconds, seconds = time.monotonic() - started - seconds, time.monotonic() - started
-        if steps % LOG_EVERY == 0:
-            print(f"step {steps:,}  loss {loss:.3f}  {pieces / seconds:,.0f} pieces/s", flush=True)
-        if schedule.is_over(steps, seconds, step_seconds):
-            break
+    for (length, _), end in zip(phases, accumulate(share for _, share in phases), strict=True):
+        of_phase = instances(corpus, "train", length, settings.seed)
+        for batch in Loader(of_phase, batch_size=settings.batch_size, workers=1).batches(0):
+            for group in optimizer.param_groups:
+                group["lr"] = schedule.rate(steps, seconds)
+            optimizer.zero_grad()
+            loss = model(**_padded(batch)).loss
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), settings.max_gradient_norm)
+            optimizer.step()
+            steps, pieces = steps + 1, pieces + len(batch.piece_ids)
+            step_seconds, seconds = time.monotonic() - started - seconds, time.monotonic() - started
+            if steps % LOG_EVERY == 0:
+                print(f"step {steps:,}  loss {loss:.3f}  {pieces / seconds:,.0f} pieces/s", flush=True)
+            is_over = schedule.is_over(steps, seconds, step_seconds)
+            if is_over or (end < 1 and schedule.progress(steps, seconds) >= end):
+                break
     model.save_pretrained(out / "model")
     ours = BertForPreTraining.from_pretrained(out / "model")
     with torch.inference_mode():
-        heldout = instances(Corpus(run / "heldout"), "heldout", HELDOUT_SEED)
+        heldout = instances(Corpus(run / "heldout"), "heldout", phases[-1][0], HELDOUT_SEED)
         figures = evaluate_words(ours, heldout, Ranks(torch.device("cpu")))
     print(json.dumps({"steps": steps, "pieces": pieces, "seconds": round(seconds), **figures}))
 

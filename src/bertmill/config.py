@@ -286,6 +286,10 @@ class FinetuneSettings(TrainingSettings, RowSettings):
     patience: int | None = Field(None, ge=1, description="evaluations without a better one, after which to stop")
     eval_every: int | None = Field(None, ge=1, description="steps between evaluations (default: an epoch)")
     save_every: int = Field(1000, ge=1, description="steps between checkpoints, besides those of the best")
+    seeds: int = Field(1, ge=1, description="trainings to make, with --seed and the numbers after it; the best stays")
+    grid: Literal["paper"] | None = Field(
+        None, description="paper: train with batches of 16, 32, rates of 5e-5, 3e-5, 2e-5 and 2, 3, 4 epochs each"
+    )
 
     @model_validator(mode="after")
     def _fitting_the_task(self) -> Self:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from bertmill.cli.training import TrainingDisplay
 from bertmill.config import FinetuneSettings
-from bertmill.training.finetune import finetune
+from bertmill.training.trials import finetune_once_or_more
 
 
 def run(settings: FinetuneSettings) -> None:
     with TrainingDisplay(quiet=settings.quiet) as display:
-        folder = finetune(settings, display)
+        folder = finetune_once_or_more(settings, display)
     if folder is not None:
         print(folder)

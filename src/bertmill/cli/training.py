@@ -55,7 +55,7 @@ class TrainingDisplay(Listener):
             self._bar.stop()
 
     def begin(self, beginning: Beginning) -> None:
-        self._steps = beginning.steps
+        self._steps, self._first = beginning.steps, None
         self._window_started = time.monotonic()
         if self._bar is not None:
             self._bar.start()

@@ -67,10 +67,19 @@ class Ranks:
             dist.barrier()
 
 
+def is_one_of_several() -> bool:
+    """Whether `torchrun` started this process with others."""
+    return _num_processes() > 1
+
+
+def _num_processes() -> int:
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
 @contextmanager
 def joined_ranks(device: torch.device) -> Iterator[Ranks]:
     """The ranks that `torchrun` started, connected while the block runs; or this process alone."""
-    count = int(os.environ.get("WORLD_SIZE", "1"))
+    count = _num_processes()
     if count == 1:
         yield Ranks(device)
         return

@@ -6,6 +6,7 @@
     RUN/checkpoints/          see checkpoint/store.py
     RUN/plans/                which instances there are, per epoch (corpus/plan.py)
     RUN/heldout/              the held-out text as a corpus
+    RUN/trials/               of several fine-tunings: a run folder each (trials.py)
     RUN/model/                the result: a model folder
 The folder is locked while a process trains in it.
 """
@@ -83,6 +84,10 @@ class RunFolder:
     @property
     def heldout(self) -> Path:
         return self.path / "heldout"
+
+    @property
+    def trials(self) -> Path:
+        return self.path / "trials"
 
     @property
     def model(self) -> Path:

@@ -1,0 +1,126 @@
+"""Several fine-tunings on the same data, by seed and over the paper's grid: what chance decides, and the best of all.
+
+    RUN/config.toml           the settings of all
+    RUN/trials/NAME/          each a run of its own; what it does not need once it is finished is removed
+    RUN/trials.json           the dev figures of each, and what they come to
+    RUN/model/                the best: of the setting with the best mean over the seeds, the best seed
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby, product
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from bertmill.checkpoint.names import MODEL_NOTE
+from bertmill.config import FinetuneSettings, settings_toml
+from bertmill.errors import UsageError
+from bertmill.storage import new_folder, read_json, write_file
+from bertmill.training.distributed import is_one_of_several
+from bertmill.training.finetune import finetune
+from bertmill.training.progress import Listener
+from bertmill.training.runs import settings_of_run, with_whole_paths
+from bertmill.training.state import RunFolder
+
+PAPER_GRID: dict[str, tuple[float, ...]] = {
+    "batch_size": (16, 32),
+    "learning_rate": (5e-5, 3e-5, 2e-5),
+    "epochs": (2, 3, 4),
+}
+SHORT_NAMES = {"batch_size": "batch", "learning_rate": "rate", "epochs": "epochs"}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One fine-tuning that is finished: where, with what of the grid and which seed, and how good it is."""
+
+    folder: RunFolder
+    setting: str  # empty where there is no grid
+    seed: int
+    metric: str
+    dev: dict[str, float]
+
+    @property
+    def score(self) -> float:
+        return self.dev[self.metric]
+
+
+def finetune_once_or_more(settings: FinetuneSettings, listener: Listener) -> Path | None:
+    """Train for every seed and setting that `settings` ask for; returns the folder of the model, or of the best."""
+    folder = RunFolder(settings.out)
+    is_new = not folder.config.exists()
+    asked = with_whole_paths(settings) if is_new else settings_of_run(settings, folder)
+    if asked.seeds == 1 and asked.grid is None:
+        return finetune(settings, listener)
+    if is_one_of_several():
+        raise UsageError("--seeds and --grid are for one process", remedy="start it without torchrun")
+    if is_new:
+        asked.require_all()
+        folder.refuse_other_things()
+        write_file(folder.config, settings_toml(asked))
+    return _finetune_all(asked, folder, listener)
+
+
+def _finetune_all(settings: FinetuneSettings, folder: RunFolder, listener: Listener) -> Path:
+    points = list(_points(settings))
+    trials: list[Trial] = []
+    for setting, values, seed in points:
+        name = "-".join(filter(None, [setting.replace(" ", "-"), f"seed-{seed}"]))
+        listener.remark(f"trial {len(trials) + 1} of {len(points)}: {name}")
+        changes = {**values, "seed": seed, "seeds": 1, "grid": None, "resume": True, "out": folder.trials / name}
+        trials.append(_trial(settings.model_copy(update=changes), setting, listener))
+    best = _best(trials)
+    for line in _lines(trials):
+        listener.remark(line)
+    listener.remark(f"the best is {best.folder.path.name}")
+    if not folder.model.exists():
+        write_file(folder.path / "trials.json", json.dumps([_as_json(trial) for trial in trials], indent=1) + "\n")
+        with new_folder(folder.model) as temporary:
+            shutil.copytree(best.folder.model, temporary, dirs_exist_ok=True)
+    return folder.model
+
+
+def _points(settings: FinetuneSettings) -> Iterator[tuple[str, dict[str, float], int]]:
+    """Name and values of each setting, with each seed."""
+    for values in product(*PAPER_GRID.values()) if settings.grid else [()]:
+        named = dict(zip(PAPER_GRID, values, strict=True)) if values else {}
+        setting = " ".join(f"{SHORT_NAMES[name]} {value:g}" for name, value in named.items())
+        for seed in range(settings.seed, settings.seed + settings.seeds):
+            yield setting, named, seed
+
+
+def _trial(settings: FinetuneSettings, setting: str, listener: Listener) -> Trial:
+    finetune(settings, listener)
+    folder = RunFolder(settings.out)
+    shutil.rmtree(folder.checkpoints, ignore_errors=True)
+    note: dict[str, Any] = read_json(folder.model / MODEL_NOTE)
+    return Trial(folder, setting, settings.seed, note["metric"], note["dev"])
+
+
+def _best(trials: list[Trial]) -> Trial:
+    def mean_score(setting: str) -> float:
+        return mean(trial.score for trial in trials if trial.setting == setting)
+
+    return max(trials, key=lambda trial: (mean_score(trial.setting), trial.score))
+
+
+def _lines(trials: list[Trial]) -> Iterator[str]:
+    """The figures of each setting: means over the seeds, with the deviation where there are several."""
+    for setting, group in groupby(trials, key=lambda trial: trial.setting):
+        of_setting = list(group)
+        figures = []
+        for name in of_setting[0].dev:
+            values = [trial.dev[name] for trial in of_setting]
+            spread = f" ± {stdev(values):.4f}" if len(values) > 1 else ""
+            figures.append(f"{name.replace('_', ' ')} {mean(values):.4f}{spread}")
+        seeds = f"{len(of_setting)} seeds" if len(of_setting) > 1 else "1 seed"
+        yield ": ".join(filter(None, [setting, f"{', '.join(figures)} ({seeds})"]))
+
+
+def _as_json(trial: Trial) -> dict[str, Any]:
+    return {"name": trial.folder.path.name, "setting": trial.setting, "seed": trial.seed, "dev": trial.dev}

@@ -1,0 +1,97 @@
+"""Several fine-tunings: every seed and setting once, the best one kept, and each equal to the same run made alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from statistics import mean
+
+import pytest
+from safetensors.torch import load_file
+
+from bertmill.cli.main import main
+from bertmill.config import FinetuneSettings
+from bertmill.training.progress import Listener
+from bertmill.training.state import RunFolder
+from bertmill.training.trials import PAPER_GRID, Trial, finetune_once_or_more
+from tests.training.test_finetune import flags_of, rows_file, tiny
+
+__all__ = ["rows_file", "tiny"]  # fixtures
+
+
+def test_seeds_are_runs_of_their_own_and_the_best_is_kept(
+    tiny: Path, rows_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    several, alone = tmp_path / "several", tmp_path / "alone"
+    settings = {"learning-rate": 2e-3, "epochs": 2}
+    assert main(flags_of(tiny, rows_file, several, seed=3, seeds=2, **settings)) == 0
+    said = capsys.readouterr()
+    assert said.out == f"{several / 'model'}\n"
+    assert "trial 2 of 2: seed-4" in said.err
+    assert "(2 seeds)" in said.err
+    assert main(flags_of(tiny, rows_file, alone, seed=4, **settings)) == 0
+    of_alone, of_seed = (load_file(run / "model/model.safetensors") for run in (alone, several / "trials/seed-4"))
+    assert all((of_alone[name] == of_seed[name]).all() for name in of_alone)
+    trials = json.loads((several / "trials.json").read_text())
+    assert [trial["seed"] for trial in trials] == [3, 4]
+    best = max(trials, key=lambda trial: trial["dev"]["accuracy"])
+    kept, model = (path.read_bytes() for path in (several / "trials" / best["name"] / "model/model.safetensors",
+                                                  several / "model/model.safetensors"))  # fmt: skip
+    assert kept == model
+    assert not list(several.glob("trials/*/checkpoints"))
+
+
+def test_several_trainings_go_on_where_they_were_stopped(
+    tiny: Path, rows_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Stopping(Listener):
+        def remark(self, text: str) -> None:
+            if text.startswith("trial 2"):
+                raise KeyboardInterrupt
+
+    out = tmp_path / "run"
+    settings = FinetuneSettings(
+        task="classify", model=str(tiny), train=rows_file, out=out, epochs=0.5, seeds=2, threads=1
+    )
+    with pytest.raises(KeyboardInterrupt):
+        finetune_once_or_more(settings, Stopping())
+    assert main(["finetune", "--out", str(out), "--resume"]) == 0
+    assert f"{out / 'trials/seed-0'} is finished already" in capsys.readouterr().err
+    assert (out / "model/config.json").exists()
+    assert main(["finetune", "--out", str(out), "--resume", "--seeds", "3"]) == 2
+    assert main(["finetune", "classify", "--out", str(out), "--model", str(tiny), "--train", str(rows_file)]) == 2
+
+
+def test_the_grid_is_the_papers_and_the_best_mean_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen = []
+
+    def trained(settings: FinetuneSettings, setting: str, _listener: Listener) -> Trial:
+        seen.append((settings.batch_size, settings.learning_rate, settings.epochs, settings.seed))
+        # One lucky seed of a bad setting, and a setting that is good with both.
+        score = {(16, 5e-5, 2, 0): 0.99, (32, 2e-5, 4, 0): 0.8, (32, 2e-5, 4, 1): 0.9}.get(seen[-1], 0.5)
+        (settings.out / "model").mkdir(parents=True)
+        (settings.out / "model/name").write_text(settings.out.name)
+        return Trial(RunFolder(settings.out), setting, settings.seed, "accuracy", {"accuracy": score})
+
+    monkeypatch.setattr("bertmill.training.trials._trial", trained)
+    said: list[str] = []
+    listener = Listener()
+    monkeypatch.setattr(listener, "remark", said.append)
+    settings = FinetuneSettings(
+        task="classify", model="minilm", train=tmp_path / "rows.tsv", out=tmp_path / "run", grid="paper", seeds=2
+    )
+    model = finetune_once_or_more(settings, listener)
+    assert model is not None
+    assert len(seen) == 2 * len(PAPER_GRID["batch_size"]) * len(PAPER_GRID["learning_rate"]) * len(PAPER_GRID["epochs"])
+    assert len(set(seen)) == len(seen)
+    assert (model / "name").read_text() == "batch-32-rate-2e-05-epochs-4-seed-1"
+    assert any(f"{mean([0.8, 0.9]):.4f} ± 0.0707" in line for line in said)
+
+
+def test_several_processes_are_told_to_train_once(
+    tiny: Path, rows_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert main(flags_of(tiny, rows_file, tmp_path / "run", seeds=2)) == 2
+    assert "for one process" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
