@@ -26,7 +26,7 @@ Objective = Literal["mlm+nsp", "mlm+sop", "mlm", "clm"]
 SizeName = Literal["tiny", "mini", "small", "medium", "base", "large"]
 OnNonFinite = Literal["stop", "skip", "reload"]
 Precision = Literal["fp32", "bf16", "auto"]
-TaskName = Literal["classify", "regress", "choose"]
+TaskName = Literal["classify", "regress", "choose", "tag", "answer"]
 
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
 
@@ -262,17 +262,17 @@ class RowSettings(Settings):
 
 
 class FinetuneSettings(TrainingSettings, RowSettings):
-    """Train a model on labelled rows: a class, a number, or one of several choices for each."""
+    """Train a model on labelled rows: a class, a number, one of several choices, tags, or answers out of passages."""
 
     MAY_BE_PATHS: ClassVar[tuple[str, ...]] = ("model", "train", "dev")
 
-    task: Annotated[TaskName | None, Field(description="classify, regress or choose"), POSITIONAL] = None
+    task: Annotated[TaskName | None, Field(description="classify, regress, choose, tag or answer"), POSITIONAL] = None
     model: str | None = Field(
         None,
         description="the pre-trained model: a folder or the name of an installed model (a resumed run knows its own)",
     )
     train: Path | None = Field(
-        None, description="the labelled rows: .tsv, .csv, .jsonl, .parquet, or .json of multiple choice"
+        None, description="the labelled rows: .tsv, .csv, .jsonl, .json, .parquet, or columns of words and tags"
     )
     dev: Heldout = Field("0.1", description="rows to measure on: a file, or a share of the training rows")
     epochs: float = Field(3.0, gt=0, description="times through the training rows")
@@ -325,9 +325,13 @@ class PredictSettings(RowSettings):
     file: Annotated[str | None, Field(description="rows to answer for; - is standard input"), POSITIONAL] = None
     text: str | None = Field(None, description="a text given here instead of in a file")
     pair: str | None = Field(None, description="the second text of --text")
+    question: str | None = Field(None, description="what to answer out of --text")
     choice: list[str] = Field([], description="a choice for --text; given at least twice")
     out: Path | None = Field(None, description="a file to write to instead of printing")
-    format: Literal["jsonl", "csv", "table"] = Field("jsonl", description="how answers are written")
+    format: Literal["jsonl", "csv", "table", "columns"] = Field(
+        "jsonl", description="how answers are written; columns: a line for every word, with its tag"
+    )
+    top_k: int = Field(1, ge=1, le=20, description="answers for each question; several stand in a list")
     device: str = Field("auto", description="cpu, cuda, or auto")
     threads: int | None = Field(None, ge=1, description="threads to compute with (default: one per core)")
 
@@ -335,11 +339,13 @@ class PredictSettings(RowSettings):
     def _one_source(self) -> Self:
         if (self.file is None) == (self.text is None):
             raise ValueError("give either a file (- is standard input) or --text")
-        if self.file is not None and (self.pair is not None or self.choice):
-            raise ValueError("--pair and --choice go with --text, not with a file")
-        given = (self.text, self.pair, *self.choice)
+        if self.file is not None and (self.pair is not None or self.question is not None or self.choice):
+            raise ValueError("--pair, --question and --choice go with --text, not with a file")
+        if self.question is not None and (self.pair is not None or self.choice):
+            raise ValueError("--question goes without --pair and --choice")
+        given = (self.text, self.pair, self.question, *self.choice)
         if not all(text is None or text.strip() for text in given):
-            raise ValueError("--text, --pair and --choice must not be empty")
+            raise ValueError("--text, --pair, --question and --choice must not be empty")
         return self
 
 

@@ -74,7 +74,8 @@ def test_the_loss_is_torchs_weighted_mean(smoothing: float, weights: tuple[float
     logits = torch.randn(5, 2, generator=torch.Generator().manual_seed(1))
     targets = [0, 1, 1, 0, 1]
     task = Classify(("a", "b"), class_weights=weights, label_smoothing=smoothing)
-    mean = task.loss(list(logits), targets) / sum(map(task.weight, targets))
+    examples = [encoded(task, row("ab"[target])) for target in targets]
+    mean = task.loss(list(logits), examples) / sum(map(task.weight, examples))
     expected = torch.nn.functional.cross_entropy(
         logits, torch.tensor(targets), None if weights is None else torch.tensor(weights), label_smoothing=smoothing
     )
@@ -99,7 +100,9 @@ def test_choices_are_sequences_and_may_differ_in_number() -> None:
     assert example.target == 1
     outputs = [torch.tensor([0.0, 2.0, 1.0]), torch.tensor([1.0, 3.0])]
     expected = sum(float(-output.log_softmax(0)[target]) for output, target in zip(outputs, [1, 0], strict=True))
-    assert float(task.loss(outputs, [1, 0])) == pytest.approx(expected)
+    fewer = task.example(LabelledRow("f:2", ("She ran.",), "a", ("a", "b")))
+    examples = [EncodedExample(each, ()) for each in (example, fewer)]
+    assert float(task.loss(outputs, examples)) == pytest.approx(expected)
     with pytest.raises(DataError, match="no choices"):
         task.example(row("x"))
 

@@ -25,13 +25,16 @@ from bertmill.inference.answering import TaskModel
 from bertmill.model.bert import MODEL_CLASSES, BertModel
 from bertmill.model.config import BertConfig
 from bertmill.runtime import choose_device
+from bertmill.tasks.answer import AnswerQuestions, EncodedQuestion
 from bertmill.tasks.base import EncodedExample, Task
 from bertmill.tasks.choose import Choose
 from bertmill.tasks.classify import Classify
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.regress import Regress
+from bertmill.tasks.tag import EncodedWords, Tag
 from bertmill.tasks.windows import PIECES_AT_ONCE, WindowMaker, pack
 from bertmill.text.tokenizer import BertTokenizer
+from bertmill.text.words import join_words
 from bertmill.training.distributed import Ranks
 from bertmill.training.examples import ExampleLessons
 from tests.training.test_resume import PROGRAM, outcome
@@ -87,6 +90,8 @@ TASKS: dict[str, Task] = {
     "multi-label": Classify(("a", "b", "c"), multi_label=True),
     "regress": Regress(),
     "choose": Choose(),
+    "tag": Tag(("O", "B-x", "I-x"), has_spans=True),
+    "answer": AnswerQuestions(),
 }
 
 
@@ -100,6 +105,16 @@ def examples_for(name: str, task: Task, count: int, make_windows: WindowMaker) -
             rows.append(LabelledRow(place, texts, draw.choice(choices), choices))
         elif name == "regress":
             rows.append(LabelledRow(place, texts, str(draw.uniform(0, 5))))
+        elif name == "tag":
+            text, spans = join_words(text_of(draw).split())
+            tags = tuple(draw.choice(("O", "B-x", "I-x")) for _ in spans)
+            rows.append(LabelledRow(place, (text,), tags, spans=tuple(spans)))
+        elif name == "answer":  # all of one length: their softmax goes over padding too
+            words = draw.choices(WORDS, k=20)
+            start = sum(len(word) + 1 for word in words[:7])
+            answer = " ".join(words[7:9])
+            passage, spans = " ".join(words), ((start, start + len(answer)),)
+            rows.append(LabelledRow(place, ("good film", passage), (answer,), spans=spans if number % 5 else ()))
         elif name == "multi-label":
             rows.append(LabelledRow(place, texts, tuple(draw.sample("abc", draw.randint(0, 3)))))
         else:
@@ -152,10 +167,22 @@ def their_inputs(name: str, batch: list[EncodedExample]) -> dict[str, torch.Tens
         return rows.view(len(batch), -1, rows.shape[1]) if name == "choose" else rows
 
     targets = [example.target for example in batch]
-    return {
+    inputs = {
         "input_ids": padded(packed.piece_ids),
         "token_type_ids": padded(packed.segments),
         "attention_mask": padded(torch.ones_like(packed.piece_ids)),
+    }
+    if name == "tag":
+        labels = torch.full_like(inputs["input_ids"], -100)
+        for row, example in zip(labels, batch, strict=True):
+            assert isinstance(example, EncodedWords)
+            row[torch.from_numpy(example.firsts)] = torch.tensor(example.target)
+        return {**inputs, "labels": labels}
+    if name == "answer":
+        spans = torch.tensor([span for each in batch if isinstance(each, EncodedQuestion) for span in each.spans])
+        return {**inputs, "start_positions": spans[:, 0], "end_positions": spans[:, 1]}
+    return {
+        **inputs,
         "labels": torch.tensor(targets, dtype=torch.float32 if name in ("regress", "multi-label") else torch.int64),
     }
 

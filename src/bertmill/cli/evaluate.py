@@ -9,6 +9,7 @@ from bertmill.config import EvaluateSettings
 from bertmill.inference.answering import TaskModel
 from bertmill.inference.evaluation import Evaluation, evaluate
 from bertmill.runtime import set_threads
+from bertmill.tasks.base import Answer
 from bertmill.tasks.datasets import examples_of, labelled_rows
 from bertmill.tasks.first_look import shortened
 from bertmill.tasks.metrics import ByClass
@@ -23,7 +24,9 @@ def run(settings: EvaluateSettings) -> None:
     model = TaskModel(settings.model, settings.device, settings)
     skipped, repairs = SkippedRows(), Repairs()
     may_have_no_label = model.task.may_have_no_label
-    rows = labelled_rows(str(settings.data), settings, skipped, repairs, may_have_no_label=may_have_no_label)
+    rows = labelled_rows(
+        str(settings.data), settings, skipped, repairs, task=model.task.name, may_have_no_label=may_have_no_label
+    )
     examples = examples_of(model.task, rows, settings, skipped, str(settings.data))
     evaluation = evaluate(model, examples, settings.worst)
     if not settings.quiet:
@@ -50,7 +53,7 @@ def _lines(evaluation: Evaluation) -> list[str]:
     if by_class.confusion and len(by_class.confusion) <= MAX_CONFUSED_CLASSES:
         lines += ["", "  right (rows) and answered (columns)", *_matrix(by_class)]
     for error in evaluation.worst:
-        right = ", ".join(error.row.label) if isinstance(error.row.label, tuple) else str(error.row.label)
+        right = " ".join(error.row.label) if isinstance(error.row.label, tuple) else str(error.row.label)
         lines += ["", f"  {error.row.place}: {_answered(error.answer)}, right is {shortened(right) or 'nothing'}"]
         lines += [f"    {shortened(text)}" for text in error.row.texts]
         lines += [f"    choice {number}: {shortened(choice)}" for number, choice in enumerate(error.row.choices)]
@@ -70,10 +73,12 @@ def _matrix(by_class: ByClass) -> list[str]:
     ]
 
 
-def _answered(answer: dict[str, object]) -> str:
+def _answered(answer: Answer) -> str:
     """The answer itself, without the scores of all others."""
+    if "tags" in answer:
+        return f"tags {shortened(' '.join(answer['tags']))}"
     return ", ".join(
-        f"{name} {value:.3f}" if isinstance(value, float) else f"{name} {shortened(str(value))}"
+        f"{name} {value:.3f}" if isinstance(value, float) else f"{name} {shortened(str(value)) or 'none'}"
         for name, value in answer.items()
-        if name != "scores"
+        if name not in ("scores", "answers")
     )

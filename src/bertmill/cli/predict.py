@@ -10,6 +10,7 @@ from typing import TextIO
 
 from bertmill.cli.progress import counting, tell_about_rows
 from bertmill.config import PredictSettings
+from bertmill.errors import UsageError
 from bertmill.inference.answering import TaskModel
 from bertmill.runtime import set_threads
 from bertmill.storage import new_file
@@ -25,10 +26,17 @@ def run(settings: PredictSettings) -> None:
     set_threads(settings.threads)
     model = TaskModel(settings.model, settings.device, settings)
     skipped, repairs = SkippedRows(), Repairs()
-    rows = _rows(settings, skipped, repairs)
+    if settings.format == "columns" and model.task.name != "tag":
+        raise UsageError("--format columns is for tags", remedy="leave it away")
+    if (settings.question is None) == (model.task.name == "answer") and settings.text is not None:
+        raise UsageError(
+            f"a model for the task {model.task.name} takes {'--question' if settings.question is None else 'none'}",
+            remedy="--question belongs to models that answer questions",
+        )
+    rows = _rows(settings, model.task.name, skipped, repairs)
     place = settings.file or "--text"
     answers = model.answers(examples_of(model.task, rows, settings, skipped, place))
-    answered = ((example.row, answer) for example, answer in answers)
+    answered = ((example.row, _with_others(answer, settings.top_k)) for example, answer in answers)
     is_seen_anyway = settings.out is None and sys.stdout.isatty()
     shown = answered if settings.quiet or is_seen_anyway else counting(answered, "rows")
     if settings.out is None:
@@ -40,12 +48,21 @@ def run(settings: PredictSettings) -> None:
         tell_about_rows(skipped, repairs, model.make_windows.remark)
 
 
-def _rows(settings: PredictSettings, skipped: SkippedRows, repairs: Repairs) -> Iterator[LabelledRow]:
+def _rows(settings: PredictSettings, task: str, skipped: SkippedRows, repairs: Repairs) -> Iterator[LabelledRow]:
     if settings.file is not None:
-        return labelled_rows(settings.file, settings, skipped, repairs, with_label=False)
-    texts = tuple(repair_text(text, repairs) for text in (settings.text, settings.pair) if text is not None)
+        return labelled_rows(settings.file, settings, skipped, repairs, task=task, with_label=False)
+    given = (settings.question, settings.text, settings.pair)
+    texts = tuple(repair_text(text, repairs) for text in given if text is not None)
     choices = tuple(repair_text(choice, repairs) for choice in settings.choice)
     return iter([LabelledRow("--text", texts, choices=choices)])
+
+
+def _with_others(answer: Answer, count: int) -> Answer:
+    """The answer, and where several are wanted, the best ones in a list."""
+    if "answers" not in answer:
+        return answer
+    best = {name: value for name, value in answer.items() if name != "answers"}
+    return best if count == 1 else best | {"answers": answer["answers"][:count]}
 
 
 def _write(answered: Iterable[tuple[LabelledRow, Answer]], how: str, file: TextIO) -> None:
@@ -53,6 +70,9 @@ def _write(answered: Iterable[tuple[LabelledRow, Answer]], how: str, file: TextI
     for number, (row, answer) in enumerate(answered):
         if how == "jsonl":
             file.write(json.dumps(answer, ensure_ascii=False) + "\n")
+        elif how == "columns":
+            lines = zip(answer["words"], answer["tags"], strict=True)
+            file.write("".join(f"{word}\t{tag}\n" for word, tag in lines) + "\n")
         elif how == "table":
             file.write("  ".join([*_cells(answer), *map(shortened, row.texts)]) + "\n")
         else:
@@ -72,15 +92,22 @@ def _columns(row: LabelledRow, answer: Answer) -> dict[str, object]:
             columns[name] = "|".join(value)
         else:
             columns[name] = json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value
-    columns |= zip(("text", "pair"), row.texts, strict=False)
+    is_question = "start" in answer
+    columns |= zip(("question", "text") if is_question else ("text", "pair"), row.texts, strict=False)
     return columns | ({"choices": json.dumps(row.choices, ensure_ascii=False)} if row.choices else {})
 
 
 def _cells(answer: Answer) -> Iterator[str]:
     """The answer itself with its probability, or probabilities where there may be several."""
+    if "entities" in answer:
+        yield ", ".join(f"{each['type']} {shortened(each['text'])}" for each in answer["entities"]) or "-"
+        return
+    if "tags" in answer:
+        yield shortened(" ".join(answer["tags"]))
+        return
     if "labels" in answer:
         yield ", ".join(f"{shortened(label)} {answer['scores'][label]:.4f}" for label in answer["labels"]) or "-"
         return
     for name, value in answer.items():
-        if name != "scores":
+        if name not in ("scores", "answers"):
             yield f"{value:.4f}" if isinstance(value, float) else shortened(str(value))

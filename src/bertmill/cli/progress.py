@@ -74,7 +74,12 @@ class ProgressLine:
 
 def tell_about_rows(skipped: SkippedRows, repairs: Repairs, about_windows: str | None) -> None:
     """What a person should know about the rows that were read, after all of them were."""
-    remarks = [f"skipped: {skipped}" if skipped else "", f"repaired: {repairs}" if repairs else "", about_windows]
+    remarks = [
+        f"mended: {skipped.mended_in_words}" if skipped.mended_in_words else "",
+        f"skipped: {skipped}" if skipped else "",
+        f"repaired: {repairs}" if repairs else "",
+        about_windows,
+    ]
     for remark in filter(None, remarks):
         print(remark, file=sys.stderr)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -14,7 +15,7 @@ from bertmill.errors import UsageError
 from bertmill.inference.batching import in_given_order
 from bertmill.model.bert import MODEL_CLASSES
 from bertmill.runtime import choose_device
-from bertmill.tasks.base import Answer, Array, EncodedExample, Example, Task
+from bertmill.tasks.base import Answer, Array, EncodedExample, Example, Judgements, Task
 from bertmill.tasks.kinds import task_of_folder
 from bertmill.tasks.windows import remembered_settings, window_maker
 from bertmill.text.tokenizer import BertTokenizer
@@ -44,7 +45,13 @@ class TaskModel:
             )
         self.model = model.to(self.device)
         reading = remembered_settings(reading or RowSettings(), folder)
-        self.make_windows = window_maker(reading, tokenizer or BertTokenizer.from_pretrained(folder), model.config)
+        self.make_windows = window_maker(
+            reading,
+            tokenizer or BertTokenizer.from_pretrained(folder),
+            model.config,
+            self.task.max_length,
+            self.task.stride,
+        )
 
     def outputs(self, examples: Iterable[Example]) -> Iterator[tuple[EncodedExample, Array]]:
         """The examples as pieces, with what the model says of each."""
@@ -54,6 +61,11 @@ class TaskModel:
     def answers(self, examples: Iterable[Example]) -> Iterator[tuple[Example, Answer]]:
         """The examples, with what the model says of each as a person reads it."""
         return ((given.example, self.task.decode(given, output)) for given, output in self.outputs(examples))
+
+
+def judged(task: Task, answered: Iterable[tuple[EncodedExample, Array]]) -> Judgements:
+    """What the task thinks of each answer."""
+    return np.stack([task.judge(example, output) for example, output in answered])
 
 
 def run_examples(

@@ -6,9 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from bertmill.inference.answering import TaskModel
+from bertmill.inference.answering import TaskModel, judged
 from bertmill.tasks.base import Answer, Example
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.metrics import ByClass, intervals
@@ -46,7 +44,7 @@ def evaluate(model: TaskModel, examples: Iterable[Example], num_worst: int) -> E
     """Let the model answer for `examples`, and compare with what is right."""
     task = model.task
     answered = list(model.outputs(examples))
-    judgements = np.stack([task.judge(example, output) for example, output in answered])
+    judgements = judged(task, answered)
     errors = [task.error(example, output) for example, output in answered]
     worst = sorted(range(len(errors)), key=lambda number: -errors[number])[:num_worst]
     return Evaluation(

@@ -2,12 +2,14 @@
 
 `fill` guesses masked words. Its results have the keys of the fill-mask pipeline of Hugging Face. In a text that is
 longer than the model's positions, each [MASK] is guessed from the pieces around it, as many as fit. A left-to-right
-model guesses from the pieces before it alone. `predict` gives the answers of a fine-tuned model (answering.py).
+model guesses from the pieces before it alone. `predict` gives the answers of a fine-tuned model (answering.py); `tag`
+and `answer` are the same for tags and for questions, the latter called like Hugging Face's question-answering pipeline.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +22,11 @@ from bertmill.inference.answering import TaskModel
 from bertmill.model.bert import BertForMaskedLM
 from bertmill.model.packing import PackedBatch
 from bertmill.runtime import choose_device
-from bertmill.tasks.base import Answer
+from bertmill.tasks.answer import NUM_BEST, AnswerQuestions
+from bertmill.tasks.base import Answer, Task
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.text.tokenizer import BertTokenizer
+from bertmill.text.words import join_words
 
 Guess = dict[str, Any]
 Input = str | tuple[str, str] | dict[str, Any]
@@ -44,12 +48,64 @@ class Predictor:
         Multiple choice asks for `{"text": …, "pair": …, "choices": […]}`, where `pair` may be left out. An answer has
         the keys of `bertmill predict`: label, score and scores; number; choice, score and scores.
         """
-        if self._task is None:
-            self._task = TaskModel(self.folder, str(self.device), tokenizer=self.tokenizer)
         if isinstance(inputs, str):
             raise UsageError("predict takes a list of texts", remedy="put the text into a list")
-        rows = [_row(each, number) for number, each in enumerate(inputs)]
-        return [answer for _, answer in self._task.answers(map(self._task.task.example, rows))]
+        return self._answers([_row(each, number) for number, each in enumerate(inputs)])
+
+    def tag(self, texts: str | Sequence[str] | Sequence[Sequence[str]]) -> Answer | list[Answer]:
+        """A tag for every word of a text, or of each of several; words may be given as lists of words.
+
+        An answer has `words`, `tags` and `scores`, and `entities` where tags mean spans of words.
+        """
+        self._require("tag")
+        rows = [_tag_row(each, number) for number, each in enumerate([texts] if isinstance(texts, str) else texts)]
+        answers = self._answers(rows)
+        return answers[0] if isinstance(texts, str) else answers
+
+    def answer(
+        self,
+        question: str | Sequence[str],
+        context: str | Sequence[str],
+        *,
+        top_k: int = 1,
+        handle_impossible_answer: bool = False,
+    ) -> Answer | list[Answer] | list[list[Answer]]:
+        """The part of `context` that answers `question`: `answer`, `start`, `end` (characters) and `score`.
+
+        Lists of both give a list; one context may serve several questions. With `top_k` above 1 each result is a list
+        of the best. With `handle_impossible_answer` it is "" where the model finds no answer, by its tuned threshold.
+        """
+        task = self._require("answer").task
+        assert isinstance(task, AnswerQuestions)
+        if not 1 <= top_k <= NUM_BEST:
+            raise UsageError(f"top_k must be between 1 and {NUM_BEST}, not {top_k}")
+        questions = [question] if isinstance(question, str) else list(question)
+        contexts = [context] * len(questions) if isinstance(context, str) else list(context)
+        if len(contexts) != len(questions) or not all(isinstance(text, str) for text in (*questions, *contexts)):
+            raise UsageError("question and context should be two texts, or two lists of as many texts")
+        rows = [
+            LabelledRow(f"input {number}", texts) for number, texts in enumerate(zip(questions, contexts, strict=True))
+        ]
+        threshold = (task.null_threshold or 0.0) if handle_impossible_answer else None
+        answers = self._answers(rows, replace(task, null_threshold=threshold))
+        best = [each["answers"][:top_k] if top_k > 1 else each["answers"][0] for each in answers]
+        return best[0] if isinstance(question, str) else best
+
+    def _answers(self, rows: list[LabelledRow], task: Task | None = None) -> list[Answer]:
+        model = self._task_model()
+        task = task or model.task
+        return [task.decode(example, output) for example, output in model.outputs(map(task.example, rows))]
+
+    def _require(self, name: str) -> TaskModel:
+        model = self._task_model()
+        if model.task.name != name:
+            raise UsageError(f"the model is fine-tuned for the task {model.task.name}, not {name}", where=self.folder)
+        return model
+
+    def _task_model(self) -> TaskModel:
+        if self._task is None:
+            self._task = TaskModel(self.folder, str(self.device), tokenizer=self.tokenizer)
+        return self._task
 
     @torch.inference_mode()
     def fill(self, text: str, top_k: int = 5) -> list[Guess] | list[list[Guess]]:
@@ -127,6 +183,16 @@ def _row(given: Any, number: int) -> LabelledRow:
     raise UsageError(
         "should be a text, a tuple of two texts, or a dict with text and maybe pair and a list of choices", where=place
     )
+
+
+def _tag_row(given: Any, number: int) -> LabelledRow:
+    place = f"input {number}"
+    if isinstance(given, str):
+        return LabelledRow(place, (given,))
+    if isinstance(given, list | tuple) and all(isinstance(word, str) for word in given):
+        text, spans = join_words(list(given))
+        return LabelledRow(place, (text,), spans=tuple(spans))
+    raise UsageError("should be a text or a list of words", where=place)
 
 
 def load(name_or_folder: str | Path, device: str = "auto") -> Predictor:

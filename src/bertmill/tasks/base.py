@@ -12,7 +12,7 @@ windows are merged.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -61,6 +61,8 @@ class Task(ABC):
 
     name: ClassVar[str]
     head: ClassVar[str]  # the name of the model class
+    max_length: ClassVar[int | None] = None  # pieces of a window where nobody says; None: what the model can read
+    stride: ClassVar[int | None] = None
     metric: str  # by which the best checkpoint is chosen; larger is better
 
     @property
@@ -75,6 +77,10 @@ class Task(ABC):
     @abstractmethod
     def labels_of(self, row: LabelledRow) -> tuple[str, ...]:
         """What a row that has an example counts for when labels are counted; nothing if it has no label."""
+
+    def remarks(self) -> list[str]:
+        """What a person should know about how the data was understood."""
+        return []
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
@@ -93,11 +99,11 @@ class Task(ABC):
         """What the model says of each example."""
 
     @abstractmethod
-    def loss(self, outputs: Sequence[Tensor], targets: Sequence[Any]) -> Tensor:
+    def loss(self, outputs: Sequence[Tensor], examples: Sequence[EncodedExample]) -> Tensor:
         """The sum of the losses of examples; divided by the sum of their weights it is the mean."""
 
-    def weight(self, target: Any) -> float:
-        """How much a target counts in the mean loss."""
+    def weight(self, example: EncodedExample) -> float:
+        """How much an example counts in the mean loss."""
         return 1.0
 
     @abstractmethod
@@ -111,6 +117,15 @@ class Task(ABC):
     @abstractmethod
     def metrics(self, judgements: Judgements) -> dict[str, float]:
         """How good all outputs together are."""
+
+    @property
+    def is_to_be_tuned(self) -> bool:
+        """Whether answers depend on a number that is chosen on dev examples after the training."""
+        return False
+
+    def tuned(self, judgements: Judgements) -> Task:
+        """The task with that number as it would have been best for these answers."""
+        return self
 
     def by_class(self, judgements: Judgements) -> ByClass:
         """How good they are for each class, where there are classes."""
@@ -129,12 +144,19 @@ class Sequences(Task):
 
     def outputs(self, model: nn.Module, examples: Sequence[EncodedExample], device: torch.device) -> Sequence[Tensor]:
         sequences = [windows for example in examples for windows in example.sequences]
-        windows = [window for of_sequence in sequences for window in of_sequence]
-        # What is learnt from needs its memory until the end; else a long document does not need it all at once.
-        portions = [windows] if torch.is_grad_enabled() else in_portions(windows)
-        rows = [model(pack(portion).to(device), **self._asked()).logits for portion in portions]
+        rows = [output.logits for output in run_windows(model, examples, device, **self._asked())]
         return merge_windows(torch.cat(rows), sequences).unbind(0)
 
     def _asked(self) -> Mapping[str, Any]:
         """What the model is told beside the batch."""
         return {}
+
+
+def run_windows(
+    model: nn.Module, examples: Sequence[EncodedExample], device: torch.device, **asked: Any
+) -> Iterator[Any]:
+    """What the model returns for all windows of the examples, one after the other, in portions."""
+    windows = [window for example in examples for of_sequence in example.sequences for window in of_sequence]
+    # What is learnt from needs its memory until the end; else a long document does not need it all at once.
+    for portion in [windows] if torch.is_grad_enabled() else in_portions(windows):
+        yield model(pack(portion).to(device), **asked)

@@ -55,6 +55,18 @@ def right_choice(label: Any, choices: Sequence[str]) -> str:
 
 
 def _read_list(file: str, repairs: Repairs) -> list[Any]:
+    content = read_whole_json(file, repairs)
+    if not isinstance(content, list):
+        raise DataError(
+            f"is not a list of records or dialogues (found: {type(content).__name__})",
+            where=file,
+            remedy="write a list, or a .jsonl with a record per line",
+        )
+    return content
+
+
+def read_whole_json(file: str, repairs: Repairs) -> Any:
+    """What a `.json` file holds; strings are not repaired yet."""
     texts = []
     num_characters = 0
     for line in read_file(file, repairs=repairs):
@@ -67,18 +79,11 @@ def _read_list(file: str, repairs: Repairs) -> list[Any]:
                 remedy="write a .jsonl, which is read in parts",
             )
     try:
-        content = json.loads("\n".join(texts))
+        return json.loads("\n".join(texts))
     except json.JSONDecodeError as error:
         raise DataError(f"is not JSON: {error.msg}", where=f"{file}:{error.lineno}") from None
     except (ValueError, RecursionError) as error:
         raise DataError(f"is not JSON: {error}", where=file) from None
-    if not isinstance(content, list):
-        raise DataError(
-            f"is not a list of records or dialogues (found: {type(content).__name__})",
-            where=file,
-            remedy="write a list, or a .jsonl with a record per line",
-        )
-    return content
 
 
 def _questions(entry: Any, place: str, number: int, repairs: Repairs) -> Iterator[RawRow]:

@@ -52,9 +52,10 @@ class Choose(Sequences):
     def _asked(self) -> Mapping[str, Any]:
         return {"num_choices": 1}  # sequences are put together here, after their windows
 
-    def loss(self, outputs: Sequence[Tensor], targets: Sequence[Any]) -> Tensor:
+    def loss(self, outputs: Sequence[Tensor], examples: Sequence[EncodedExample]) -> Tensor:
         rows = nn.utils.rnn.pad_sequence(list(outputs), batch_first=True, padding_value=float("-inf"))
-        return F.cross_entropy(rows, torch.tensor(targets, device=rows.device), reduction="sum")
+        targets = torch.tensor([example.target for example in examples], device=rows.device)
+        return F.cross_entropy(rows, targets, reduction="sum")
 
     def judge(self, example: EncodedExample, output: Array) -> Judgement:
         """Whether the choice is right."""

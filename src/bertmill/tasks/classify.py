@@ -87,18 +87,19 @@ class Classify(Sequences):
     def note(self) -> dict[str, Any]:
         return {"task": self.name, "labels": list(self.labels), "multi_label": self.multi_label, "metric": self.metric}
 
-    def loss(self, outputs: Sequence[Tensor], targets: Sequence[Any]) -> Tensor:
+    def loss(self, outputs: Sequence[Tensor], examples: Sequence[EncodedExample]) -> Tensor:
         logits = torch.stack(list(outputs))  # [B, labels]
+        targets = [example.target for example in examples]
         if self.multi_label:
             return F.binary_cross_entropy_with_logits(logits, torch.tensor(targets).to(logits), reduction="sum")
         weights = None if self.class_weights is None else torch.tensor(self.class_weights).to(logits)
         wanted = torch.tensor(targets, device=logits.device)
         return F.cross_entropy(logits, wanted, weights, reduction="sum", label_smoothing=self.label_smoothing)
 
-    def weight(self, target: Any) -> float:
+    def weight(self, example: EncodedExample) -> float:
         if self.multi_label:
             return float(len(self.labels))
-        return 1.0 if self.class_weights is None else self.class_weights[target]
+        return 1.0 if self.class_weights is None else self.class_weights[example.target]
 
     def judge(self, example: EncodedExample, output: Array) -> Judgement:
         """The class that is given and the wanted one; of several labels a yes or no for each that is given, wanted."""

@@ -36,7 +36,9 @@ def read_dataset(settings: FinetuneSettings, tokenizer: BertTokenizer) -> Datase
     repairs = {file: Repairs() for file in skipped}
 
     def rows_of(file: str) -> list[LabelledRow]:
-        rows = labelled_rows(file, settings, skipped[file], repairs[file], may_have_no_label=settings.multi_label)
+        rows = labelled_rows(
+            file, settings, skipped[file], repairs[file], task=settings.task, may_have_no_label=settings.multi_label
+        )
         return list(rows)
 
     train = rows_of(train_file)
@@ -45,7 +47,9 @@ def read_dataset(settings: FinetuneSettings, tokenizer: BertTokenizer) -> Datase
         dev = rows_of(dev_file)
     else:
         stratify = settings.task == "classify" and not settings.multi_label
-        train, dev = split_rows(train, share, SPLIT_SEED, stratify=stratify, file=train_file)
+        # Questions about the same passage go together.
+        whole = (lambda row: row.texts[1:]) if settings.task == "answer" else None
+        train, dev = split_rows(train, share, SPLIT_SEED, stratify=stratify, file=train_file, texts_of=whole)
     of_train, of_dev = (
         list(examples_of(task, rows, settings, skipped[file], file))
         for rows, file in ((train, train_file), (dev, dev_file))
@@ -56,7 +60,10 @@ def read_dataset(settings: FinetuneSettings, tokenizer: BertTokenizer) -> Datase
         lambda text: len(tokenizer.wordpiece.ids(text, split_special=True)),
         task.labels_of,
     )
-    remarks = [f"skipped in {file}: {count}" for file, count in skipped.items() if count]
+    remarks = task.remarks()
+    mended = {file: count.mended_in_words for file, count in skipped.items()}
+    remarks += [f"mended in {file}: {what}" for file, what in mended.items() if what]
+    remarks += [f"skipped in {file}: {count}" for file, count in skipped.items() if count]
     remarks += [f"repaired in {file}: {count}" for file, count in repairs.items() if count]
     return Dataset(task, of_train, of_dev, [*look.lines(), *remarks])
 
@@ -67,12 +74,14 @@ def labelled_rows(
     skipped: SkippedRows,
     repairs: Repairs,
     *,
+    task: str | None,
     with_label: bool = True,
     may_have_no_label: bool = False,
 ) -> Iterator[LabelledRow]:
     """The rows of a file as the settings say that it is to be read."""
     return read_labelled(
         file,
+        task=task,
         columns=settings.columns,
         preset=settings.preset,
         quotes=settings.quotes,

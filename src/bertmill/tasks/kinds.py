@@ -1,6 +1,7 @@
 """Which task is meant: by a command with its data, or by a model folder.
 
-Of a folder, the class of the model and the kind of problem in its `config.json` tell it, whoever has made it.
+Of a folder, the class of the model and the kind of problem in its `config.json` tell it, whoever has made it; the
+threshold below which a question has no answer is in our own note.
 """
 
 from __future__ import annotations
@@ -8,14 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from bertmill.checkpoint.names import MODEL_NOTE
 from bertmill.config import FinetuneSettings, unknown_name
-from bertmill.errors import UsageError
+from bertmill.errors import IntegrityError, UsageError
 from bertmill.model.config import BertConfig
+from bertmill.storage import read_json
+from bertmill.tasks.answer import AnswerQuestions
 from bertmill.tasks.base import Task
 from bertmill.tasks.choose import Choose
 from bertmill.tasks.classify import MULTI_LABEL, Classify, labels_in, parse_class_weights
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.regress import Regress
+from bertmill.tasks.tag import Tag
 
 # By which the best checkpoint may be chosen: figures of which more is better.
 METRICS = {
@@ -23,6 +28,8 @@ METRICS = {
     "classify --multi-label": ("micro_f1", "macro_f1", "all_right"),
     "regress": ("pearson", "spearman"),
     "choose": ("accuracy",),
+    "tag": ("f1", "strict_f1", "accuracy"),
+    "answer": ("f1", "exact"),
 }
 METRIC_OF_PRESET = {"cola": "matthews"}
 
@@ -34,6 +41,13 @@ def make_task(settings: FinetuneSettings, rows: Sequence[LabelledRow]) -> Task:
         return Regress(metric)
     if settings.task == "choose":
         return Choose(metric)
+    if settings.task == "tag":
+        task = Tag.for_rows(rows, metric if settings.metric else "", str(settings.train))
+        if not task.has_spans and task.metric != "accuracy":
+            raise UsageError(f"--metric {task.metric} is for tags that mean spans", remedy="these have accuracy alone")
+        return task
+    if settings.task == "answer":
+        return AnswerQuestions(0.0 if any(row.label == () for row in rows) else None, metric)
     counts = labels_in(rows, settings.multi_label, str(settings.train))
     weights = None if settings.class_weights is None else parse_class_weights(settings.class_weights, counts)
     return Classify(tuple(counts), settings.multi_label, weights, settings.label_smoothing, metric)
@@ -54,13 +68,26 @@ def task_of_folder(folder: Path) -> Task:
     """What the model of a folder was fine-tuned for; UsageError if that is nothing that is known here."""
     config = BertConfig.from_pretrained(folder)
     kinds = config.architectures or []
+    labels = tuple(config.id2label[number] for number in range(config.num_labels))
     if "BertForMultipleChoice" in kinds:
         return Choose()
+    if "BertForTokenClassification" in kinds:
+        return Tag.of_labels(labels)
+    if "BertForQuestionAnswering" in kinds:
+        return AnswerQuestions(_null_threshold(folder))
     if "BertForSequenceClassification" not in kinds:
         raise UsageError(
             "is not fine-tuned for a task", where=folder, remedy="fine-tune it first with `bertmill finetune`"
         )
     if config.problem_type == "regression" or (config.problem_type is None and config.num_labels == 1):
         return Regress()
-    labels = tuple(config.id2label[number] for number in range(config.num_labels))
     return Classify(labels, config.problem_type == MULTI_LABEL)
+
+
+def _null_threshold(folder: Path) -> float | None:
+    """By how much an answer must exceed the null score, if the note of the folder says so."""
+    file = folder / MODEL_NOTE
+    threshold = read_json(file).get("null_threshold") if file.exists() else None
+    if not isinstance(threshold, float | int | None):
+        raise IntegrityError("has a null_threshold that is no number", where=file, remedy="fine-tune again")
+    return threshold

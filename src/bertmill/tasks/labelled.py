@@ -10,7 +10,9 @@ class LabelledRow:
     """One row of a data file, its columns by what they are for."""
 
     place: str  # file:line, for messages
-    texts: tuple[str, ...]  # a text, or a pair of texts
+    texts: tuple[str, ...]  # a text, or a pair of texts: a question and its passage
     # As written; several for several labels per text; one of `choices` where there are choices; None: not known.
     label: str | tuple[str, ...] | None = None
     choices: tuple[str, ...] = ()  # the possible continuations of the last text, where one of them is to be chosen
+    # Characters of the last text: each word where the label is a tag for each, or each answer where it is answers.
+    spans: tuple[tuple[int, int], ...] = ()

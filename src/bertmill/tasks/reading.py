@@ -13,13 +13,16 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
-from bertmill.errors import DataError
+from bertmill.errors import DataError, UsageError
 from bertmill.tasks.choice_files import read_json_rows, right_choice
 from bertmill.tasks.columns import Columns, choose_columns, told_columns
 from bertmill.tasks.labelled import LabelledRow
+from bertmill.tasks.question_files import asked, read_question_rows
 from bertmill.tasks.rows import BadRowError, Quotes, RawRow, read_rows
+from bertmill.tasks.tag_files import read_tag_rows, tagged
 from bertmill.text.files import format_suffix
 from bertmill.text.repair import Repairs
 
@@ -30,10 +33,11 @@ _ROWS_BEFORE_GIVING_UP = 1000
 
 @dataclass
 class SkippedRows:
-    """How many rows were read, and how many of them were skipped for which reason."""
+    """How many rows were read, how many of them were skipped for which reason, and what was mended in others."""
 
     num_rows: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
+    mended: Counter[str] = field(default_factory=Counter)
     first_place: str | None = None
 
     @property
@@ -54,6 +58,10 @@ class SkippedRows:
                 remedy=f"look at {self.first_place}, and whether --columns and --quotes are right",
             )
 
+    @property
+    def mended_in_words(self) -> str:
+        return ", ".join(f"{what} {count:,}" for what, count in self.mended.items() if count)
+
     def __bool__(self) -> bool:
         return bool(self.reasons)
 
@@ -65,6 +73,7 @@ class SkippedRows:
 def read_labelled(
     file: str,
     *,
+    task: str | None = None,
     columns: str | None = None,
     preset: str | None = None,
     quotes: Quotes = "auto",
@@ -76,18 +85,30 @@ def read_labelled(
 ) -> Iterator[LabelledRow]:
     """The rows of `file`; `columns` is what `--columns` says, `preset` a name of `columns.PRESETS`.
 
-    With `with_label=False` labels are not looked at; with `may_have_no_label` an empty one says that none is right.
-    What is skipped and repaired is counted in `skipped`, one for each file, and `repairs`.
+    Rows for the tasks `tag` and `answer` have forms of their own; all others are rows of columns. With
+    `with_label=False` labels are not looked at; with `may_have_no_label` an empty one says that none is right. What is
+    skipped and repaired is counted in `skipped`, one for each file, and `repairs`.
     """
-    told = told_columns(columns, preset)
-    is_json = format_suffix(file) == ".json"
-    raw_rows = read_json_rows(file, repairs=repairs) if is_json else read_rows(file, quotes=quotes, repairs=repairs)
-    found, raw_rows = choose_columns(raw_rows, told, need_label=with_label)
     counts = SkippedRows() if skipped is None else skipped
+    repairs = Repairs() if repairs is None else repairs
+    if task in ("tag", "answer") and preset is not None:
+        raise UsageError(f"there are no presets for {task}", remedy="leave --preset away")
+    if task == "tag":
+        raw_rows, meaning = read_tag_rows(file, columns, with_label, repairs), tagged
+    elif task == "answer":
+        if columns is not None:
+            raise UsageError("--columns is not for questions", remedy="name them question, passage and answer")
+        raw_rows = read_question_rows(file, repairs)
+        meaning = partial(asked, with_label=with_label, mended=counts.mended)
+    else:
+        is_json = format_suffix(file) == ".json"
+        raw_rows = read_json_rows(file, repairs=repairs) if is_json else read_rows(file, quotes=quotes, repairs=repairs)
+        found, raw_rows = choose_columns(raw_rows, told_columns(columns, preset), need_label=with_label)
+        meaning = partial(_labelled, columns=found, may_have_no_label=may_have_no_label)
     for raw in raw_rows:
         counts.num_rows += 1
         try:
-            yield _labelled(raw, found, may_have_no_label)
+            yield meaning(raw)
         except BadRowError as problem:
             stop_or_count(problem, raw.place, on_bad_row, counts)
             if counts.num_rows >= _ROWS_BEFORE_GIVING_UP:

@@ -49,9 +49,9 @@ class Regress(Sequences):
     def note(self) -> dict[str, Any]:
         return {"task": self.name, "metric": self.metric}
 
-    def loss(self, outputs: Sequence[Tensor], targets: Sequence[Any]) -> Tensor:
+    def loss(self, outputs: Sequence[Tensor], examples: Sequence[EncodedExample]) -> Tensor:
         numbers = torch.cat(list(outputs))  # [B]
-        return (numbers - torch.tensor(targets).to(numbers)).square().sum()
+        return (numbers - torch.tensor([example.target for example in examples]).to(numbers)).square().sum()
 
     def judge(self, example: EncodedExample, output: Array) -> Judgement:
         """The number that is given, and the wanted one."""

@@ -63,7 +63,7 @@ def read_rows(file: str, *, quotes: Quotes = "auto", repairs: Repairs | None = N
         lines = lines if first is None else chain([first], lines)
         suffix = ".jsonl" if first is not None and first.text.startswith("{") else ""
     if suffix == ".jsonl":
-        yield from (_record_row(line, counts) for line in lines if line.text.strip())
+        yield from (record_row(line, counts) for line in lines if line.text.strip())
         return
     separator = "," if suffix == ".csv" else "\t"
     if quotes == "auto":
@@ -85,13 +85,16 @@ def header_names(header: RawRow) -> list[str]:
 
 
 def repair_strings(value: Any, repairs: Repairs) -> Any:
-    """A value out of JSON with every string repaired, also those in lists."""
+    """A value out of JSON with every string repaired, also those in lists and objects."""
     if isinstance(value, list):
         return [repair_strings(item, repairs) for item in value]
+    if isinstance(value, dict):
+        return {name: repair_strings(item, repairs) for name, item in value.items()}
     return repair_text(value, repairs) if isinstance(value, str) else value
 
 
-def _record_row(line: Line, repairs: Repairs) -> RawRow:
+def record_row(line: Line, repairs: Repairs) -> RawRow:
+    """The fields of a line of JSON."""
     try:
         record = parse_record(line)
     except DataError as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from bertmill.errors import DataError, UsageError
 from bertmill.runtime import keyed_generator, keyed_seed
@@ -20,17 +20,25 @@ _PURPOSE = "rows to measure on"
 
 
 def split_rows(
-    rows: Sequence[LabelledRow], share: float, seed: int, *, stratify: bool = True, file: str | None = None
+    rows: Sequence[LabelledRow],
+    share: float,
+    seed: int,
+    *,
+    stratify: bool = True,
+    file: str | None = None,
+    texts_of: Callable[[LabelledRow], tuple[str, ...]] | None = None,
 ) -> tuple[list[LabelledRow], list[LabelledRow]]:
     """(training rows, the `share` of the distinct texts that is kept back), both in the order of `rows`.
 
     `stratify=False` draws whatever the labels are, for numbers and for several labels per text. `file` is for messages.
+    Rows of which `texts_of` gives the same go together; by default that is all of their texts.
     """
+    texts_of = texts_of or _all_texts
     if not 0 < share < 1:
         raise UsageError(f"the share {share} of rows to measure on is not between 0 and 1")
     labels_of_texts: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for row in rows:
-        labels_of_texts[_texts(row)].add(repr(row.label) if stratify else "")
+        labels_of_texts[texts_of(row)].add(repr(row.label) if stratify else "")
     groups: dict[tuple[str, ...], list[tuple[str, ...]]] = defaultdict(list)
     for texts, labels in labels_of_texts.items():
         groups[tuple(sorted(labels))].append(texts)
@@ -51,9 +59,9 @@ def split_rows(
             where=file,
             remedy="give more rows, or a file of its own",
         )
-    train = [row for row in rows if _texts(row) not in kept_back]
-    return train, [row for row in rows if _texts(row) in kept_back]
+    train = [row for row in rows if texts_of(row) not in kept_back]
+    return train, [row for row in rows if texts_of(row) in kept_back]
 
 
-def _texts(row: LabelledRow) -> tuple[str, ...]:
+def _all_texts(row: LabelledRow) -> tuple[str, ...]:
     return (*row.texts, *row.choices)

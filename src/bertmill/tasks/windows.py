@@ -8,6 +8,7 @@ each counting as much as the pieces of text it shows.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,7 @@ from bertmill.model.packing import PackedBatch
 from bertmill.storage import read_json
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.text.truncation import Range, cut_ranges, share_room
+from bertmill.text.wordpiece import Pieces
 
 Texts = tuple[str, ...]  # a text, or a pair of texts
 
@@ -54,6 +56,8 @@ class WindowMaker:
     stride: int | None = None  # pieces advanced from window to window; None: three quarters of the room
     truncate: bool = False
     num_long: int = field(default=0, init=False)
+    cut_questions: Counter[int] = field(default_factory=Counter, init=False)  # by the pieces that were kept
+    _last: tuple[str, Pieces] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         if self.max_length < 5:
@@ -63,7 +67,10 @@ class WindowMaker:
     def remark(self) -> str | None:
         """What became of the examples that do not fit, if there were any."""
         fate = "cut there" if self.truncate else "read in windows"
-        return f"{self.num_long:,} rows are longer than {self.max_length} pieces: {fate}" if self.num_long else None
+        parts = [f"{self.num_long:,} rows are longer than {self.max_length} pieces: {fate}"] if self.num_long else []
+        cut = self.cut_questions.items()
+        parts += [f"{count:,} questions are longer than {kept} pieces: cut there" for kept, count in cut]
+        return "; ".join(parts) or None
 
     def __call__(self, sequences: Sequence[Texts]) -> tuple[tuple[Window, ...], ...]:
         """The windows of each sequence of an example. Special strings such as [MASK] in a text are text."""
@@ -76,25 +83,54 @@ class WindowMaker:
         room = self.max_length - self.tokenizer.num_special_tokens_to_add(len(texts) == 2)
         plan = plan_sequence(tuple(map(len, ids)), room, self.stride)
         return tuple(
-            self._window([part[start:end] for part, (start, end) in zip(ids, ranges, strict=True)]) for ranges in plan
+            self.window(*(part[start:end] for part, (start, end) in zip(ids, ranges, strict=True))) for ranges in plan
         )
 
-    def _window(self, parts: list[NDArray[np.uint32]]) -> Window:
-        sep = [self.tokenizer.sep_token_id]
-        row = np.concatenate([[self.tokenizer.cls_token_id], *(each for part in parts for each in (part, sep))])
-        return Window(row.astype(np.uint32), len(parts[0]) + 2, max(1, sum(map(len, parts))))
+    def slide(self, num_pieces: int, room: int) -> list[Range]:
+        """The ranges of pieces that windows with so much room for them show; no piece may be cut off here."""
+        if self.truncate:
+            raise UsageError("--truncate would leave words without an answer", remedy="leave it away")
+        ranges = [part for (part,) in plan_sequence((num_pieces,), room, self.stride)]
+        self.num_long += len(ranges) > 1
+        return ranges
+
+    def cut_question(self, ids: NDArray[np.uint32], limit: int) -> NDArray[np.uint32]:
+        """The pieces of a question that stand beside every part of its passage; what is cut is counted."""
+        if len(ids) > limit:
+            self.cut_questions[limit] += 1
+        return ids[:limit]
+
+    def pieces(self, text: str) -> Pieces:
+        """The pieces of a passage with their characters; the last one is remembered, for its other questions."""
+        if self._last is None or self._last[0] != text:
+            self._last = text, self.tokenizer.wordpiece.pieces(text, split_special=True)
+        return self._last[1]
+
+    def window(self, *parts: NDArray[np.uint32]) -> Window:
+        """One text, or two, as a sequence that goes through the model."""
+        sep = np.array([self.tokenizer.sep_token_id], np.uint32)
+        first = np.array([self.tokenizer.cls_token_id], np.uint32)
+        row = np.concatenate([first, *(each for part in parts for each in (part, sep))])
+        return Window(row, len(parts[0]) + 2, max(1, sum(map(len, parts))))
 
     def note(self) -> dict[str, Any]:
         """What a model folder remembers, so that texts are read as they were in training."""
         return {"max_length": self.max_length, "stride": self.stride, "truncate": self.truncate}
 
 
-def window_maker(settings: RowSettings, tokenizer: BertTokenizer, config: BertConfig) -> WindowMaker:
-    """Windows as the settings want them, as long as the model can read if they do not say."""
+def window_maker(
+    settings: RowSettings,
+    tokenizer: BertTokenizer,
+    config: BertConfig,
+    usual_length: int | None = None,
+    usual_stride: int | None = None,
+) -> WindowMaker:
+    """Windows as the settings want them; if they do not say, as is usual, at most as long as the model can read."""
     longest = config.max_position_embeddings
     if settings.max_length is not None and settings.max_length > longest:
         raise UsageError(f"--max-length {settings.max_length} is longer than the {longest} positions of the model")
-    return WindowMaker(tokenizer, settings.max_length or longest, settings.stride, bool(settings.truncate))
+    length = settings.max_length or min(longest, usual_length or longest)
+    return WindowMaker(tokenizer, length, settings.stride or usual_stride, bool(settings.truncate))
 
 
 def remembered_settings(settings: RowSettings, folder: Path) -> RowSettings:
@@ -120,6 +156,17 @@ def plan_sequence(lengths: tuple[int, ...], room: int, stride: int | None) -> li
     ]
     num_windows = max(map(len, parts))
     return [tuple(of_text[number * len(of_text) // num_windows] for of_text in parts) for number in range(num_windows)]
+
+
+def widest_context(ranges: Sequence[Range], num_pieces: int) -> NDArray[np.intp]:
+    """The window in which each piece has the most pieces around it on its poorer side; where equal, the longer."""
+    if len(ranges) == 1:
+        return np.zeros(num_pieces, np.intp)
+    starts, ends = np.array(ranges).T[..., None]  # [windows, 1]
+    pieces = np.arange(num_pieces)
+    context = np.minimum(pieces - starts, ends - 1 - pieces)  # negative outside of the window
+    widest: NDArray[np.intp] = (context + 0.01 * (ends - starts) * (context >= 0)).argmax(axis=0)
+    return widest
 
 
 def in_portions(windows: Sequence[Window]) -> Iterator[list[Window]]:

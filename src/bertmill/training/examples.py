@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from bertmill.corpus.loader import require_share_for_each
 from bertmill.corpus.permutation import Permutation
-from bertmill.inference.answering import run_examples
+from bertmill.inference.answering import judged, run_examples
 from bertmill.inference.batching import batches_by_length
 from bertmill.tasks.base import EncodedExample, Task
 from bertmill.training.distributed import Ranks
@@ -62,13 +62,13 @@ class ExampleLessons:
         return {"weight": self._weight(batch)}
 
     def _weight(self, examples: Sequence[EncodedExample]) -> float:
-        return sum(self.task.weight(example.target) for example in examples)
+        return sum(self.task.weight(example) for example in examples)
 
     def loss(
         self, model: nn.Module, part: list[EncodedExample], totals: Mapping[str, float]
     ) -> tuple[Tensor, Mapping[str, float]]:
         outputs = self.task.outputs(model, part, self.ranks.device)
-        loss = self.task.loss(outputs, [example.target for example in part])
+        loss = self.task.loss(outputs, part)
         sums = {
             "loss": float(loss.detach()),
             "weight": self._weight(part),
@@ -86,9 +86,14 @@ class ExampleLessons:
             return {}
         answered = list(run_examples(self.task, model, self.dev, self.ranks.device))
         outputs = [torch.from_numpy(output) for _, output in answered]
-        loss = self.task.loss(outputs, [example.target for example, _ in answered])
-        judgements = np.stack([self.task.judge(example, output) for example, output in answered])
-        return {"loss": float(loss) / self._weight(self.dev), **self.task.metrics(judgements)}
+        loss = self.task.loss(outputs, self.dev)
+        return {"loss": float(loss) / self._weight(self.dev), **self.task.metrics(judged(self.task, answered))}
+
+    def tuned_task(self, model: nn.Module) -> tuple[Task, dict[str, float]]:
+        """The task with what is chosen on the examples that are not trained on, and its metrics on them."""
+        judgements = judged(self.task, list(run_examples(self.task, model, self.dev, self.ranks.device)))
+        task = self.task.tuned(judgements)
+        return task, task.metrics(judgements)
 
     def score(self, figures: Mapping[str, float]) -> list[float]:
         return [figures[self.task.metric], -figures["loss"]]

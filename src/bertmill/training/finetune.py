@@ -54,7 +54,7 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
         for line in data.remarks:
             run.journal.remark(line)
         model = _make_model(settings, data.task, run.journal).to(ranks.device)
-        make_windows = window_maker(settings, tokenizer, model.config)
+        make_windows = window_maker(settings, tokenizer, model.config, data.task.max_length, data.task.stride)
         lessons = _lessons(settings, data, make_windows, ranks, run.journal)
         steps_per_epoch = len(lessons.train) / settings.batch_size
         steps = math.ceil(settings.epochs * steps_per_epoch)
@@ -71,8 +71,14 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
         run.journal.begin(Beginning(steps, None))
         trainer.train(lessons)
         trainer.take_best()
-        note = {**data.task.note(), "windows": make_windows.note(), "model": settings.model, **sources}
-        return run.finish(model, tokenizer, {**note, **_provenance(settings, trainer.state)})
+        task: Task = data.task
+        tuned: dict[str, float] = {}
+        if task.is_to_be_tuned and lessons.dev:
+            model.eval()
+            task, tuned = lessons.tuned_task(model)
+            run.journal.remark(f"tuned on dev: {', '.join(f'{name} {value:.4g}' for name, value in tuned.items())}")
+        note = {**task.note(), "windows": make_windows.note(), "model": settings.model, **sources}
+        return run.finish(model, tokenizer, {**note, **_provenance(settings, trainer.state, tuned)})
 
 
 def _make_model(settings: FinetuneSettings, task: Task, journal: Journal) -> BertPreTrainedModel:
@@ -141,12 +147,12 @@ def _hashes(settings: FinetuneSettings, tokenizer: BertTokenizer) -> dict[str, s
     return {**hashes, "vocabulary_sha256": vocabulary_sha256(tokenizer.wordpiece)}
 
 
-def _provenance(settings: FinetuneSettings, state: State) -> dict[str, Any]:
+def _provenance(settings: FinetuneSettings, state: State, tuned: dict[str, float]) -> dict[str, Any]:
     return {
         "made_by": f"bertmill {__version__}",
         "seed": settings.seed,
         "steps": state.step,
         "best_step": state.best_step,
         "seconds": round(state.seconds, 1),
-        "dev": state.best_figures,
+        "dev": state.best_figures | tuned,
     }

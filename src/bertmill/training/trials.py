@@ -1,9 +1,10 @@
 """Several fine-tunings on the same data, by seed and over the paper's grid: what chance decides, and the best of all.
 
     RUN/config.toml           the settings of all
-    RUN/trials/NAME/          each a run of its own; what it does not need once it is finished is removed
+    RUN/trials/NAME/          each a run of its own
     RUN/trials.json           the dev figures of each, and what they come to
     RUN/model/                the best: of the setting with the best mean over the seeds, the best seed
+A finished trial keeps its model, and no checkpoints.
 """
 
 from __future__ import annotations

@@ -1,0 +1,160 @@
+"""Questions about passages, out of SQuAD's JSON or of records → labelled rows whose spans are the answers.
+
+    SQuAD      {"data": [{"paragraphs": [{"context": …, "qas": [{"question": …, "answers": [{"text", "answer_start"}],
+               "is_impossible": …}]}]}]}, 1.1 and 2.0, .json
+    records    {"question": …, "passage": …, "answer": text}, where `answers` may be a list of texts, of SQuAD's
+               answers, or {"text": […], "answer_start": […]}; `context` is a passage too; .jsonl, .json or .parquet
+A question without an answer (no answers, "" or is_impossible) is unanswerable. An answer must stand in the passage: at
+its `answer_start`, or, mended and counted, near it; an answer without a start is where it stands first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from bertmill.errors import DataError
+from bertmill.tasks.choice_files import read_json_rows, read_whole_json
+from bertmill.tasks.labelled import LabelledRow
+from bertmill.tasks.rows import BadRowError, RawRow, read_rows, repair_strings
+from bertmill.text.files import format_suffix
+from bertmill.text.repair import Repairs
+from bertmill.text.words import Span
+
+NEAR = 64  # characters by which an answer_start may be wrong and still be mended
+_PASSAGES = ("passage", "context", "text")
+_ANSWERS = ("answers", "answer")
+_MENDED = "answer_start mended"
+
+
+def read_question_rows(file: str, repairs: Repairs) -> Iterator[RawRow]:
+    """One row per question."""
+    if format_suffix(file) != ".json":
+        return read_rows(file, quotes="literal", repairs=repairs)
+    content = read_whole_json(file, repairs)
+    return _squad_rows(content, file, repairs) if isinstance(content, dict) else read_json_rows(file, repairs=repairs)
+
+
+def asked(raw: RawRow, with_label: bool, mended: Counter[str]) -> LabelledRow:
+    """What a row of `read_question_rows` says; BadRowError if that is nothing sensible."""
+    if raw.problem is not None:
+        raise raw.problem
+    question = _text(raw.fields, ("question",))
+    passage = _text(raw.fields, _PASSAGES)
+    if not with_label:
+        return LabelledRow(raw.place, (question, passage))
+    spans = []
+    for text, start in _answers(raw.fields):
+        span = place_answer(passage, text, start)
+        if span is not None and span not in spans:
+            spans.append(span)
+            mended[_MENDED] += start is not None and span[0] != start
+        elif span is None and not spans:  # the first one is learnt from
+            where = "" if start is None else f" near character {start}"
+            raise BadRowError("answer not in the passage", f"the answer {text!r} does not stand in the passage{where}")
+    return LabelledRow(raw.place, (question, passage), tuple(passage[slice(*span)] for span in spans), (), tuple(spans))
+
+
+def place_answer(passage: str, text: str, start: int | None) -> Span | None:
+    """Where the answer stands: at `start`, else where it is nearest to it; anywhere if nobody says where."""
+    if start is None:
+        found = passage.find(text)
+        return None if found < 0 else (found, found + len(text))
+    if passage.startswith(text, start) and start >= 0:
+        return start, start + len(text)
+    nearest: int | None = None
+    place = passage.find(text, max(0, start - NEAR))
+    while 0 <= place <= start + NEAR:
+        if nearest is None or abs(place - start) < abs(nearest - start):
+            nearest = place
+        place = passage.find(text, place + 1)
+    return None if nearest is None else (nearest, nearest + len(text))
+
+
+def _squad_rows(content: dict[str, Any], file: str, repairs: Repairs) -> Iterator[RawRow]:
+    try:
+        paragraphs = [paragraph for article in content["data"] for paragraph in article["paragraphs"]]
+        contexts = [(str(paragraph["context"]), list(paragraph["qas"])) for paragraph in paragraphs]
+    except (LookupError, TypeError):
+        raise DataError(
+            'is not in the form of SQuAD: {"data": [{"paragraphs": [{"context": …, "qas": […]}]}]}',
+            where=file,
+            remedy="or write a list of records with question, passage and answer",
+        ) from None
+    number = 0
+    for context, questions in contexts:
+        passage = repair_strings(context, repairs)
+        for question in questions:
+            number += 1
+            name = question.get("id", number) if isinstance(question, dict) else number
+            place = f"{file}: question {name}"
+            if not isinstance(question, dict):
+                problem = BadRowError("not a question", f"is not a JSON object (found: {type(question).__name__})")
+                yield RawRow(place, {}, problem=problem)
+            else:
+                fields = {name: repair_strings(value, repairs) for name, value in question.items()}
+                yield RawRow(place, {**fields, "context": passage})
+
+
+def _text(fields: Mapping[str, Any], names: tuple[str, ...]) -> str:
+    found = next((name for name in names if fields.get(name) is not None), None)
+    if found is None:
+        what = f"has no {names[0]} (it has {', '.join(fields) or 'nothing'})"
+        raise BadRowError(f"no {names[0]}", what)
+    text = fields[found]
+    if not isinstance(text, str) or not text.strip():
+        raise BadRowError(f"no {names[0]}", f"has no text in {found!r}")
+    return text
+
+
+def _answers(fields: Mapping[str, Any]) -> list[tuple[str, int | None]]:
+    """Texts and where they are said to stand; none where the question is unanswerable."""
+    name = next((name for name in _ANSWERS if name in fields), None)
+    given = _decoded(fields[name]) if name is not None else None
+    if fields.get("is_impossible") is True or given in (None, "", [], {}):
+        if name is None and fields.get("is_impossible") is not True:
+            raise BadRowError("no answers", f"has no answers (it has {', '.join(fields)})", "write [] if there is none")
+        return []
+    if isinstance(given, str):
+        return [(given, _start(fields))]
+    if isinstance(given, dict):
+        given = _listed(given)
+    answers: list[tuple[str, int | None]] = []
+    for answer in given if isinstance(given, list) else [None]:
+        match answer:
+            case str(text):
+                answers.append((text, None))
+            case {"text": str(text), "answer_start": int() | None as start}:
+                answers.append((text, start))
+            case {"text": str(text), **others} if "answer_start" not in others:
+                answers.append((text, None))
+            case _:
+                raise BadRowError("not an answer", f"has no text and start for an answer: {answer!r}")
+    if not all(text.strip() for text, _ in answers):
+        raise BadRowError("empty answer", "has an answer that is only white space")
+    return answers
+
+
+def _decoded(value: Any) -> Any:
+    """A table holds JSON as text."""
+    if isinstance(value, str) and value[:1] in "[{":
+        try:
+            return json.loads(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _start(fields: Mapping[str, Any]) -> int | None:
+    start = fields.get("answer_start")
+    return start if isinstance(start, int) else None
+
+
+def _listed(given: dict[str, Any]) -> list[Any]:
+    """{"text": […], "answer_start": […]} as a list of answers."""
+    texts, starts = given.get("text"), given.get("answer_start")
+    if isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts):
+        return [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)]
+    return [given]

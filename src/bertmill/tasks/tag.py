@@ -1,0 +1,269 @@
+"""A tag for every word: parts of speech, entities, the words of Chinese text.
+
+A linear layer on the first piece of each word; the other pieces carry no label. A word that yields no piece stands as
+one [UNK], so every word has a first piece, and a tag. A sentence that is longer than a window slides through several,
+and each word is read, in training too, where it has the widest context. Tags that mean spans of words are learnt as
+IOB2 (tag_schemes.py), and measured by spans: F1 as the CoNLL scorer counts, and strictly.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from bertmill.errors import DataError
+from bertmill.tasks.base import Answer, Array, EncodedExample, Example, Judgement, Judgements, Task, run_windows
+from bertmill.tasks.labelled import LabelledRow
+from bertmill.tasks.metrics import ByClass, ClassFigures
+from bertmill.tasks.rows import BadRowError
+from bertmill.tasks.tag_schemes import (
+    NO_KIND,
+    OUTSIDE,
+    Entity,
+    entities,
+    iob2,
+    iob2_tags,
+    means_span,
+    scheme_of,
+    split_tag,
+    strict_entities,
+)
+from bertmill.tasks.windows import Window, WindowMaker, widest_context
+from bertmill.text.words import Span, find_words
+
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class EncodedWords(EncodedExample):
+    """A sentence as pieces; `firsts` are the places of the first pieces of its words among those of all windows."""
+
+    firsts: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Tag(Task):
+    """`labels` in the order of the model's outputs; `scheme` is how the data wrote them, where that is known."""
+
+    labels: tuple[str, ...]
+    has_spans: bool  # whether tags mean spans of words; their labels are IOB2 then
+    metric: str = ""
+    scheme: str | None = None
+
+    name = "tag"
+    head = "BertForTokenClassification"
+
+    def __post_init__(self) -> None:
+        if not self.metric:
+            object.__setattr__(self, "metric", "f1" if self.has_spans else "accuracy")
+
+    @classmethod
+    def for_rows(cls, rows: Iterable[LabelledRow], metric: str, file: str) -> Tag:
+        """With all tags that are in the rows."""
+        sentences = [row.label for row in rows if isinstance(row.label, tuple)]
+        tags = Counter(tag for sentence in sentences for tag in sentence)
+        scheme = scheme_of(sentences)
+        if scheme is not None:
+            kinds = sorted({split_tag(tag)[1] for tag in tags if tag != OUTSIDE})
+            labels = [OUTSIDE, *(tag for kind in kinds for tag in iob2_tags(kind))]
+        else:
+            labels = sorted(tags)
+        if len(labels) < 2:
+            raise DataError("there are no two different tags", where=file, remedy="say with --columns where they are")
+        return cls(tuple(labels), scheme is not None, metric, scheme)
+
+    @classmethod
+    def of_labels(cls, labels: Sequence[str]) -> Tag:
+        """Of a model folder, whoever has made it."""
+        return cls(tuple(labels), scheme_of([labels]) is not None)
+
+    def remarks(self) -> list[str]:
+        if not self.has_spans:
+            return []
+        learnt = "" if self.scheme == "IOB2" else ", learnt as IOB2"
+        return [f"tags mean spans of words ({self.scheme}{learnt})"]
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {label: number for number, label in enumerate(self.labels)}
+
+    @cached_property
+    def _kinds(self) -> tuple[str, ...]:
+        """What is counted apart: kinds of spans, or tags."""
+        if not self.has_spans:
+            return self.labels
+        return tuple(dict.fromkeys(split_tag(label)[1] for label in self.labels if label != OUTSIDE))
+
+    def example(self, row: LabelledRow) -> Example:
+        spans = row.spans or tuple(find_words(row.texts[0]))
+        row = LabelledRow(row.place, row.texts[:1], row.label, spans=spans)
+        return Example(row, (row.texts,), None if row.label is None else self._target(row))
+
+    def _target(self, row: LabelledRow) -> tuple[int, ...]:
+        tags = self._as_learnt(row.label)
+        unknown = [tag for tag in tags if tag not in self._numbers]
+        if unknown:
+            raise BadRowError(
+                "unknown tag",
+                f"the tag {unknown[0]!r} is not one of {', '.join(self.labels[:10])}{' …' * (len(self.labels) > 10)}",
+                "correct it, or train with data that has it",
+                where=row.place,
+            )
+        return tuple(self._numbers[tag] for tag in tags)
+
+    def _as_learnt(self, tags: Any) -> Sequence[str]:
+        """The tags of a row in the words of `labels`; what is no tag of any scheme stays as it is."""
+        if self.has_spans and all(map(means_span, tags)):
+            return iob2(entities(tags), len(tags))
+        return tuple(tags)
+
+    def labels_of(self, row: LabelledRow) -> tuple[str, ...]:
+        """The kinds of spans, or the tags, that the row has."""
+        if row.label is None:
+            return ()
+        tags = self._as_learnt(row.label)
+        return tuple(sorted({split_tag(tag)[1] if self.has_spans else tag for tag in tags} - {NO_KIND}))
+
+    def settings(self) -> dict[str, Any]:
+        return {
+            "num_labels": len(self.labels),
+            "id2label": dict(enumerate(self.labels)),
+            "label2id": self._numbers,
+        }
+
+    def note(self) -> dict[str, Any]:
+        return {"task": self.name, "labels": list(self.labels), "scheme": self.scheme, "metric": self.metric}
+
+    def encode(self, example: Example, make_windows: WindowMaker) -> EncodedWords:
+        tokenizer = make_windows.tokenizer
+        (text,) = example.row.texts
+        unknown = np.array([tokenizer.unk_token_id], np.uint32).tobytes()
+        of_words = [
+            tokenizer.wordpiece.ids(text[start:end], split_special=True).tobytes() or unknown
+            for start, end in example.row.spans
+        ]
+        ids = np.frombuffer(b"".join(of_words), np.uint32)
+        firsts = np.fromiter(accumulate((len(part) // 4 for part in of_words), initial=0), np.int64)[:-1]
+        ranges = make_windows.slide(len(ids), make_windows.max_length - tokenizer.num_special_tokens_to_add())
+        windows = tuple(make_windows.window(ids[start:end]) for start, end in ranges)
+        # A window begins where those before it end, with [CLS].
+        shifts = np.array([begin + 1 - start for begin, (start, _) in zip(_begins(windows), ranges, strict=True)])
+        return EncodedWords(example, (windows,), firsts + shifts[widest_context(ranges, len(ids))[firsts]])
+
+    def outputs(self, model: nn.Module, examples: Sequence[EncodedExample], device: torch.device) -> Sequence[Tensor]:
+        rows = torch.cat([output.logits for output in run_windows(model, examples, device)])  # [pieces, labels]
+        begins = accumulate((example.num_pieces for example in examples), initial=0)
+        firsts = [begin + _firsts(example) for begin, example in zip(begins, examples, strict=False)]
+        words = rows.index_select(0, torch.from_numpy(np.concatenate(firsts)).to(device))
+        split: tuple[Tensor, ...] = words.split(list(map(len, firsts)))
+        return split
+
+    def loss(self, outputs: Sequence[Tensor], examples: Sequence[EncodedExample]) -> Tensor:
+        logits = torch.cat(list(outputs))  # [words, labels]
+        targets = [number for example in examples for number in example.target]
+        return F.cross_entropy(logits, torch.tensor(targets, device=logits.device), reduction="sum")
+
+    def weight(self, example: EncodedExample) -> float:
+        return float(len(example.target))
+
+    def judge(self, example: EncodedExample, output: Array) -> Judgement:
+        """Words, words that are right; then of each kind how many are right, given and wanted, and again strictly."""
+        given, wanted = self._tags(output.argmax(1)), self._tags(example.target)
+        num_right = sum(one == other for one, other in zip(given, wanted, strict=True))
+        if not self.has_spans:
+            each = [[Entity(tag, place, place + 1) for place, tag in enumerate(tags)] for tags in (given, wanted)]
+            return np.array([len(wanted), num_right, *self._counts(*each)])
+        return np.array(
+            [
+                len(wanted),
+                num_right,
+                *self._counts(entities(given), entities(wanted)),
+                *self._counts(strict_entities(given), strict_entities(wanted)),
+            ]
+        )
+
+    def _tags(self, numbers: Iterable[int]) -> list[str]:
+        return [self.labels[number] for number in numbers]
+
+    def _counts(self, given: list[Entity], wanted: list[Entity]) -> Counts:
+        """Of each kind: how many are right, given and wanted."""
+        counts = np.zeros((len(self._kinds), 3), np.int64)
+        places = {kind: number for number, kind in enumerate(self._kinds)}
+        for column, found in enumerate((set(given) & set(wanted), given, wanted)):
+            for entity in found:
+                counts[places[entity.kind], column] += 1
+        return counts.ravel()
+
+    def metrics(self, judgements: Judgements) -> dict[str, float]:
+        num_words, num_right, *counts = judgements.sum(0).tolist()
+        figures = {"accuracy": _ratio(num_right, num_words)}
+        if self.has_spans:
+            for prefix, of_kinds in zip(("", "strict_"), np.array(counts).reshape(2, -1, 3), strict=True):
+                named = zip(("precision", "recall", "f1"), _precision_recall_f1(*of_kinds.sum(0)), strict=True)
+                figures |= {prefix + name: value for name, value in named}
+        return figures
+
+    def by_class(self, judgements: Judgements) -> ByClass:
+        counts = judgements.sum(0)[2 : 2 + 3 * len(self._kinds)].reshape(-1, 3)
+        return ByClass(
+            [
+                ClassFigures(kind, *_precision_recall_f1(*of_kind), int(of_kind[2]))
+                for kind, of_kind in zip(self._kinds, counts, strict=True)
+            ]
+        )
+
+    def error(self, example: EncodedExample, output: Array) -> float:
+        return float((output.max(1) - output[np.arange(len(output)), list(example.target)]).sum())
+
+    def decode(self, example: EncodedExample, output: Array) -> Answer:
+        row = example.example.row
+        (text,) = row.texts
+        probabilities = torch.from_numpy(np.asarray(output, dtype=np.float64)).softmax(1).numpy()
+        tags = self._tags(probabilities.argmax(1))
+        scores = probabilities.max(1)
+        answer: Answer = {
+            "words": [text[start:end] for start, end in row.spans],
+            "tags": tags,
+            "scores": scores.tolist(),
+        }
+        if self.has_spans:
+            answer["entities"] = [_as_answer(entity, text, row.spans, scores) for entity in entities(tags)]
+        return answer
+
+
+def _begins(windows: Sequence[Window]) -> list[int]:
+    return list(accumulate((len(window.ids) for window in windows[:-1]), initial=0))
+
+
+def _firsts(example: EncodedExample) -> NDArray[np.int64]:
+    assert isinstance(example, EncodedWords)
+    return example.firsts
+
+
+def _as_answer(entity: Entity, text: str, spans: Sequence[Span], scores: NDArray[np.float64]) -> Answer:
+    start, end = spans[entity.first][0], spans[entity.end - 1][1]
+    return {
+        "type": entity.kind,
+        "text": text[start:end],
+        "start": start,
+        "end": end,
+        "score": float(scores[entity.first : entity.end].mean()),
+    }
+
+
+def _precision_recall_f1(right: float, given: float, wanted: float) -> tuple[float, float, float]:
+    return _ratio(right, given), _ratio(right, wanted), _ratio(2 * right, given + wanted)
+
+
+def _ratio(part: float, whole: float) -> float:
+    return float(part / whole) if whole else 0.0

@@ -1,0 +1,106 @@
+"""Tags as spans of words: what people call IOB1, IOB2, BIOES and BMES are ways to write the same spans.
+
+    IOB2    B-X begins a span, I-X goes on                        B-X I-X O B-X B-X
+    IOB1    I-X begins one too; B-X only right after another X    I-X I-X O I-X B-X
+    BIOES   the last word is E-X, a single one S-X                B-X E-X O S-X S-X
+    BMES    the same with M for I; also L for E and U for S
+Tags of one letter (`B`, `M`, …) are spans of one kind, as in word segmentation. What a sequence of tags means is read
+as the CoNLL scorer does, whatever the scheme: impossible sequences are repaired, so that a span begins wherever a tag
+does not go on from the one before (an I-X after O or after another kind begins a span). Read strictly, as IOB2, a span
+is a B-X with the I-X after it and nothing else. All tags are learnt as IOB2.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+OUTSIDE = "O"
+NO_KIND = "_"  # of tags that are one letter
+_PREFIXES = dict(zip("BIESMLU", "BIESIES", strict=True))
+_TAG = re.compile(r"[BIESMLU]-.+")
+
+
+class Entity(NamedTuple):
+    kind: str
+    first: int  # word
+    end: int  # the word after the last
+
+
+def entities(tags: Iterable[str]) -> list[Entity]:
+    """The spans that the tags of a sentence mean, impossible sequences repaired."""
+    found = []
+    start, kind, goes_on = 0, "", False  # of the span before, and whether it may go on
+    is_inside = False
+    for place, tag in enumerate([*tags, OUTSIDE]):
+        prefix, kind_of_tag = split_tag(tag)
+        continues = goes_on and prefix in "IE" and kind_of_tag == kind
+        if is_inside and not continues:
+            found.append(Entity(kind, start, place))
+        is_inside = prefix != OUTSIDE
+        if is_inside and not continues:
+            start, kind = place, kind_of_tag
+        goes_on = prefix in "BI"
+    return found
+
+
+def strict_entities(tags: Iterable[str]) -> list[Entity]:
+    """The spans of IOB2 tags that begin with B and go on with I of the same kind; other tags mean nothing."""
+    found = []
+    start, kind = -1, ""  # of the span that is open; -1: none is
+    for place, tag in enumerate([*tags, OUTSIDE]):
+        prefix, kind_of_tag = split_tag(tag)
+        if start >= 0 and not (prefix == "I" and kind_of_tag == kind):
+            found.append(Entity(kind, start, place))
+            start = -1
+        if prefix == "B":
+            start, kind = place, kind_of_tag
+    return found
+
+
+def split_tag(tag: str) -> tuple[str, str]:
+    """Prefix (B, I, E, S or O) and kind."""
+    if tag == OUTSIDE:
+        return OUTSIDE, NO_KIND
+    return _PREFIXES[tag[0]], tag[2:] or NO_KIND
+
+
+def means_span(tag: str) -> bool:
+    """Whether a tag is O or one of any of the schemes."""
+    return tag == OUTSIDE or tag in _PREFIXES or bool(_TAG.fullmatch(tag))
+
+
+def iob2(spans: Iterable[Entity], num_words: int) -> list[str]:
+    """The tags of a sentence with these spans."""
+    tags = [OUTSIDE] * num_words
+    for kind, first, end in spans:
+        begin, inside = iob2_tags(kind)
+        tags[first:end] = [begin] + [inside] * (end - first - 1)
+    return tags
+
+
+def iob2_tags(kind: str) -> tuple[str, str]:
+    """How the first word of a span of this kind is tagged, and how its others are."""
+    return ("B", "I") if kind == NO_KIND else (f"B-{kind}", f"I-{kind}")
+
+
+def scheme_of(sentences: Iterable[Sequence[str]]) -> str | None:
+    """The name of the scheme that tags are written in; None if they are plain tags, each for itself."""
+    tags: set[str] = set()
+    num_begun_inside = num_repaired = 0  # I-X that begin a span; B-X that do so where IOB1 would not have written B
+    for sentence in sentences:
+        tags.update(sentence)
+        for before, tag in zip([OUTSIDE, *sentence], sentence, strict=False):
+            if tag[:1] == "I":
+                num_begun_inside += before[:1] not in "BI" or before[1:] != tag[1:]
+            elif tag[:1] == "B":
+                num_repaired += before[:1] not in "BI" or before[1:] != tag[1:]
+    inside = tags - {OUTSIDE}
+    is_one_letter = "B" in inside and inside <= set(_PREFIXES) and bool(inside & set("IME"))
+    if not (is_one_letter or (inside and all(map(_TAG.fullmatch, inside)))):
+        return None
+    prefixes = {tag[0] for tag in inside}
+    if prefixes & set("ESLU"):
+        return "BMES" if "M" in prefixes else "BIOES"
+    return "IOB1" if num_begun_inside and not num_repaired else "IOB2"

@@ -1,0 +1,166 @@
+"""Answers out of passages: the best of all spans, in the passage as it was given, and none where there is none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertmill.errors import DataError, UsageError
+from bertmill.tasks.answer import MAX_ANSWER_PIECES, AnswerQuestions, EncodedQuestion
+from bertmill.tasks.labelled import LabelledRow
+from bertmill.tasks.windows import WindowMaker, widest_context
+from bertmill.text.tokenizer import BertTokenizer
+
+TOKENIZER = BertTokenizer.from_pretrained("minilm")
+TASK = AnswerQuestions()
+PASSAGE = "The capital of France is Paris."
+QUESTION = "What is the capital of France?"
+
+
+def row_of(passage: str, answer: str | None = None, question: str = QUESTION) -> LabelledRow:
+    if answer is None:
+        return LabelledRow("f:1", (question, passage))
+    start = passage.index(answer)
+    return LabelledRow("f:1", (question, passage), (answer,), spans=((start, start + len(answer)),))
+
+
+def encode(row: LabelledRow, max_length: int = 384, stride: int | None = 128) -> EncodedQuestion:
+    return TASK.encode(TASK.example(row), WindowMaker(TOKENIZER, max_length, stride))
+
+
+def logits_for(example: EncodedQuestion, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(example.num_pieces, 2)).astype(np.float32)
+
+
+def test_the_papers_example() -> None:
+    example = encode(row_of(PASSAGE, "Paris"))
+    ((first, last),) = example.spans
+    (window,) = example.sequences[0]
+    assert TOKENIZER.convert_ids_to_tokens(window.ids[first : last + 1].tolist()) == ["paris"]
+    output = np.zeros((example.num_pieces, 2), np.float32)
+    output[first, 0] = output[last, 1] = 5
+    answer = TASK.decode(example, output)
+    assert (answer["answer"], answer["start"], answer["end"]) == ("Paris", 25, 30)
+    assert len(answer["answers"]) == 20
+
+
+PASSAGES = st.lists(st.sampled_from(["a", "bb", "ccc", ".", "unbelievable", "北京", "  ", "é"]), min_size=1).map(
+    " ".join
+)
+
+
+@given(PASSAGES, st.integers(9, 40), st.none() | st.integers(1, 40), st.integers(0, 5))
+def test_the_best_span_is_the_best_of_all(passage: str, max_length: int, stride: int | None, seed: int) -> None:
+    example = encode(row_of(passage, question="q ?"), max_length, stride)
+    output = logits_for(example, seed)
+    num_pieces = len(example.passage.ids)
+    assert set(range(num_pieces)) == {piece for start, end in example.ranges for piece in range(start, end)}
+    widest = widest_context(example.ranges, num_pieces)
+    begin, expected = 0, {}
+    for number, (start, end) in enumerate(example.ranges):
+        rows = output[begin + example.offset : begin + example.offset + end - start]
+        for first in range(end - start):
+            for last in range(first, min(end - start, first + MAX_ANSWER_PIECES)):
+                if widest[start + first] == number:
+                    expected[start + first, start + last] = rows[first, 0] + rows[last, 1]
+        begin += len(example.sequences[0][number].ids)
+    best = TASK.best_spans(example, output)
+    assert [span.score for span in best] == pytest.approx(sorted(expected.values(), reverse=True)[:20])
+    assert all(expected[span.first, span.last] == pytest.approx(span.score) for span in best)
+    for each in TASK.decode(example, output)["answers"]:
+        assert passage[each["start"] : each["end"]] == each["answer"]
+
+
+@given(PASSAGES, st.integers(1, 60), st.integers(1, 30))
+def test_every_piece_is_read_in_a_window_that_shows_it_widest(passage: str, room: int, stride: int) -> None:
+    num_pieces = len(TOKENIZER.wordpiece.ids(passage, split_special=True))
+    ranges = WindowMaker(TOKENIZER, 512, stride).slide(num_pieces, room)
+    for piece, number in enumerate(widest_context(ranges, num_pieces)):
+        contexts = [min(piece - start, end - 1 - piece) for start, end in ranges]
+        assert contexts[number] == max(contexts) >= 0
+
+
+def test_an_answer_that_is_not_in_a_window_is_learnt_as_none() -> None:
+    passage = " ".join(f"w{number}" for number in range(60))
+    example = encode(row_of(passage, "w30"), 48, 20)
+    assert len(example.ranges) > 2
+    spans = example.spans
+    assert (0, 0) in spans
+    inside = [(window, span) for window, span in zip(example.sequences[0], spans, strict=True) if span != (0, 0)]
+    assert inside
+    for window, (first, last) in inside:
+        assert TOKENIZER.decode(window.ids[first : last + 1].tolist()) == "w30"
+    assert TASK.weight(example) == len(spans)
+    outputs = [torch.from_numpy(logits_for(example))]
+    begin, expected = 0, 0.0
+    for window, span in zip(example.sequences[0], spans, strict=True):
+        of_window = outputs[0][begin : begin + len(window.ids)]
+        begin += len(window.ids)
+        for column, place in enumerate(span):
+            expected += float(-of_window[:, column].log_softmax(0)[place]) / 2
+    assert float(TASK.loss(outputs, [example])) == pytest.approx(expected, rel=1e-5)
+
+
+def test_questions_without_an_answer_and_the_threshold() -> None:
+    # Margins 3, 1, -1, -3; the first and the third have an answer that is found.
+    judgements = np.array([[1, 1, 1, 3.0], [0, 0, 0, 1.0], [1, 1, 1, -1.0], [0, 0, 0, -3.0]])
+    task = AnswerQuestions(0.0)
+    assert task.metrics(judgements)["f1"] == 0.5
+    tuned = task.tuned(judgements)
+    assert tuned.null_threshold == 2.0  # as good as -2, and answers less
+    assert tuned.metrics(judgements)["f1"] == tuned.metrics(judgements)["exact"] == 0.75
+    assert tuned.metrics(judgements)["f1_at_zero"] == 0.5
+    never = task.tuned(np.array([[0, 0, 0, 3.0], [0, 0, 0, 1.0]]))
+    assert never.null_threshold is not None
+    assert never.null_threshold > 3
+    always = task.tuned(np.array([[1, 1, 1, 3.0], [1, 1, 1, -1e9]]))
+    assert always.null_threshold is not None
+    assert always.null_threshold < -1e8
+
+
+def test_a_null_answer_is_empty_with_its_probability() -> None:
+    example = encode(row_of(PASSAGE, "Paris"))
+    output = np.zeros((example.num_pieces, 2), np.float32)
+    output[0] = 5
+    assert TASK.decode(example, output)["answer"]  # a model for questions that all have answers
+    answer = AnswerQuestions(0.0).decode(example, output)
+    assert (answer["answer"], answer["start"], answer["end"]) == ("", 0, 0)
+    assert answer["score"] > 0.99
+    assert AnswerQuestions(0.0).error(example, output) > 0
+    assert AnswerQuestions(-20.0).decode(example, output)["answer"]
+
+
+def test_a_passage_without_a_piece_has_no_answer() -> None:
+    example = encode(row_of("\u200b"))
+    output = logits_for(example)
+    for task in (TASK, AnswerQuestions(0.0)):
+        assert task.decode(example, output) == {
+            "answer": "", "start": 0, "end": 0, "score": 1.0,
+            "answers": [{"answer": "", "start": 0, "end": 0, "score": 1.0}],
+        }  # fmt: skip
+
+
+def test_long_questions_are_cut_and_that_is_said() -> None:
+    make_windows = WindowMaker(TOKENIZER, 384, 128)
+    example = TASK.encode(TASK.example(row_of(PASSAGE, question="why " * 100)), make_windows)
+    assert example.offset == 64 + 2
+    assert make_windows.remark == "1 questions are longer than 64 pieces: cut there"
+
+
+def test_a_passage_of_ten_thousand_words_works() -> None:
+    example = encode(row_of("It is so. " * 2_500 + "Paris", "Paris"))
+    output = logits_for(example)
+    last = max(number for number, span in enumerate(example.spans) if span != (0, 0))
+    begin = sum(len(window.ids) for window in example.sequences[0][:last])
+    output[begin + example.spans[last][0]] = 50
+    assert TASK.decode(example, output)["start"] == 25_000
+
+
+def test_what_cannot_be_asked_is_refused() -> None:
+    with pytest.raises(DataError, match="has no question"):
+        TASK.example(LabelledRow("f:1", (PASSAGE,)))
+    with pytest.raises(UsageError, match="--truncate"):
+        TASK.encode(TASK.example(row_of(PASSAGE)), WindowMaker(TOKENIZER, 32, truncate=True))

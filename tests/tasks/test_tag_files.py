@@ -1,0 +1,110 @@
+"""Sentences with tags out of columns, records and raw text; every bad one is told with its place and both counts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bertmill.errors import DataError, UsageError
+from bertmill.tasks.labelled import LabelledRow
+from bertmill.tasks.reading import SkippedRows, read_labelled
+
+CONLL = """-DOCSTART- -X- -X- O
+
+EU NNP B-NP I-ORG
+rejects VBZ B-VP O
+
+Peter NNP B-NP I-PER
+Blackburn NNP I-NP I-PER
+"""
+
+
+def read(path: Path, content: str, **how: object) -> list[LabelledRow]:
+    path.write_text(content, encoding="utf-8")
+    return list(read_labelled(str(path), task="tag", **how))  # type: ignore[arg-type]
+
+
+def words(row: LabelledRow) -> list[str]:
+    return [row.texts[0][start:end] for start, end in row.spans]
+
+
+def test_columns_between_blanks_or_tabs_in_any_order(tmp_path: Path) -> None:
+    first, second = read(tmp_path / "eng.train", CONLL)
+    assert (words(first), first.label, first.place) == (["EU", "rejects"], ("I-ORG", "O"), f"{tmp_path}/eng.train:3")
+    assert (second.texts, second.label) == (("Peter Blackburn",), ("I-PER", "I-PER"))
+    swapped = read(tmp_path / "a.tsv", "# a comment\nNOUN\tdogs and cats\nVERB\trun\n", columns="text=2,label=1")
+    assert (words(swapped[0]), swapped[0].label) == (["dogs and cats", "run"], ("NOUN", "VERB"))
+    assert read(tmp_path / "b.tsv", "#\tSYM\n1\tNUM")[0].label == ("SYM", "NUM")
+
+
+def test_records_of_words_and_of_characters(tmp_path: Path) -> None:
+    records = [
+        {"tokens": ["Paris", "!"], "ner_tags": ["B-LOC", "O"]},
+        {"text": "I love New York's parks", "entities": [{"start": 7, "end": 15, "label": "LOC"}]},
+        {"text": "unbelievable", "spans": [[2, 9, "ROOT"]]},
+        {"words": ["北", "京"], "tags": ["B", "E"]},
+    ]
+    rows = read(tmp_path / "a.jsonl", "".join(json.dumps(record) + "\n" for record in records))
+    assert [words(row) for row in rows] == [
+        ["Paris", "!"],
+        ["I", "love", "New", "York", "'s", "parks"],
+        ["un", "believa", "ble"],
+        ["北", "京"],
+    ]
+    assert [row.label for row in rows] == [
+        ("B-LOC", "O"),
+        ("O", "O", "B-LOC", "I-LOC", "O", "O"),
+        ("O", "B-ROOT", "O"),
+        ("B", "E"),
+    ]
+    assert rows[3].texts == ("北京",)
+
+
+def test_what_is_to_be_tagged_may_be_lines_of_text(tmp_path: Path) -> None:
+    rows = read(tmp_path / "a.txt", "Hello there.\n\nBye\tnow\n", with_label=False)
+    assert [words(row) for row in rows] == [["Hello", "there", "."], ["Bye", "now"]]
+    assert rows[1].texts == ("Bye\tnow",)
+    again = read(tmp_path / "a.conll", "Hello X\nthere Y\n", with_label=False)
+    assert [(words(row), row.label) for row in again] == [(["Hello", "there"], None)]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.conll", "a O\nb O\n\nc O\nd\n", "a.conll:5: has 1 columns, where the first line has 2"),
+        ("a.jsonl", '{"words": ["a", "b"], "tags": ["O"]}', "a.jsonl:1: has 2 words and 1 tags"),
+        ("a.jsonl", '{"words": ["a"], "labels": [null]}', "a.jsonl:1: has no list of tags"),
+        ("a.jsonl", '{"words": [], "tags": []}', "a.jsonl:1: has no list of words"),
+        ("a.jsonl", '{"sentence": "a"}', "a.jsonl:1: has no words (it has sentence)"),
+        ("a.jsonl", '{"text": "abc", "spans": [[1, 9, "X"]]}', "the entity X from 1 to 9 in a text of 3 characters"),
+        ("a.jsonl", '{"text": "abc", "spans": [[0, 2, "X"], [1, 3, "Y"]]}', "overlap: X 0 to 2, and Y from 1 on"),
+        ("a.jsonl", '{"text": "a  b", "spans": [[1, 2, "X"]]}', "has no word in the entity X 1 to 2"),
+        ("a.jsonl", '{"text": "abc", "spans": [{"start": 0}]}', "has an entity without start, end and label"),
+        ("a.jsonl", '{"text": " ", "spans": []}', "has an empty text"),
+        ("a.conll", "a\nb\n", "a.conll:1: has 1 column, and column 2 is wanted"),
+    ],
+)
+def test_a_bad_sentence_is_told_with_its_place(tmp_path: Path, name: str, content: str, message: str) -> None:
+    with pytest.raises(DataError) as error:
+        read(tmp_path / name, content)
+    assert message in str(error.value)
+
+
+def test_bad_sentences_are_skipped_and_counted(tmp_path: Path) -> None:
+    skipped = SkippedRows()
+    good = "a O\nb O\n\n" * 30
+    rows = read(tmp_path / "a.conll", good + "c O O\n", on_bad_row="skip", skipped=skipped)
+    assert len(rows) == 30
+    assert skipped.reasons == {"another number of columns": 1}
+
+
+def test_columns_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    for columns in ("text=1", "text=1,pair=2,label=3", "text=words,label=tags"):
+        with pytest.raises(UsageError):
+            read(tmp_path / "a.conll", CONLL, columns=columns)
+    with pytest.raises(DataError, match="column 9 is wanted"):
+        read(tmp_path / "a.conll", CONLL, columns="text=1,label=9")
+    with pytest.raises(UsageError, match="no presets"):
+        read(tmp_path / "a.conll", CONLL, preset="sst2")
