@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertmill.errors import DataError, UsageError
-from bertmill.tasks.answer import MAX_ANSWER_PIECES, AnswerQuestions, EncodedQuestion
+from bertmill.tasks.answer import MAX_ANSWER_PIECES, AnswerQuestions, EncodedQuestion, best_spans
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.windows import WindowMaker, widest_context
 from bertmill.text.tokenizer import BertTokenizer
@@ -67,11 +67,20 @@ def test_the_best_span_is_the_best_of_all(passage: str, max_length: int, stride:
                 if widest[start + first] == number:
                     expected[start + first, start + last] = rows[first, 0] + rows[last, 1]
         begin += len(example.sequences[0][number].ids)
-    best = TASK.best_spans(example, output)
-    assert [span.score for span in best] == pytest.approx(sorted(expected.values(), reverse=True)[:20])
-    assert all(expected[span.first, span.last] == pytest.approx(span.score) for span in best)
+    (best,) = best_spans([example], [output])
+    assert best.scores.tolist() == pytest.approx(sorted(expected.values(), reverse=True)[:20])
+    found = zip(best.firsts.tolist(), best.lasts.tolist(), strict=True)
+    assert [expected[span] for span in found] == pytest.approx(best.scores.tolist())
     for each in TASK.decode(example, output)["answers"]:
         assert passage[each["start"] : each["end"]] == each["answer"]
+
+
+@given(st.lists(st.tuples(PASSAGES, st.integers(0, 5)), min_size=1, max_size=5))
+def test_many_passages_at_once_give_what_each_gives_alone(given: list[tuple[str, int]]) -> None:
+    examples = [encode(row_of(passage, question="q ?"), 20, 7) for passage, _ in given]
+    outputs = [logits_for(example, seed) for example, (_, seed) in zip(examples, given, strict=True)]
+    together = TASK.decode_all(examples, outputs)
+    assert together == [TASK.decode(example, output) for example, output in zip(examples, outputs, strict=True)]
 
 
 @given(PASSAGES, st.integers(1, 60), st.integers(1, 30))

@@ -13,4 +13,6 @@ BENCHMARKS = {
     "pretrain": "bertmill.bench.pretrain",
     "finetune": "bertmill.bench.finetune",
     "predict": "bertmill.bench.predict",
+    "tag": "bertmill.bench.tag",
+    "answer": "bertmill.bench.answer",
 }

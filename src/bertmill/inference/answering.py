@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -19,6 +20,8 @@ from bertmill.tasks.base import Answer, Array, EncodedExample, Example, Judgemen
 from bertmill.tasks.kinds import task_of_folder
 from bertmill.tasks.windows import remembered_settings, window_maker
 from bertmill.text.tokenizer import BertTokenizer
+
+ResultT = TypeVar("ResultT")
 
 
 class TaskModel:
@@ -55,12 +58,15 @@ class TaskModel:
 
     def outputs(self, examples: Iterable[Example]) -> Iterator[tuple[EncodedExample, Array]]:
         """The examples as pieces, with what the model says of each."""
-        encoded = (self.task.encode(example, self.make_windows) for example in examples)
-        return run_examples(self.task, self.model, encoded, self.device)
+        return run_examples(self.task, self.model, self._encoded(examples), self.device)
 
-    def answers(self, examples: Iterable[Example]) -> Iterator[tuple[Example, Answer]]:
-        """The examples, with what the model says of each as a person reads it."""
-        return ((given.example, self.task.decode(given, output)) for given, output in self.outputs(examples))
+    def answers(self, examples: Iterable[Example], task: Task | None = None) -> Iterator[tuple[Example, Answer]]:
+        """The examples, with what the model says of each as a person reads it; `task` may read it otherwise."""
+        answered = _run(self.task, self.model, self._encoded(examples), self.device, (task or self.task).decode_all)
+        return ((given.example, answer) for given, answer in answered)
+
+    def _encoded(self, examples: Iterable[Example]) -> Iterator[EncodedExample]:
+        return (self.task.encode(example, self.make_windows) for example in examples)
 
 
 def judged(task: Task, answered: Iterable[tuple[EncodedExample, Array]]) -> Judgements:
@@ -72,10 +78,21 @@ def run_examples(
     task: Task, model: nn.Module, examples: Iterable[EncodedExample], device: torch.device
 ) -> Iterator[tuple[EncodedExample, Array]]:
     """The examples in their order, with what `model` says of each."""
+    return _run(task, model, examples, device, lambda _, outputs: outputs)
+
+
+def _run(
+    task: Task,
+    model: nn.Module,
+    examples: Iterable[EncodedExample],
+    device: torch.device,
+    read: Callable[[Sequence[EncodedExample], Sequence[Array]], Sequence[ResultT]],
+) -> Iterator[tuple[EncodedExample, ResultT]]:
+    """The examples in their order, with what `read` makes of a batch of them and the model's outputs."""
 
     @torch.inference_mode()
-    def run(batch: list[EncodedExample]) -> list[tuple[EncodedExample, Array]]:
+    def run(batch: list[EncodedExample]) -> list[tuple[EncodedExample, ResultT]]:
         outputs = [output.float().cpu().numpy() for output in task.outputs(model, batch, device)]
-        return list(zip(batch, outputs, strict=True))
+        return list(zip(batch, read(batch, outputs), strict=True))
 
     return in_given_order(examples, lambda example: example.num_pieces, run)

@@ -93,8 +93,7 @@ class Predictor:
 
     def _answers(self, rows: list[LabelledRow], task: Task | None = None) -> list[Answer]:
         model = self._task_model()
-        task = task or model.task
-        return [task.decode(example, output) for example, output in model.outputs(map(task.example, rows))]
+        return [answer for _, answer in model.answers(map(model.task.example, rows), task)]
 
     def _require(self, name: str) -> TaskModel:
         model = self._task_model()

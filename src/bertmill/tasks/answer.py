@@ -10,15 +10,15 @@ exceed it by more. The threshold is the one with the best F1 on the dev question
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
-from typing import Any
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -65,11 +65,18 @@ class EncodedQuestion(EncodedExample):
         return (first, last) if first <= last else None  # an answer without a piece cannot be found
 
 
-@dataclass(frozen=True)
-class SpanOfPieces:
-    score: float
-    first: int
-    last: int
+class Spans(NamedTuple):
+    """The best spans of one passage, best first, and the score of there being none."""
+
+    scores: Array
+    firsts: NDArray[np.intp]  # pieces of the passage
+    lasts: NDArray[np.intp]
+    null: float
+
+    @property
+    def margin(self) -> float:
+        """By how much the best exceeds the null score."""
+        return float(self.scores[0]) - self.null if len(self.scores) else NO_SPAN
 
 
 @dataclass(frozen=True)
@@ -125,53 +132,14 @@ class AnswerQuestions(Task):
     def weight(self, example: EncodedExample) -> float:
         return float(len(example.sequences[0]))
 
-    def best_spans(self, example: EncodedQuestion, output: Array, count: int = NUM_BEST) -> list[SpanOfPieces]:
-        """The best spans of the passage, best first; none where it has no piece."""
-        widest = widest_context(example.ranges, len(example.passage.ids))
-        scores, firsts, lengths = [], [], []
-        of_windows = self._of_windows(example, output)
-        for number, ((start, end), rows) in enumerate(zip(example.ranges, of_windows, strict=True)):
-            of_start, of_end = rows[example.offset : example.offset + end - start].T
-            of_start = np.where(widest[start:end] == number, of_start, -np.inf)
-            beyond = np.full(MAX_ANSWER_PIECES, -np.inf, of_end.dtype)
-            ends_after = sliding_window_view(np.concatenate([of_end, beyond]), MAX_ANSWER_PIECES)[:-1]
-            of_spans = of_start[:, None] + ends_after  # [pieces, lengths]
-            best = _largest(of_spans.ravel(), count)
-            first, length = np.divmod(best, MAX_ANSWER_PIECES)
-            scores.append(of_spans.ravel()[best])
-            firsts.append(first + start)
-            lengths.append(length)
-        all_scores, all_firsts, all_lengths = map(np.concatenate, (scores, firsts, lengths))
-        order = np.argsort(-all_scores, kind="stable")[:count]
-        return [
-            SpanOfPieces(float(all_scores[place]), int(all_firsts[place]), int(all_firsts[place] + all_lengths[place]))
-            for place in order
-            if all_scores[place] > -np.inf
-        ]
-
-    def null_score(self, example: EncodedQuestion, output: Array) -> float:
-        return min(float(rows[0].sum()) for rows in self._of_windows(example, output))
-
-    def _of_windows(self, example: EncodedQuestion, output: Array) -> list[Array]:
-        ends = accumulate(len(window.ids) for window in example.sequences[0][:-1])
-        return np.split(output, list(ends))
-
-    def text_of(self, example: EncodedQuestion, span: SpanOfPieces) -> tuple[str, int, int]:
-        """The characters of the passage as it was given, and where they are."""
-        start, end = int(example.passage.starts[span.first]), int(example.passage.ends[span.last])
-        return example.example.row.texts[1][start:end], start, end
-
     def judge(self, example: EncodedExample, output: Array) -> Judgement:
         """Exact match and F1 of the best span, whether there is an answer, and how far it exceeds the null score."""
         question = _encoded(example)
         wanted = question.example.row.label
         assert isinstance(wanted, tuple)
-        best = self.best_spans(question, output, 1)
-        if not best:
-            return np.array([not wanted, not wanted, bool(wanted), NO_SPAN], np.float64)
-        text, _, _ = self.text_of(question, best[0])
-        margin = best[0].score - self.null_score(question, output)
-        return np.array([*answer_scores(text, wanted), bool(wanted), margin], np.float64)
+        (spans,) = best_spans([question], [output], 1)
+        text = next((text for text, _, _ in _texts_of(question, spans)), "")
+        return np.array([*answer_scores(text, wanted), bool(wanted), spans.margin], np.float64)
 
     def metrics(self, judgements: Judgements) -> dict[str, float]:
         if self.null_threshold is None:
@@ -201,19 +169,118 @@ class AnswerQuestions(Task):
         return 0.0 if exact else (1 - f1) * max(1e-6, margin)
 
     def decode(self, example: EncodedExample, output: Array) -> Answer:
-        question = _encoded(example)
-        best, null = self.best_spans(question, output), self.null_score(question, output)
-        margin = best[0].score - null if best else NO_SPAN
-        has_answer = best and (self.null_threshold is None or margin > self.null_threshold)
-        scores = [span.score for span in best] + ([] if self.null_threshold is None and best else [null])
-        probabilities = _softmax(np.array(scores))
-        answers = [
-            dict(zip(("answer", "start", "end"), self.text_of(question, span), strict=True)) | {"score": probability}
-            for span, probability in zip(best, probabilities, strict=False)
+        return self.decode_all([example], [output])[0]
+
+    def decode_all(self, examples: Sequence[EncodedExample], outputs: Sequence[Array]) -> list[Answer]:
+        questions = list(map(_encoded, examples))
+        return [
+            self._answer(question, spans)
+            for question, spans in zip(questions, best_spans(questions, outputs), strict=True)
         ]
-        if not has_answer:
+
+    def _answer(self, question: EncodedQuestion, spans: Spans) -> Answer:
+        may_be_none = self.null_threshold is not None or not len(spans.scores)
+        probabilities = _softmax([*spans.scores.tolist(), *([spans.null] if may_be_none else [])])
+        answers = [
+            {"answer": text, "start": start, "end": end, "score": probability}
+            for (text, start, end), probability in zip(_texts_of(question, spans), probabilities, strict=False)
+        ]
+        if may_be_none and spans.margin <= (self.null_threshold or 0.0):
             answers.insert(0, {"answer": "", "start": 0, "end": 0, "score": probabilities[-1]})
         return {**answers[0], "answers": answers}
+
+
+def best_spans(examples: Sequence[EncodedQuestion], outputs: Sequence[Array], count: int = NUM_BEST) -> list[Spans]:
+    """The best spans of each passage, out of all, for many passages at once.
+
+    A span among the best starts at one of as many pieces whose best span is best, so only the spans of those are
+    looked at. Each row is a window.
+    """
+    flat = np.concatenate(outputs)  # [pieces, 2]
+    begins, sizes, may_start = _rows_of_windows(examples)
+    column = np.arange(int(sizes.max()))
+    is_passage = column < sizes[:, None]  # [windows, pieces]
+    passages_at = begins + np.repeat([each.offset for each in examples], [len(each.ranges) for each in examples])
+    places = np.minimum(passages_at[:, None] + column, len(flat) - 1)
+    ends = np.full((len(begins), len(column) + MAX_ANSWER_PIECES), -np.inf, np.float32)
+    ends[:, : len(column)] = np.where(is_passage, flat[places, 1], -np.inf)
+    starts = np.where(is_passage, flat[places, 0], -np.inf)
+    for row, allowed in may_start:
+        starts[row, : len(allowed)] = np.where(allowed, starts[row, : len(allowed)], -np.inf)
+    firsts = _largest(starts + _largest_ahead(ends)[:, : len(column)], count)  # [windows, up to count]
+    lasts = firsts[..., None] + np.arange(MAX_ANSWER_PIECES)
+    rows = np.arange(len(begins))[:, None]
+    scores = (starts[rows, firsts][..., None] + ends[rows[..., None], lasts]).reshape(len(begins), -1)
+    best = _largest(scores, count)
+    scores, firsts, lengths = scores[rows, best], firsts[rows, best // MAX_ANSWER_PIECES], best % MAX_ANSWER_PIECES
+    order = np.argsort(-scores, axis=1, kind="stable")
+    firsts = firsts[rows, order] + np.array([start for example in examples for start, _ in example.ranges])[:, None]
+    scores, lasts, nulls = scores[rows, order], firsts + lengths[rows, order], flat[begins].sum(1)
+    ends_of_rows = list(accumulate(len(example.ranges) for example in examples))
+    return [
+        _merged(scores[start:end], firsts[start:end], lasts[start:end], nulls[start:end], count)
+        for start, end in pairwise([0, *ends_of_rows])
+    ]
+
+
+def _merged(scores: Array, firsts: NDArray[np.intp], lasts: NDArray[np.intp], nulls: Array, count: int) -> Spans:
+    """The best spans of all windows of a passage; those of each are in order."""
+    if len(scores) == 1:
+        found = Spans(scores[0], firsts[0], lasts[0], float(nulls[0]))
+    else:
+        order = np.argsort(-scores.ravel(), kind="stable")[:count]
+        found = Spans(scores.ravel()[order], firsts.ravel()[order], lasts.ravel()[order], float(nulls.min()))
+    if len(found.scores) and found.scores[-1] > -np.inf:
+        return found
+    num_spans = np.count_nonzero(found.scores > -np.inf)
+    return Spans(found.scores[:num_spans], found.firsts[:num_spans], found.lasts[:num_spans], found.null)
+
+
+def _rows_of_windows(
+    examples: Sequence[EncodedQuestion],
+) -> tuple[NDArray[np.intp], NDArray[np.intp], list[tuple[int, NDArray[np.bool_]]]]:
+    """Where each window begins in the flat row of all, how many pieces of passage it has, and, of those that are not
+    alone, where a span may start: where the window is the one with the widest context."""
+    windows = [window for example in examples for window in example.sequences[0]]
+    lengths = [len(window.ids) for window in windows]
+    begins = np.array(list(accumulate(lengths[:-1], initial=0)))
+    sizes = np.array([end - start for example in examples for start, end in example.ranges])
+    may_start = []
+    row = 0
+    for example in examples:
+        if len(example.ranges) > 1:
+            widest = widest_context(example.ranges, len(example.passage.ids))
+            may_start += [
+                (row + number, widest[start:end] == number) for number, (start, end) in enumerate(example.ranges)
+            ]
+        row += len(example.ranges)
+    return begins, sizes, may_start
+
+
+def _largest_ahead(values: Array) -> Array:
+    """The largest of each number and those after it, as many as an answer has pieces; by doubling."""
+    width = 1
+    largest = values.copy()
+    while width < MAX_ANSWER_PIECES:
+        step = min(width, MAX_ANSWER_PIECES - width)
+        largest[:, :-step] = np.maximum(largest[:, :-step], largest[:, step:])
+        width += step
+    return largest
+
+
+def _softmax(scores: list[float]) -> list[float]:
+    largest = max(scores)
+    shares = [math.exp(score - largest) for score in scores]
+    whole = sum(shares)
+    return [share / whole for share in shares]
+
+
+def _texts_of(question: EncodedQuestion, spans: Spans) -> list[tuple[str, int, int]]:
+    """The characters of the passage as it was given, and where they are, of each span."""
+    passage = question.example.row.texts[1]
+    starts = question.passage.starts[spans.firsts].tolist()
+    ends = question.passage.ends[spans.lasts].tolist()
+    return [(passage[start:end], start, end) for start, end in zip(starts, ends, strict=True)]
 
 
 def _encoded(example: EncodedExample) -> EncodedQuestion:
@@ -221,15 +288,11 @@ def _encoded(example: EncodedExample) -> EncodedQuestion:
     return example
 
 
-def _largest(values: NDArray[np.floating], count: int) -> NDArray[np.intp]:
-    """Where the largest values are, in no order."""
-    return np.argpartition(-values, count - 1)[:count] if len(values) > count else np.arange(len(values))
-
-
-def _softmax(scores: NDArray[np.float64]) -> list[float]:
-    shares = np.exp(scores - scores.max())
-    probabilities: list[float] = (shares / shares.sum()).tolist()
-    return probabilities
+def _largest(values: Array, count: int) -> NDArray[np.intp]:
+    """Where the largest values of each row are, in no order."""
+    if values.shape[1] <= count:
+        return np.broadcast_to(np.arange(values.shape[1]), values.shape)
+    return np.argpartition(values, -count, axis=1)[:, -count:]
 
 
 def _with_threshold(judgements: Judgements, threshold: float) -> dict[str, float]:

@@ -110,6 +110,10 @@ class Task(ABC):
     def decode(self, example: EncodedExample, output: Array) -> Answer:
         """An output as a person reads it."""
 
+    def decode_all(self, examples: Sequence[EncodedExample], outputs: Sequence[Array]) -> list[Answer]:
+        """The outputs of several examples; a task may do that faster than one by one."""
+        return [self.decode(example, output) for example, output in zip(examples, outputs, strict=True)]
+
     @abstractmethod
     def judge(self, example: EncodedExample, output: Array) -> Judgement:
         """An output set against the target; the same shape for all examples."""

@@ -1,0 +1,84 @@
+"""Tagging CoNLL-2003's 3,250 dev sentences with MiniLM against the token-classification pipeline of Hugging Face.
+
+Both get raw text, the words of a sentence with blanks between, and give a tag to every word or piece; the pipeline in
+batches of 32. The head is random, so the tags mean nothing, but they are the same, or the measurement fails.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bertmill.bench.measure import Row, best_seconds_in_processes
+from bertmill.config import BenchSettings
+from bertmill.inference.predictor import load
+from bertmill.model.bert import BertForTokenClassification
+from bertmill.runtime import set_threads
+from bertmill.tasks.reading import read_labelled
+from bertmill.tasks.tag import Tag
+from bertmill.text.tokenizer import BertTokenizer
+from bertmill.text.words import find_words
+
+BATCH_SIZE = 32
+TARGET = 4.0
+MAX_DIFFERING = 1e-3  # of the words: where two tags are as good as each other
+
+
+def measure(settings: BenchSettings, data: Path) -> Iterator[Row]:
+    rows = list(read_labelled(str(data / "conll2003/eng.testa"), task="tag"))
+    texts = [text for row in rows for text in row.texts]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        torch.manual_seed(0)
+        changes = Tag.for_rows(rows, "", "eng.testa").settings()
+        BertForTokenClassification.from_pretrained("minilm", **changes).save_pretrained(folder / "model")
+        BertTokenizer.from_pretrained("minilm").save_pretrained(folder / "model")
+        sides = {"ours": partial(_ours, folder, texts), "theirs": partial(_theirs, folder, texts)}
+        seconds = best_seconds_in_processes(sides, settings.rounds)
+        _require_same(folder, texts)
+    rates = {side: len(texts) / taken for side, taken in seconds.items()}
+    rival = "transformers pipeline"
+    yield Row("tag", "CoNLL-2003, MiniLM", "text/s", rates["ours"], rates["theirs"], rival, TARGET)
+
+
+def _ours(folder: Path, texts: list[str]) -> Callable[[], object]:
+    set_threads(None)
+    model = load(folder / "model")
+    return lambda: (folder / "ours.json").write_text(json.dumps([each["tags"] for each in model.predict(texts)]))
+
+
+def _theirs(folder: Path, texts: list[str]) -> Callable[[], object]:
+    import transformers
+
+    set_threads(None)
+    transformers.logging.set_verbosity_error()
+    pipeline = transformers.pipeline(
+        "token-classification",
+        model=str(folder / "model"),
+        device="cpu",
+        batch_size=BATCH_SIZE,
+        ignore_labels=[],
+        aggregation_strategy="none",
+    )
+
+    def tags_by_place(pieces: list[dict[str, Any]]) -> dict[int, str]:
+        return {piece["start"]: piece["entity"] for piece in pieces}
+
+    return lambda: (folder / "theirs.json").write_text(json.dumps(list(map(tags_by_place, pipeline(texts)))))
+
+
+def _require_same(folder: Path, texts: list[str]) -> None:
+    """The tag of a word is that of the piece that begins where it begins."""
+    ours, theirs = (json.loads((folder / f"{side}.json").read_text()) for side in ("ours", "theirs"))
+    pairs = [
+        (tag, by_place.get(str(start)))
+        for text, tags, by_place in zip(texts, ours, theirs, strict=True)
+        for (start, _), tag in zip(find_words(text), tags, strict=True)
+    ]
+    assert sum(one != other for one, other in pairs) <= MAX_DIFFERING * len(pairs)
