@@ -18,6 +18,7 @@ from equality import (
     assert_equal_gradients,
     assert_equals_hugging_face,
     padded_inputs,
+    scalar_of,
     targets_for,
     their_settings,
     twins,
@@ -286,6 +287,24 @@ def test_outputs_are_read_as_attributes_keys_indices_and_tuples() -> None:
     assert torch.equal(loss, output.loss)
     assert logits.shape == (*inputs["input_ids"].shape, V)
     assert relationship.shape == (len(LENGTHS), 2)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_training_step_runs_the_last_layer_where_it_is_read_and_equals_hugging_face(name: str) -> None:
+    inputs = inputs_for(name)
+    targets = targets_for(name, inputs, V)
+    config = BertConfig(**SMALL, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    ours, theirs = (model.train() for model in twins(name, config))
+    rows: list[int] = []
+    last = ours.base_model.encoder.layer[-1].intermediate.dense
+    last.register_forward_pre_hook(lambda _, given: rows.append(len(given[0])))
+    our_output, their_output = (model(**inputs, **targets) for model in (ours, theirs))
+    mask = inputs["attention_mask"].bool()
+    losses = [scalar_of(output, mask) for output in (our_output, their_output)]
+    assert abs(losses[0] - losses[1]) <= 1e-6 * abs(losses[1])
+    assert_equal_gradients(ours, theirs, *losses)
+    reads_all = name in ("BertModel", "BertForTokenClassification", "BertForQuestionAnswering")
+    assert (rows[0] >= int(mask.sum())) if reads_all else (rows[0] < int(mask.sum()))
 
 
 def test_a_training_step_computes_no_logits_unless_asked() -> None:

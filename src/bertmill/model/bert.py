@@ -104,12 +104,16 @@ class _CallableModel(BertPreTrainedModel):
             targets["labels"] = _labels_of_pieces(targets["labels"], batch, padding)
         wants_states = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
         wants_weights = self.config.output_attentions if output_attentions is None else output_attentions
-        encoded = self.base_model.encode(batch, wants_states, wants_weights)
+        encoded = self.base_model.encode(batch, wants_states, wants_weights, self._read(batch, **targets))
         output = replace(self._run(batch, encoded, **targets), **encoded.extras())
         if padding is not None:
             output = output.padded(padding)
         wants_dict = self.config.return_dict if return_dict is None else return_dict
         return output if wants_dict else output.to_tuple()
+
+    def _read(self, batch: PackedBatch, **_targets: Any) -> Tensor | None:
+        """The numbers of the pieces whose vectors `_run` looks at; None: all."""
+        return None
 
     def _needed(self, given: Tensor, labels: Tensor | None = None, **targets: Any) -> Tensor | None:
         """Positions [B, T] that must be computed even where the mask is 0, because Hugging Face looks at them."""
@@ -153,21 +157,23 @@ class BertModel(_CallableModel):
         self.pooler = BertPooler(config) if add_pooling_layer else None
         self.initialize()
 
-    def encode(self, batch: PackedBatch, want_states: bool = False, want_weights: bool = False) -> Encoded:
-        """The vectors of all pieces, in the order that suits attention; `Encoded.layout` leads back."""
+    def encode(
+        self, batch: PackedBatch, want_states: bool = False, want_weights: bool = False, read: Tensor | None = None
+    ) -> Encoded:
+        """The vectors of all pieces, or at least of those whose numbers `read` has."""
         layout = plan_layout(batch, self.dtype, self.config.causal)
-        encoded: Encoded = self.encoder(self.embeddings(layout.batch), layout, want_states, want_weights)
+        encoded: Encoded = self.encoder(self.embeddings(layout.batch), layout, want_states, want_weights, read)
         return encoded
 
-    def pool(self, encoded: Encoded) -> Tensor:
+    def pool(self, batch: PackedBatch, encoded: Encoded) -> Tensor:
         """One vector per sequence [B, H], of its first piece."""
         assert self.pooler is not None
-        pooled: Tensor = self.pooler(encoded.layout.first_pieces(encoded.states))
+        pooled: Tensor = self.pooler(encoded.of(batch.first_pieces))
         return pooled
 
     def _run(self, batch: PackedBatch, encoded: Encoded) -> ModelOutput:
-        pooled = None if self.pooler is None else self.pool(encoded)
-        return BodyOutput(encoded.layout.as_given(encoded.states), pooled)
+        pooled = None if self.pooler is None else self.pool(batch, encoded)
+        return BodyOutput(encoded.of_all(), pooled)
 
 
 class _MaskedWordModel(_CallableModel):
@@ -203,10 +209,20 @@ class _MaskedWordModel(_CallableModel):
         head = self.cls.predictions
         if labels is not None:
             pieces = selected(labels)
-            loss, num_right = head.loss(encoded.layout.at(encoded.states, pieces), labels.index_select(0, pieces))
-        if output_logits or (output_logits is None and (labels is None or not self.training)):
-            logits = head(encoded.layout.as_given(encoded.states))  # [n, V]
+            loss, num_right = head.loss(encoded.of(pieces), labels.index_select(0, pieces))
+        if self._wants_logits(labels, output_logits):
+            logits = head(encoded.of_all())  # [n, V]
         return loss, logits, num_right
+
+    def _wants_logits(self, labels: Tensor | None, output_logits: bool | None) -> bool:
+        return output_logits or (output_logits is None and (labels is None or not self.training))
+
+    def _read(
+        self, batch: PackedBatch, labels: Tensor | None = None, output_logits: bool | None = None, **_targets: Any
+    ) -> Tensor | None:
+        if labels is None or self._wants_logits(labels, output_logits):
+            return None
+        return torch.cat([selected(labels), batch.first_pieces]) if self.READS_FIRST_COLUMN else selected(labels)
 
 
 class BertForPreTraining(_MaskedWordModel):
@@ -228,7 +244,7 @@ class BertForPreTraining(_MaskedWordModel):
         output_logits: bool | None = None,
     ) -> ModelOutput:
         mlm_loss, logits, num_right = self._masked_words(encoded, labels, output_logits)
-        relationship = self.cls.seq_relationship(self.bert.pool(encoded))  # [B, 2]
+        relationship = self.cls.seq_relationship(self.bert.pool(batch, encoded))  # [B, 2]
         nsp_loss = None
         if next_sentence_label is not None:
             nsp_loss = F.cross_entropy(relationship, next_sentence_label.flatten())
@@ -260,7 +276,14 @@ class BertForMaskedLM(_MaskedWordModel):
         return MaskedWordOutput(loss, logits, num_right=num_right)
 
 
-class BertForNextSentencePrediction(_CallableModel):
+class _SequenceModel(_CallableModel):
+    """With a head that looks at the pooled vectors alone."""
+
+    def _read(self, batch: PackedBatch, **_targets: Any) -> Tensor | None:
+        return batch.first_pieces
+
+
+class BertForNextSentencePrediction(_SequenceModel):
     """Does B follow A? Label 0: it does; 1: it does not."""
 
     def __init__(self, config: BertConfig) -> None:
@@ -270,11 +293,11 @@ class BertForNextSentencePrediction(_CallableModel):
         self.initialize()
 
     def _run(self, batch: PackedBatch, encoded: Encoded, labels: Tensor | None = None) -> ModelOutput:
-        logits = self.cls.seq_relationship(self.bert.pool(encoded))  # [B, 2]
+        logits = self.cls.seq_relationship(self.bert.pool(batch, encoded))  # [B, 2]
         return SequenceOutput(None if labels is None else F.cross_entropy(logits, labels.flatten()), logits)
 
 
-class BertForSequenceClassification(_CallableModel):
+class BertForSequenceClassification(_SequenceModel):
     """One class, number or set of labels per sequence, as `config.problem_type` says or the labels suggest."""
 
     def __init__(self, config: BertConfig) -> None:
@@ -286,7 +309,7 @@ class BertForSequenceClassification(_CallableModel):
         self.initialize()
 
     def _run(self, batch: PackedBatch, encoded: Encoded, labels: Tensor | None = None) -> ModelOutput:
-        logits = self.classifier(self.dropout(self.bert.pool(encoded)))  # [B, labels]
+        logits = self.classifier(self.dropout(self.bert.pool(batch, encoded)))  # [B, labels]
         loss = None if labels is None else classification_loss(logits, labels, self.config.problem_type)
         return SequenceOutput(loss, logits)
 
@@ -347,7 +370,7 @@ class BertForQuestionAnswering(_CallableModel):
         return SpanOutput(loss, logits[:, 0], logits[:, 1])
 
 
-class BertForMultipleChoice(_CallableModel):
+class BertForMultipleChoice(_SequenceModel):
     """Which of several sequences fits: padded inputs are [B, choices, T]; a packed batch needs `num_choices`."""
 
     def __init__(self, config: BertConfig) -> None:
@@ -369,7 +392,7 @@ class BertForMultipleChoice(_CallableModel):
     ) -> ModelOutput:
         if num_choices < 1 or len(batch.lengths) % num_choices:
             raise UsageError(f"{len(batch.lengths)} sequences are not a whole number of {num_choices} choices")
-        logits = self.classifier(self.dropout(self.bert.pool(encoded))).view(-1, num_choices)  # [B, choices]
+        logits = self.classifier(self.dropout(self.bert.pool(batch, encoded))).view(-1, num_choices)  # [B, choices]
         return SequenceOutput(None if labels is None else F.cross_entropy(logits, labels), logits)
 
 

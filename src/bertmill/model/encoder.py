@@ -76,12 +76,26 @@ class BertEmbeddings(nn.Module):
 
 @dataclass(frozen=True)
 class Encoded:
-    """What the encoder made of a batch, in the layout's order of pieces."""
+    """What the encoder made of a batch, for all of its pieces or only for those that will be read."""
 
     layout: Layout
-    states: Tensor  # [n, H]
+    states: Tensor  # [n, H] in the layout's order; or [pieces to read, H]
+    read: Tensor | None  # [pieces to read] their given numbers; None: all
     all_states: tuple[Tensor, ...]  # of the embeddings and every layer, if asked for
     all_weights: tuple[tuple[Tensor, ...], ...]  # of every layer and group, if asked for
+
+    def of_all(self) -> Tensor:
+        """The vectors of all pieces, in the order in which they came in [n, H]."""
+        assert self.read is None
+        return self.layout.as_given(self.states)
+
+    def of(self, pieces: Tensor) -> Tensor:
+        """The vectors of some pieces, by their given numbers; of those to be read if not all are."""
+        if self.read is None:
+            return self.states.index_select(0, self.layout.places_of(pieces))
+        row_of_piece = torch.empty(self.layout.batch.num_pieces, dtype=torch.int64, device=pieces.device)
+        row_of_piece[self.read] = torch.arange(len(self.read), device=pieces.device)
+        return self.states.index_select(0, row_of_piece.index_select(0, pieces))
 
     def extras(self) -> dict[str, Any]:
         """What was asked for beside the result, in the order in which the batch came in."""
@@ -92,28 +106,37 @@ class Encoded:
 
 
 class BertEncoder(nn.Module):
-    """With `gradient_checkpointing` a layer keeps only its input while training, and is run again on the way back."""
+    """With `gradient_checkpointing` a layer keeps only its input while training, and is run again on the way back.
+
+    Of the last layer, only the vectors of the pieces to be read go through its linear layers: the first ones of a
+    classifier, the selected ones of masked words.
+    """
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.layer = nn.ModuleList([BertLayer(config, number) for number in range(config.num_hidden_layers)])
         self.gradient_checkpointing = False
 
-    def forward(self, states: Tensor, layout: Layout, want_states: bool, want_weights: bool) -> Encoded:
+    def forward(
+        self, states: Tensor, layout: Layout, want_states: bool, want_weights: bool, read: Tensor | None
+    ) -> Encoded:
+        read = None if want_states or not len(self.layer) else read
+        places = None if read is None else layout.places_of(read)
         all_states = [states]
         all_weights: list[tuple[Tensor, ...]] = []
         for layer in self.layer:
+            given = (states, layout, want_weights, places if layer is self.layer[-1] else None)
             if self.gradient_checkpointing and self.training:
                 # In a copy of the context: the second run needs this run's dropout key, wherever it takes place.
                 again = partial(copy_context().run, layer)
-                states, weights = checkpoint(again, states, layout, want_weights, use_reentrant=False)
+                states, weights = checkpoint(again, *given, use_reentrant=False)
             else:
-                states, weights = layer(states, layout, want_weights)
+                states, weights = layer(*given)
             if want_states:
                 all_states.append(states)
             if want_weights:
                 all_weights.append(weights)
-        return Encoded(layout, states, tuple(all_states) if want_states else (), tuple(all_weights))
+        return Encoded(layout, states, read, tuple(all_states) if want_states else (), tuple(all_weights))
 
 
 class BertPooler(nn.Module):

@@ -73,8 +73,12 @@ class BertAttention(nn.Module):
         self.self = BertSelfAttention(config, layer)
         self.output = BertSelfOutput(config, layer, config.hidden_size, "attention output")
 
-    def forward(self, states: Tensor, layout: Layout, want_weights: bool) -> tuple[Tensor, tuple[Tensor, ...] | None]:
+    def forward(
+        self, states: Tensor, layout: Layout, want_weights: bool, read: Tensor | None
+    ) -> tuple[Tensor, tuple[Tensor, ...] | None]:
         gathered, weights = self.self(states, layout, want_weights)
+        if read is not None:
+            gathered, states = gathered.index_select(0, read), states.index_select(0, read)
         return self.output(gathered, states), weights
 
 
@@ -95,8 +99,11 @@ class BertLayer(nn.Module):
         self.intermediate = BertIntermediate(config)
         self.output = BertSelfOutput(config, layer, config.intermediate_size, "feed-forward output")
 
-    def forward(self, states: Tensor, layout: Layout, want_weights: bool) -> tuple[Tensor, tuple[Tensor, ...] | None]:
-        attended, weights = self.attention(states, layout, want_weights)
+    def forward(
+        self, states: Tensor, layout: Layout, want_weights: bool, read: Tensor | None
+    ) -> tuple[Tensor, tuple[Tensor, ...] | None]:
+        """The vectors of all pieces, or of those that `read` names: after attention, pieces do not see each other."""
+        attended, weights = self.attention(states, layout, want_weights, read)
         return self.output(self.intermediate(attended), attended), weights
 
 

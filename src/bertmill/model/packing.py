@@ -64,6 +64,12 @@ class PackedBatch:
         return sum(self.lengths)
 
     @property
+    def first_pieces(self) -> Tensor:
+        """The number of every sequence's first piece [B]."""
+        lengths = torch.tensor(self.lengths, device=self.device)
+        return lengths.cumsum(0) - lengths
+
+    @property
     def device(self) -> torch.device:
         given = self.piece_ids if self.piece_ids is not None else self.embeddings
         assert given is not None
@@ -117,10 +123,9 @@ class Layout:
         """Rows of pieces in the order in which they came in."""
         return rows if self.place_of_piece is None else rows.index_select(0, self.place_of_piece)
 
-    def at(self, rows: Tensor, pieces: Tensor) -> Tensor:
-        """The rows of some pieces, by their given numbers."""
-        places = pieces if self.place_of_piece is None else self.place_of_piece.index_select(0, pieces)
-        return rows.index_select(0, places)
+    def places_of(self, pieces: Tensor) -> Tensor:
+        """The sorted places of some pieces, by their given numbers."""
+        return pieces if self.place_of_piece is None else self.place_of_piece.index_select(0, pieces)
 
     def weights_as_given(self, weights: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Attention weights of every group [B, heads, T, T] → of every sequence [heads, length, length]."""
@@ -128,14 +133,6 @@ class Layout:
         cut = [whole[:, :length, :length] for whole, length in zip(of_sequences, self.batch.lengths, strict=True)]
         order = range(len(cut)) if self.sequence_order is None else self.sequence_order.argsort().tolist()
         return tuple(cut[place] for place in order)
-
-    def first_pieces(self, rows: Tensor) -> Tensor:
-        """The row of every sequence's first piece, in the given order of sequences."""
-        lengths = torch.tensor(self.batch.lengths, device=rows.device)
-        starts = lengths.cumsum(0) - lengths
-        if self.sequence_order is not None:
-            starts = torch.empty_like(starts).index_copy_(0, self.sequence_order, starts)
-        return rows.index_select(0, starts)
 
 
 def plan_layout(batch: PackedBatch, dtype: torch.dtype, causal: bool = False) -> Layout:
