@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertmill.errors import DataError, UsageError
-from bertmill.tasks.answer import MAX_ANSWER_PIECES, AnswerQuestions, EncodedQuestion, best_spans
+from bertmill.tasks.answer import AnswerQuestions
 from bertmill.tasks.labelled import LabelledRow
+from bertmill.tasks.spans import MAX_ANSWER_PIECES, EncodedQuestion, best_spans
 from bertmill.tasks.windows import WindowMaker, widest_context
 from bertmill.text.tokenizer import BertTokenizer
 

@@ -25,12 +25,13 @@ from bertmill.inference.answering import TaskModel
 from bertmill.model.bert import MODEL_CLASSES, BertModel
 from bertmill.model.config import BertConfig
 from bertmill.runtime import choose_device
-from bertmill.tasks.answer import AnswerQuestions, EncodedQuestion
+from bertmill.tasks.answer import AnswerQuestions
 from bertmill.tasks.base import EncodedExample, Task
 from bertmill.tasks.choose import Choose
 from bertmill.tasks.classify import Classify
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.regress import Regress
+from bertmill.tasks.spans import EncodedQuestion
 from bertmill.tasks.tag import EncodedWords, Tag
 from bertmill.tasks.windows import PIECES_AT_ONCE, WindowMaker, pack
 from bertmill.text.tokenizer import BertTokenizer

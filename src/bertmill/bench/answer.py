@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from bertmill.bench.measure import Row, best_seconds
 from bertmill.checkpoint.names import find_model
 from bertmill.config import BenchSettings
-from bertmill.tasks.answer import MAX_ANSWER_PIECES, NUM_BEST, AnswerQuestions, EncodedQuestion, best_spans
+from bertmill.tasks.answer import AnswerQuestions
 from bertmill.tasks.labelled import LabelledRow
+from bertmill.tasks.spans import MAX_ANSWER_PIECES, NUM_BEST, EncodedQuestion, best_spans
 from bertmill.tasks.windows import WindowMaker
 from bertmill.text.tokenizer import BertTokenizer
 

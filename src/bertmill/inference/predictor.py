@@ -22,9 +22,10 @@ from bertmill.inference.answering import TaskModel
 from bertmill.model.bert import BertForMaskedLM
 from bertmill.model.packing import PackedBatch
 from bertmill.runtime import choose_device
-from bertmill.tasks.answer import NUM_BEST, AnswerQuestions
+from bertmill.tasks.answer import AnswerQuestions
 from bertmill.tasks.base import Answer, Task
 from bertmill.tasks.labelled import LabelledRow
+from bertmill.tasks.spans import NUM_BEST
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.text.words import join_words
 

@@ -122,9 +122,11 @@ class Tag(Task):
         return tuple(self._numbers[tag] for tag in tags)
 
     def _as_learnt(self, tags: Any) -> Sequence[str]:
-        """The tags of a row in the words of `labels`; what is no tag of any scheme stays as it is."""
+        """The tags of a row in the words of `labels`; where that is not possible, as they are."""
         if self.has_spans and all(map(means_span, tags)):
-            return iob2(entities(tags), len(tags))
+            converted = iob2(entities(tags), len(tags))
+            if self._numbers.keys() >= set(converted):  # models of others may have learnt another scheme
+                return converted
         return tuple(tags)
 
     def labels_of(self, row: LabelledRow) -> tuple[str, ...]:
