@@ -252,12 +252,16 @@ class RowSettings(Settings):
     on_bad_row: Literal["stop", "skip"] = Field(
         "stop", description="what to do with a row that cannot be read; more than 5 % stop all the same"
     )
-    max_length: int | None = Field(None, ge=5, description="pieces in a window (default: what the model can read)")
+    max_length: int | None = Field(
+        None, ge=5, description="pieces in a window (default: what the model can read; 384 for answers)"
+    )
     stride: int | None = Field(
-        None, ge=1, description="pieces advanced from window to window of a long text (default: 3/4 of a window)"
+        None,
+        ge=1,
+        description="pieces advanced from window to window of a long text (default: 3/4 of a window; 128 for answers)",
     )
     truncate: bool | None = Field(
-        None, description="cut long texts after the first window instead of sliding over them (default: no)"
+        None, description="cut long texts after the first window instead of sliding (not for tags and answers)"
     )
 
 

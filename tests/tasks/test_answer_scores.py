@@ -78,6 +78,8 @@ def test_scores_are_those_of_the_rules(answer: str, wanted: list[str]) -> None:
         ("cat", ["dog", "the cat"], (1.0, 1.0)),
         ("北京市", ["北京"], (0.0, 0.8)),
         ("《北京》", ["北京。"], (1.0, 1.0)),
+        ("维生素A", ["维生素"], (0.0, 6 / 7)),
+        ("Nature", ["《Nature》是杂志", "《Nature》"], (1.0, 1.0)),
     ],
 )
 def test_scores_of_known_cases(given_answer: str, wanted: list[str], expected: tuple[float, float]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertmill.errors import DataError
+from bertmill.errors import DataError, UsageError
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.question_files import NEAR, place_answer
 from bertmill.tasks.reading import SkippedRows, read_labelled
@@ -54,12 +54,36 @@ def test_records_of_several_forms(tmp_path: Path) -> None:
         {"answers": [{"text": "Paris"}]},
         {"answer": ""},
         {"answers": {"text": [], "answer_start": []}},
+        {"answers": None, "answer": ""},
     ]
     rows = read(tmp_path / "a.jsonl", [{"question": "q", "passage": PASSAGE, **answer} for answer in answers])
-    assert [row.spans for row in rows] == [((25, 30),)] * 5 + [(), ()]
-    assert [row.label for row in rows] == [("Paris",)] * 5 + [(), ()]
+    assert [row.spans for row in rows] == [((25, 30),)] * 5 + [(), (), ()]
+    assert [row.label for row in rows] == [("Paris",)] * 5 + [(), (), ()]
+    brackets = {"question": "q", "passage": "a [] b", "answer": "[]"}
+    assert read(tmp_path / "d.jsonl", [brackets])[0].label == ("[]",)
+    assert read(tmp_path / "e.jsonl", [{"question": "q", "context": PASSAGE, "answers": None, "answer": "Paris"}])[
+        0
+    ].label == ("Paris",)
     assert read(tmp_path / "b.json", [{"question": "q", "context": PASSAGE, "answer": "Paris"}])[0].label == ("Paris",)
     assert read(tmp_path / "c.jsonl", [{"question": "q", "context": PASSAGE}], with_label=False)[0].label is None
+
+
+def test_answers_that_are_not_there_are_left_out_and_counted(tmp_path: Path) -> None:
+    skipped = SkippedRows()
+    answers = [{"text": "Rome", "answer_start": 25}, {"text": "Paris", "answer_start": 25}]
+    (row,) = read(tmp_path / "a.json", squad({"question": "q", "answers": answers}), skipped=skipped)
+    assert row.label == ("Paris",)
+    assert skipped.mended_in_words == "one of several answers is not in the passage, left out 1"
+
+
+def test_characters_stay_where_they_were(tmp_path: Path) -> None:
+    passage = "\ufeffA\r\n\0line\r\nof \ud800 Paris"
+    start = passage.index("Paris")
+    record = {"question": "q", "passage": passage, "answer": "Paris", "answer_start": start}
+    skipped = SkippedRows()
+    (row,) = read(tmp_path / "a.jsonl", [record], skipped=skipped)
+    assert row.spans == ((start, start + 5),)
+    assert not skipped.mended_in_words
 
 
 def test_a_wrong_start_is_mended_where_the_answer_stands_near_it(tmp_path: Path) -> None:
@@ -79,6 +103,8 @@ def test_a_wrong_start_is_mended_where_the_answer_stands_near_it(tmp_path: Path)
         ({"question": "q"}, "has no answers"),
         ({"question": "q", "answers": [{"answer_start": 3}]}, "has no text and start for an answer"),
         ({"question": "q", "answers": [{"text": " ", "answer_start": 3}]}, "only white space"),
+        ({"question": "q", "answer": 42}, "has no text and start for an answer: 42"),
+        ({"question": "q", "answer": "Paris", "answer_start": "x"}, "has no text and start for an answer"),
         ("q", "is not a JSON object"),
     ],
 )
@@ -90,6 +116,10 @@ def test_a_bad_question_is_told_with_its_place(tmp_path: Path, question: Any, me
 
 
 def test_what_is_not_squad_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="read from records"):
+        list(read_labelled("a.tsv", task="answer"))
+    with pytest.raises(DataError, match="has no passage"):
+        read(tmp_path / "a.json", {"data": [{"paragraphs": [{"context": None, "qas": [{"question": "q"}]}]}]})
     with pytest.raises(DataError, match="not in the form of SQuAD"):
         read(tmp_path / "a.json", {"data": [{"title": "t"}]})
 

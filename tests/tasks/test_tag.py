@@ -33,15 +33,12 @@ def encode(words: list[str], max_length: int, stride: int | None = None) -> Enco
 
 
 @given(st.lists(WORDS, min_size=1, max_size=30), st.integers(5, 40), st.none() | st.integers(1, 30))
-def test_every_word_has_one_first_piece_in_its_widest_window(
-    words: list[str], max_length: int, stride: int | None
-) -> None:
+def test_every_word_has_one_first_piece_in_the_windows(words: list[str], max_length: int, stride: int | None) -> None:
     encoded = encode(words, max_length, stride)
     all_ids = np.concatenate([window.ids for window in encoded.sequences[0]])
     pieces = [TOKENIZER.wordpiece.ids(word, split_special=True) for word in words]
     assert len(encoded.firsts) == len(words)
     assert all_ids[encoded.firsts].tolist() == [ids[0] if ids else TOKENIZER.unk_token_id for ids in pieces]
-    # Context is as wide as in any window that shows the piece.
     num_pieces = sum(max(1, len(ids)) for ids in pieces)
     shown = sum(len(window.ids) - 2 for window in encoded.sequences[0])
     assert shown >= num_pieces
@@ -97,9 +94,21 @@ def test_the_labels_are_iob2_whatever_the_data_has() -> None:
     assert (plain.labels, plain.metric) == (("NOUN", "VERB"), "accuracy")
     with pytest.raises(DataError, match="two different tags"):
         Tag.for_rows([row_of(["a"], ("X",))], "", "file")
+    with pytest.raises(DataError, match="f:1: has the tag '0', where the others are like B-X"):
+        Tag.for_rows([*rows, row_of(["a"], ("0",))], "", "file")
+    with pytest.raises(DataError, match="more than one text"):
+        task.example(LabelledRow("f:1", ("a", "b")))
     for unknown in ("B-ORG", "NOUN"):
         with pytest.raises(DataError, match=f"the tag '{unknown}' is not one of"):
             task.example(row_of(["a"], (unknown,)))
+
+
+def test_models_of_others_keep_the_scheme_that_they_have_learnt() -> None:
+    task = Tag.of_labels(["O", "B-X", "I-X", "E-X", "S-X"])
+    example = EncodedExample(task.example(row_of(["a", "b", "c"], ("S-X", "B-X", "E-X"))), ())
+    assert example.target == (4, 1, 3)
+    figures = task.metrics(np.stack([task.judge(example, np.eye(5, dtype=np.float32)[[4, 1, 3]])]))
+    assert figures == {"accuracy": 1.0, "precision": 1.0, "recall": 1.0, "f1": 1.0}
 
 
 def test_plain_tags_are_measured_word_by_word() -> None:

@@ -39,6 +39,25 @@ def test_columns_between_blanks_or_tabs_in_any_order(tmp_path: Path) -> None:
     assert read(tmp_path / "b.tsv", "#\tSYM\n1\tNUM")[0].label == ("SYM", "NUM")
 
 
+@pytest.mark.parametrize(
+    ("content", "sentences"),
+    [
+        ("-DOCSTART-\n\nEU NNP I-ORG\n", [["EU"]]),
+        ("-DOCSTART- O\n\nEU NNP B-NP I-ORG\n", [["EU"]]),
+        ("-DOCSTART-\n\nNew York\tB-LOC\n", [["New York"]]),
+        ("O -DOCSTART-\n\nb\ta\n", [["b"]]),
+        ("# SYM\n1 NUM\n", [["#", "1"]]),
+        ("# a\tcomment\n#another\n#\tSYM\n", [["#"]]),
+        ("1\u00a0000 O\n\u3000 O\n", [["1\u00a0000", "\u3000"]]),
+        ("\u3000\tO\nb\tO\n", [["\u3000", "b"]]),
+    ],
+)
+def test_lines_that_are_no_words_and_words_that_are_odd(
+    tmp_path: Path, content: str, sentences: list[list[str]]
+) -> None:
+    assert [words(row) for row in read(tmp_path / "a.conll", content)] == sentences
+
+
 def test_records_of_words_and_of_characters(tmp_path: Path) -> None:
     records = [
         {"tokens": ["Paris", "!"], "ner_tags": ["B-LOC", "O"]},
@@ -60,6 +79,9 @@ def test_records_of_words_and_of_characters(tmp_path: Path) -> None:
         ("B", "E"),
     ]
     assert rows[3].texts == ("北京",)
+    moved = {"text": "Hi\r\nI love Paris now", "entities": [{"start": 11, "end": 16, "label": "LOC"}]}
+    (row,) = read(tmp_path / "b.jsonl", json.dumps(moved))
+    assert dict(zip(words(row), row.label or (), strict=True))["Paris"] == "B-LOC"
 
 
 def test_what_is_to_be_tagged_may_be_lines_of_text(tmp_path: Path) -> None:
@@ -84,6 +106,7 @@ def test_what_is_to_be_tagged_may_be_lines_of_text(tmp_path: Path) -> None:
         ("a.jsonl", '{"text": "abc", "spans": [{"start": 0}]}', "has an entity without start, end and label"),
         ("a.jsonl", '{"text": " ", "spans": []}', "has an empty text"),
         ("a.conll", "a\nb\n", "a.conll:1: has 1 column, and column 2 is wanted"),
+        ("a.tsv", "a\tO\nb\t\n", "a.tsv:1: has no tag for the word 'b'"),
     ],
 )
 def test_a_bad_sentence_is_told_with_its_place(tmp_path: Path, name: str, content: str, message: str) -> None:
@@ -106,5 +129,5 @@ def test_columns_that_cannot_be_are_refused(tmp_path: Path) -> None:
             read(tmp_path / "a.conll", CONLL, columns=columns)
     with pytest.raises(DataError, match="column 9 is wanted"):
         read(tmp_path / "a.conll", CONLL, columns="text=1,label=9")
-    with pytest.raises(UsageError, match="no presets"):
+    with pytest.raises(UsageError, match="not for the task tag"):
         read(tmp_path / "a.conll", CONLL, preset="sst2")

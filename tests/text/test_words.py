@@ -22,6 +22,7 @@ TEXTS = st.text() | st.text(alphabet="aB1.,'’-$ 中文。\u3000\u200b\n")
         ("(Really?) Yes…", "( Really ? ) Yes …"),
         ("我爱iPhone手机。", "我 爱 iPhone 手 机 。"),
         ("she’ll go", "she ’ll go"),
+        ("It rose 3.5. So", "It rose 3.5 . So"),
         ("", ""),
     ],
 )

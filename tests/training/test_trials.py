@@ -88,6 +88,13 @@ def test_the_grid_is_the_papers_and_the_best_mean_wins(monkeypatch: pytest.Monke
     assert any(f"{mean([0.8, 0.9]):.4f} ± 0.0707" in line for line in said)
 
 
+def test_a_start_that_is_refused_leaves_no_run(tiny: Path, rows_file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    assert main(flags_of(tiny, tmp_path / "typo.tsv", out, seeds=2)) == 2
+    assert main(flags_of(tiny, rows_file, out, seeds=2, grid="paper")) == 2  # --epochs is given
+    assert main(flags_of(tiny, rows_file, out, seeds=2, epochs=0.1)) == 0
+
+
 def test_several_processes_are_told_to_train_once(
     tiny: Path, rows_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -53,7 +53,11 @@ def _lines(evaluation: Evaluation) -> list[str]:
     if by_class.confusion and len(by_class.confusion) <= MAX_CONFUSED_CLASSES:
         lines += ["", "  right (rows) and answered (columns)", *_matrix(by_class)]
     for error in evaluation.worst:
-        right = " ".join(error.row.label) if isinstance(error.row.label, tuple) else str(error.row.label)
+        right = (
+            (" " if "tags" in error.answer else " | ").join(error.row.label)
+            if isinstance(error.row.label, tuple)
+            else str(error.row.label)
+        )
         lines += ["", f"  {error.row.place}: {_answered(error.answer)}, right is {shortened(right) or 'nothing'}"]
         lines += [f"    {shortened(text)}" for text in error.row.texts]
         lines += [f"    choice {number}: {shortened(choice)}" for number, choice in enumerate(error.row.choices)]

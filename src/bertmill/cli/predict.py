@@ -19,20 +19,14 @@ from bertmill.tasks.datasets import examples_of, labelled_rows
 from bertmill.tasks.first_look import shortened
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.reading import SkippedRows
-from bertmill.text.repair import Repairs, repair_text
+from bertmill.text.repair import Repairs, replace_surrogates
 
 
 def run(settings: PredictSettings) -> None:
     set_threads(settings.threads)
     model = TaskModel(settings.model, settings.device, settings)
     skipped, repairs = SkippedRows(), Repairs()
-    if settings.format == "columns" and model.task.name != "tag":
-        raise UsageError("--format columns is for tags", remedy="leave it away")
-    if (settings.question is None) == (model.task.name == "answer") and settings.text is not None:
-        raise UsageError(
-            f"a model for the task {model.task.name} takes {'--question' if settings.question is None else 'none'}",
-            remedy="--question belongs to models that answer questions",
-        )
+    _refuse_flags_of_other_tasks(settings, model.task.name)
     rows = _rows(settings, model.task.name, skipped, repairs)
     place = settings.file or "--text"
     answers = model.answers(examples_of(model.task, rows, settings, skipped, place))
@@ -48,12 +42,25 @@ def run(settings: PredictSettings) -> None:
         tell_about_rows(skipped, repairs, model.make_windows.remark)
 
 
+def _refuse_flags_of_other_tasks(settings: PredictSettings, task: str) -> None:
+    answers = task == "answer"
+    if settings.text is not None and answers and settings.question is None:
+        raise UsageError("the model answers questions, and there is none", remedy="give --question")
+    for flag, is_given, is_for in (
+        ("--question", settings.question is not None, answers),
+        ("--top-k", settings.top_k > 1, answers),
+        ("--format columns", settings.format == "columns", task == "tag"),
+    ):
+        if is_given and not is_for:
+            raise UsageError(f"{flag} is not for the task {task}", remedy="leave it away")
+
+
 def _rows(settings: PredictSettings, task: str, skipped: SkippedRows, repairs: Repairs) -> Iterator[LabelledRow]:
     if settings.file is not None:
         return labelled_rows(settings.file, settings, skipped, repairs, task=task, with_label=False)
     given = (settings.question, settings.text, settings.pair)
-    texts = tuple(repair_text(text, repairs) for text in given if text is not None)
-    choices = tuple(repair_text(choice, repairs) for choice in settings.choice)
+    texts = tuple(replace_surrogates(text, repairs) for text in given if text is not None)
+    choices = tuple(replace_surrogates(choice, repairs) for choice in settings.choice)
     return iter([LabelledRow("--text", texts, choices=choices)])
 
 
@@ -72,7 +79,7 @@ def _write(answered: Iterable[tuple[LabelledRow, Answer]], how: str, file: TextI
             file.write(json.dumps(answer, ensure_ascii=False) + "\n")
         elif how == "columns":
             lines = zip(answer["words"], answer["tags"], strict=True)
-            file.write("".join(f"{word}\t{tag}\n" for word, tag in lines) + "\n")
+            file.write("".join(f"{_one_field(word)}\t{tag}\n" for word, tag in lines) + "\n")
         elif how == "table":
             file.write("  ".join([*_cells(answer), *map(shortened, row.texts)]) + "\n")
         else:
@@ -80,6 +87,11 @@ def _write(answered: Iterable[tuple[LabelledRow, Answer]], how: str, file: TextI
             if number == 0:
                 table.writerow(columns)
             table.writerow(columns.values())
+
+
+def _one_field(word: str) -> str:
+    """A word that is no line of its own and no two columns."""
+    return "".join(" " if character in "\t\n\r" else character for character in word)
 
 
 def _columns(row: LabelledRow, answer: Answer) -> dict[str, object]:

@@ -47,7 +47,8 @@ class Predictor:
         """What a fine-tuned model answers for each text, or pair (a tuple of two texts).
 
         Multiple choice asks for `{"text": …, "pair": …, "choices": […]}`, where `pair` may be left out. An answer has
-        the keys of `bertmill predict`: label, score and scores; number; choice, score and scores.
+        the keys of `bertmill predict`: label, score and scores; number; choice, score and scores; words, tags, scores
+        and entities; answer, start, end and score, where the pair is (question, passage).
         """
         if isinstance(inputs, str):
             raise UsageError("predict takes a list of texts", remedy="put the text into a list")

@@ -222,7 +222,9 @@ class _MaskedWordModel(_CallableModel):
     ) -> Tensor | None:
         if labels is None or self._wants_logits(labels, output_logits):
             return None
-        return torch.cat([selected(labels), batch.first_pieces]) if self.READS_FIRST_COLUMN else selected(labels)
+        if not self.READS_FIRST_COLUMN:
+            return selected(labels)
+        return torch.cat([selected(labels), batch.first_pieces]).unique()  # a first piece may have a label too
 
 
 class BertForPreTraining(_MaskedWordModel):

@@ -93,7 +93,7 @@ class Encoded:
         """The vectors of some pieces, by their given numbers; of those to be read if not all are."""
         if self.read is None:
             return self.states.index_select(0, self.layout.places_of(pieces))
-        row_of_piece = torch.empty(self.layout.batch.num_pieces, dtype=torch.int64, device=pieces.device)
+        row_of_piece = torch.full((self.layout.batch.num_pieces,), -1, device=pieces.device)  # -1 would be refused
         row_of_piece[self.read] = torch.arange(len(self.read), device=pieces.device)
         return self.states.index_select(0, row_of_piece.index_select(0, pieces))
 

@@ -26,6 +26,7 @@ from bertmill.tasks.spans import EncodedQuestion, Spans, best_spans, texts_of
 from bertmill.tasks.windows import WindowMaker
 
 MAX_QUESTION_PIECES = 64
+MAX_SURPLUS = 50.0  # over the null score: an answer cannot be surer
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class AnswerQuestions(Task):
     stride = 128
 
     def example(self, row: LabelledRow) -> Example:
-        if len(row.texts) != 2:
+        if len(row.texts) != 2 or row.choices:
             raise BadRowError("no question", "has no question", "give a question and a passage", where=row.place)
         return Example(row, (row.texts,), None if row.label is None else row.spans)
 
@@ -105,17 +106,22 @@ class AnswerQuestions(Task):
         """With the threshold that would have been best: between two margins, or beyond all of them."""
         _, f1, is_answerable, margins = judgements.T
         order = np.argsort(-margins)
-        # What answering the n surest questions and no other gives, against answering none.
-        gain = np.concatenate([[0.0], np.cumsum((f1 - (1 - is_answerable))[order])])
-        num_answered = int(gain.argmax())
         borders = np.concatenate([[margins.max() + 1], margins[order], [margins.min() - 1]])
+        # What answering the n surest questions and no other gives, against answering none; equal ones go together.
+        gain = np.concatenate([[0.0], np.cumsum((f1 - (1 - is_answerable))[order])])
+        num_answered = int(np.where(borders[:-1] > borders[1:], gain, -np.inf).argmax())
         return replace(self, null_threshold=float(borders[num_answered : num_answered + 2].mean()))
+
+    @property
+    def tuning(self) -> str:
+        return f"null threshold {self.null_threshold:.4g}"
 
     def error(self, example: EncodedExample, output: Array) -> float:
         exact, f1, is_answerable, margin = map(float, self.judge(example, output))
-        if self.null_threshold is not None and margin <= self.null_threshold:
-            return is_answerable * max(1e-6, self.null_threshold - margin)
-        return 0.0 if exact else (1 - f1) * max(1e-6, margin)
+        surplus = max(-MAX_SURPLUS, min(MAX_SURPLUS, margin - (self.null_threshold or 0.0)))
+        if self.null_threshold is not None and surplus <= 0:
+            return is_answerable * math.exp(-surplus)
+        return 0.0 if exact else (1 - f1) * math.exp(surplus)
 
     def decode(self, example: EncodedExample, output: Array) -> Answer:
         return self.decode_all([example], [output])[0]
@@ -130,13 +136,16 @@ class AnswerQuestions(Task):
     def _answer(self, question: EncodedQuestion, spans: Spans) -> Answer:
         may_be_none = self.null_threshold is not None or not len(spans.scores)
         probabilities = _softmax([*spans.scores.tolist(), *([spans.null] if may_be_none else [])])
+        texts = [*texts_of(question, spans), *([("", 0, 0)] if may_be_none else [])]
         answers = [
             {"answer": text, "start": start, "end": end, "score": probability}
-            for (text, start, end), probability in zip(texts_of(question, spans), probabilities, strict=False)
+            for (text, start, end), probability in zip(texts, probabilities, strict=True)
         ]
-        if may_be_none and spans.margin <= (self.null_threshold or 0.0):
-            answers.insert(0, {"answer": "", "start": 0, "end": 0, "score": probabilities[-1]})
-        return {**answers[0], "answers": answers}
+        is_none = may_be_none and spans.margin <= (self.null_threshold or 0.0)
+        best = answers[-1] if is_none else answers[0]
+        # The one that is given, then the others, the likeliest first.
+        others = sorted((each for each in answers if each is not best), key=lambda each: -each["score"])
+        return {**best, "answers": [best, *others]}
 
 
 def _softmax(scores: list[float]) -> list[float]:

@@ -1,8 +1,8 @@
 """How well an answer agrees with the right ones, by SQuAD's rules: exact match, and F1 over words.
 
 Both are compared without case, without ASCII punctuation, without articles and with single blanks; the best agreement
-with any of the right answers counts. Where nothing is right, only the empty answer is. In Chinese every ideograph is a
-word of its own, and all punctuation goes; other text is exactly as in SQuAD.
+with any of the right answers counts. Where nothing is right, only the empty answer is. Where an answer has ideographs,
+each of them is a word, all punctuation goes, and there are no articles.
 """
 
 from __future__ import annotations
@@ -22,17 +22,19 @@ _ALL_MARKS = _ASCII_MARKS | dict.fromkeys(map(ord, PUNCTUATION_CHARACTERS))
 
 def answer_scores(given: str, wanted: Sequence[str]) -> tuple[float, float]:
     """Exact match (0 or 1) and F1, against the right answers; none of them: there is no answer."""
-    words = normal_words(given)
-    right = [normal_words(answer) for answer in wanted] or [[]]
+    is_chinese = any(map(_IDEOGRAPH.search, (given, *wanted)))
+    words_of = _chinese_words if is_chinese else _words
+    words = words_of(given)
+    right = [words_of(answer) for answer in wanted] or [[]]
     return float(words in right), max(_f1(words, each) for each in right)
 
 
-def normal_words(answer: str) -> list[str]:
-    """What is compared."""
-    text = answer.lower()
-    if _IDEOGRAPH.search(text):
-        text = _IDEOGRAPH.sub(r" \g<0> ", text.translate(_ALL_MARKS))
-    return _ARTICLES.sub(" ", text.translate(_ASCII_MARKS)).split()
+def _words(answer: str) -> list[str]:
+    return _ARTICLES.sub(" ", answer.lower().translate(_ASCII_MARKS)).split()
+
+
+def _chinese_words(answer: str) -> list[str]:
+    return _IDEOGRAPH.sub(r" \g<0> ", answer.lower().translate(_ALL_MARKS)).split()
 
 
 def _f1(given: list[str], wanted: list[str]) -> float:

@@ -131,6 +131,11 @@ class Task(ABC):
         """The task with that number as it would have been best for these answers."""
         return self
 
+    @property
+    def tuning(self) -> str:
+        """That number in words."""
+        return ""
+
     def by_class(self, judgements: Judgements) -> ByClass:
         """How good they are for each class, where there are classes."""
         return ByClass()

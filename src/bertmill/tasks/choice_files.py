@@ -26,7 +26,18 @@ _LETTERS = "ABCDEFGH"
 def read_json_rows(file: str, *, repairs: Repairs | None = None) -> Iterator[RawRow]:
     """The rows of a `.json` file; dialogues and records that are not as they should be are rows with a problem."""
     counts = Repairs() if repairs is None else repairs
-    for number, entry in enumerate(_read_list(file, counts), start=1):
+    return rows_of_json(read_whole_json(file, counts), file, counts)
+
+
+def rows_of_json(content: Any, file: str, counts: Repairs) -> Iterator[RawRow]:
+    """The rows of what a `.json` file holds."""
+    if not isinstance(content, list):
+        raise DataError(
+            f"is not a list of records or dialogues (found: {type(content).__name__})",
+            where=file,
+            remedy="write a list, or a .jsonl with a record per line",
+        )
+    for number, entry in enumerate(content, start=1):
         if isinstance(entry, dict):
             fields = {name: repair_strings(value, counts) for name, value in entry.items()}
             yield RawRow(f"{file}: record {number}", fields)
@@ -52,17 +63,6 @@ def right_choice(label: Any, choices: Sequence[str]) -> str:
             f"write the text of a choice, a number from 0 to {len(choices) - 1}, or a letter from A on",
         )
     return choices[number]
-
-
-def _read_list(file: str, repairs: Repairs) -> list[Any]:
-    content = read_whole_json(file, repairs)
-    if not isinstance(content, list):
-        raise DataError(
-            f"is not a list of records or dialogues (found: {type(content).__name__})",
-            where=file,
-            remedy="write a list, or a .jsonl with a record per line",
-        )
-    return content
 
 
 def read_whole_json(file: str, repairs: Repairs) -> Any:

@@ -22,7 +22,7 @@ from bertmill.errors import DataError, UsageError
 from bertmill.tasks.base import Answer, Array, EncodedExample, Example, Judgement, Judgements, Sequences
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.metrics import ByClass, class_metrics, class_table, confusion_matrix, label_set_metrics
-from bertmill.tasks.rows import BadRowError
+from bertmill.tasks.rows import BadRowError, unknown_label
 
 MULTI_LABEL = "multi_label_classification"
 SINGLE_LABEL = "single_label_classification"
@@ -66,12 +66,7 @@ class Classify(Sequences):
             raise BadRowError("several labels", f"has {len(given)} labels", "use --multi-label", where=row.place)
         unknown = [label for label in given if label not in self._numbers]
         if unknown:
-            raise BadRowError(
-                "unknown label",
-                f"the label {unknown[0]!r} is not one of {', '.join(self.labels[:10])}{' …' * (len(self.labels) > 10)}",
-                "correct it, or train with data that has it",
-                where=row.place,
-            )
+            raise unknown_label("label", unknown[0], self.labels, row.place)
         if self.multi_label:
             return tuple(float(label in given) for label in self.labels)
         return self._numbers[given[0]]

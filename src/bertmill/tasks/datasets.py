@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from bertmill.config import FinetuneSettings, RowSettings, heldout_share
 from bertmill.tasks.base import Example, Task
@@ -57,7 +58,7 @@ def read_dataset(settings: FinetuneSettings, tokenizer: BertTokenizer) -> Datase
     look = FirstLook.at(
         [example.row for example in of_train],
         [example.row for example in of_dev],
-        lambda text: len(tokenizer.wordpiece.ids(text, split_special=True)),
+        cache(lambda text: len(tokenizer.wordpiece.ids(text, split_special=True))),  # passages have many questions
         task.labels_of,
     )
     remarks = task.remarks()

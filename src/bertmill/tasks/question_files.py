@@ -5,21 +5,21 @@
     records    {"question": …, "passage": …, "answer": text}, where `answers` may be a list of texts, of SQuAD's
                answers, or {"text": […], "answer_start": […]}; `context` is a passage too; .jsonl, .json or .parquet
 A question without an answer (no answers, "" or is_impossible) is unanswerable. An answer must stand in the passage: at
-its `answer_start`, or, mended and counted, near it; an answer without a start is where it stands first.
+its `answer_start`, or, mended and counted, near it; an answer without a start is where it stands first. Of several
+answers, those that do not stand there are left out and counted; at least one must.
 """
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from bertmill.errors import DataError
-from bertmill.tasks.choice_files import read_json_rows, read_whole_json
+from bertmill.errors import DataError, UsageError
+from bertmill.tasks.choice_files import read_whole_json, rows_of_json
 from bertmill.tasks.labelled import LabelledRow
-from bertmill.tasks.rows import BadRowError, RawRow, read_rows, repair_strings
-from bertmill.text.files import format_suffix
+from bertmill.tasks.rows import RECORDS, BadRowError, RawRow, read_rows, repair_strings
+from bertmill.text.files import STANDARD_INPUT, format_suffix
 from bertmill.text.repair import Repairs
 from bertmill.text.words import Span
 
@@ -27,14 +27,19 @@ NEAR = 64  # characters by which an answer_start may be wrong and still be mende
 _PASSAGES = ("passage", "context", "text")
 _ANSWERS = ("answers", "answer")
 _MENDED = "answer_start mended"
+_LEFT_OUT = "one of several answers is not in the passage, left out"
 
 
 def read_question_rows(file: str, repairs: Repairs) -> Iterator[RawRow]:
     """One row per question."""
-    if format_suffix(file) != ".json":
-        return read_rows(file, quotes="literal", repairs=repairs)
-    content = read_whole_json(file, repairs)
-    return _squad_rows(content, file, repairs) if isinstance(content, dict) else read_json_rows(file, repairs=repairs)
+    suffix = format_suffix(file)
+    if suffix == ".json":
+        content = read_whole_json(file, repairs)
+        is_squad = isinstance(content, dict)
+        return _squad_rows(content, file, repairs) if is_squad else rows_of_json(content, file, repairs)
+    if suffix not in RECORDS and file != STANDARD_INPUT:
+        raise UsageError("questions are read from records", where=file, remedy=f"write {', '.join(RECORDS)}")
+    return read_rows(file, repairs=repairs)
 
 
 def asked(raw: RawRow, with_label: bool, mended: Counter[str]) -> LabelledRow:
@@ -45,16 +50,18 @@ def asked(raw: RawRow, with_label: bool, mended: Counter[str]) -> LabelledRow:
     passage = _text(raw.fields, _PASSAGES)
     if not with_label:
         return LabelledRow(raw.place, (question, passage))
-    spans = []
-    for text, start in _answers(raw.fields):
-        span = place_answer(passage, text, start)
-        if span is not None and span not in spans:
-            spans.append(span)
-            mended[_MENDED] += start is not None and span[0] != start
-        elif span is None and not spans:  # the first one is learnt from
-            where = "" if start is None else f" near character {start}"
-            raise BadRowError("answer not in the passage", f"the answer {text!r} does not stand in the passage{where}")
-    return LabelledRow(raw.place, (question, passage), tuple(passage[slice(*span)] for span in spans), (), tuple(spans))
+    answers = _answers(raw.fields)
+    places = [place_answer(passage, *answer) for answer in answers]
+    spans = tuple(dict.fromkeys(span for span in places if span is not None))
+    if answers and not spans:
+        text, start = answers[0]
+        where = "" if start is None else f" near character {start}"
+        raise BadRowError("answer not in the passage", f"the answer {text!r} does not stand in the passage{where}")
+    for (_, start), span in zip(answers, places, strict=True):
+        mended[_MENDED] += span is not None and start not in (None, span[0])
+        mended[_LEFT_OUT] += span is None
+    texts = tuple(passage[start:end] for start, end in spans)
+    return LabelledRow(raw.place, (question, passage), texts, spans=spans)
 
 
 def place_answer(passage: str, text: str, start: int | None) -> Span | None:
@@ -76,7 +83,7 @@ def place_answer(passage: str, text: str, start: int | None) -> Span | None:
 def _squad_rows(content: dict[str, Any], file: str, repairs: Repairs) -> Iterator[RawRow]:
     try:
         paragraphs = [paragraph for article in content["data"] for paragraph in article["paragraphs"]]
-        contexts = [(str(paragraph["context"]), list(paragraph["qas"])) for paragraph in paragraphs]
+        contexts = [(paragraph["context"], list(paragraph["qas"])) for paragraph in paragraphs]
     except (LookupError, TypeError):
         raise DataError(
             'is not in the form of SQuAD: {"data": [{"paragraphs": [{"context": …, "qas": […]}]}]}',
@@ -111,18 +118,17 @@ def _text(fields: Mapping[str, Any], names: tuple[str, ...]) -> str:
 
 def _answers(fields: Mapping[str, Any]) -> list[tuple[str, int | None]]:
     """Texts and where they are said to stand; none where the question is unanswerable."""
-    name = next((name for name in _ANSWERS if name in fields), None)
-    given = _decoded(fields[name]) if name is not None else None
-    if fields.get("is_impossible") is True or given in (None, "", [], {}):
-        if name is None and fields.get("is_impossible") is not True:
-            raise BadRowError("no answers", f"has no answers (it has {', '.join(fields)})", "write [] if there is none")
+    if fields.get("is_impossible") is True:
         return []
+    if not any(name in fields for name in _ANSWERS):
+        raise BadRowError("no answers", f"has no answers (it has {', '.join(fields)})", "write [] if there is none")
+    given = next((fields[name] for name in _ANSWERS if fields.get(name) is not None), "")
     if isinstance(given, str):
-        return [(given, _start(fields))]
-    if isinstance(given, dict):
+        given = [{"text": given, "answer_start": fields.get("answer_start")}] if given else []
+    elif isinstance(given, dict):
         given = _listed(given)
     answers: list[tuple[str, int | None]] = []
-    for answer in given if isinstance(given, list) else [None]:
+    for answer in given if isinstance(given, list) else [given]:
         match answer:
             case str(text):
                 answers.append((text, None))
@@ -135,21 +141,6 @@ def _answers(fields: Mapping[str, Any]) -> list[tuple[str, int | None]]:
     if not all(text.strip() for text, _ in answers):
         raise BadRowError("empty answer", "has an answer that is only white space")
     return answers
-
-
-def _decoded(value: Any) -> Any:
-    """A table holds JSON as text."""
-    if isinstance(value, str) and value[:1] in "[{":
-        try:
-            return json.loads(value)
-        except ValueError:
-            return value
-    return value
-
-
-def _start(fields: Mapping[str, Any]) -> int | None:
-    start = fields.get("answer_start")
-    return start if isinstance(start, int) else None
 
 
 def _listed(given: dict[str, Any]) -> list[Any]:

@@ -91,8 +91,8 @@ def read_labelled(
     """
     counts = SkippedRows() if skipped is None else skipped
     repairs = Repairs() if repairs is None else repairs
-    if task in ("tag", "answer") and preset is not None:
-        raise UsageError(f"there are no presets for {task}", remedy="leave --preset away")
+    if task in ("tag", "answer") and (preset is not None or quotes != "auto"):
+        raise UsageError(f"--preset and --quotes are not for the task {task}", remedy="leave them away")
     if task == "tag":
         raw_rows, meaning = read_tag_rows(file, columns, with_label, repairs), tagged
     elif task == "answer":

@@ -16,15 +16,16 @@ Reading streams: memory holds the head, then one row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Literal, NamedTuple
 
 from bertmill.errors import DataError, UsageError
 from bertmill.text.files import STANDARD_INPUT, Line, format_suffix, parse_record, read_file
-from bertmill.text.repair import Repairs, repair_text
+from bertmill.text.repair import Repairs, replace_surrogates
 
 Quotes = Literal["auto", "literal", "standard"]
+RECORDS = (".jsonl", ".json", ".parquet")  # formats whose fields have names
 _HEAD_CHARACTERS = 1 << 20
 _MAX_ROW_CHARACTERS = 1 << 24  # a quote that is never closed must not fill the memory
 _PARQUET_ROWS = 1024  # read at a time
@@ -39,6 +40,13 @@ class BadRowError(DataError):
     ) -> None:
         super().__init__(what or reason, where=where, remedy=remedy)
         self.reason = reason
+
+
+def unknown_label(what: str, label: str, known: Sequence[str], place: str) -> BadRowError:
+    """The error for a label (a tag) that is none of the `known` ones."""
+    shown = ", ".join(known[:10]) + " …" * (len(known) > 10)
+    remedy = "correct it, or train with data that has it"
+    return BadRowError(f"unknown {what}", f"the {what} {label!r} is not one of {shown}", remedy, where=place)
 
 
 class RawRow(NamedTuple):
@@ -85,12 +93,12 @@ def header_names(header: RawRow) -> list[str]:
 
 
 def repair_strings(value: Any, repairs: Repairs) -> Any:
-    """A value out of JSON with every string repaired, also those in lists and objects."""
+    """A value out of JSON with every string repaired, also those in lists and objects; no character moves."""
     if isinstance(value, list):
         return [repair_strings(item, repairs) for item in value]
     if isinstance(value, dict):
         return {name: repair_strings(item, repairs) for name, item in value.items()}
-    return repair_text(value, repairs) if isinstance(value, str) else value
+    return replace_surrogates(value, repairs) if isinstance(value, str) else value
 
 
 def record_row(line: Line, repairs: Repairs) -> RawRow:

@@ -23,7 +23,7 @@ from bertmill.text.wordpiece import Pieces
 
 MAX_ANSWER_PIECES = 30
 NUM_BEST = 20
-NO_SPAN = -1e9  # by how much nothing exceeds the null score
+NO_SPAN = -1e9  # the margin of a passage that has no span
 
 
 @dataclass(frozen=True)
@@ -70,70 +70,64 @@ class Spans(NamedTuple):
 
 
 def best_spans(examples: Sequence[EncodedQuestion], outputs: Sequence[Array], count: int = NUM_BEST) -> list[Spans]:
-    """The best spans of each passage, out of all, for many passages at once.
-
-    A span among the best starts at one of as many pieces whose best span is best, so only the spans of those are
-    looked at. Each row is a window.
-    """
-    flat = np.concatenate(outputs)  # [pieces, 2]
-    begins, sizes, may_start = _rows_of_windows(examples)
-    column = np.arange(int(sizes.max()))
-    is_passage = column < sizes[:, None]  # [windows, pieces]
-    passages_at = begins + np.repeat([each.offset for each in examples], [len(each.ranges) for each in examples])
-    places = np.minimum(passages_at[:, None] + column, len(flat) - 1)
-    ends = np.full((len(begins), len(column) + MAX_ANSWER_PIECES), -np.inf, np.float32)
-    ends[:, : len(column)] = np.where(is_passage, flat[places, 1], -np.inf)
-    starts = np.where(is_passage, flat[places, 0], -np.inf)
-    for row, allowed in may_start:
-        starts[row, : len(allowed)] = np.where(allowed, starts[row, : len(allowed)], -np.inf)
-    firsts = _largest(starts + _largest_ahead(ends)[:, : len(column)], count)  # [windows, up to count]
-    lasts = firsts[..., None] + np.arange(MAX_ANSWER_PIECES)
-    rows = np.arange(len(begins))[:, None]
-    scores = (starts[rows, firsts][..., None] + ends[rows[..., None], lasts]).reshape(len(begins), -1)
-    best = _largest(scores, count)
-    scores, firsts, lengths = scores[rows, best], firsts[rows, best // MAX_ANSWER_PIECES], best % MAX_ANSWER_PIECES
-    order = np.argsort(-scores, axis=1, kind="stable")
-    firsts = firsts[rows, order] + np.array([start for example in examples for start, _ in example.ranges])[:, None]
-    scores, lasts, nulls = scores[rows, order], firsts + lengths[rows, order], flat[begins].sum(1)
-    ends_of_rows = list(accumulate(len(example.ranges) for example in examples))
-    return [
-        _merged(scores[start:end], firsts[start:end], lasts[start:end], nulls[start:end], count)
-        for start, end in pairwise([0, *ends_of_rows])
-    ]
+    """The best spans of each passage."""
+    starts, ends, nulls = _scores_in_windows(examples, np.concatenate(outputs))
+    scores, firsts, lasts = _best_in_windows(starts, ends, count)
+    begins = np.array([start for example in examples for start, _ in example.ranges])[:, None]
+    of_windows = (scores, firsts + begins, lasts + begins, nulls)
+    rows = accumulate((len(example.ranges) for example in examples), initial=0)
+    return [_merged(*(each[start:end] for each in of_windows), count) for start, end in pairwise(rows)]
 
 
-def _merged(scores: Array, firsts: NDArray[np.intp], lasts: NDArray[np.intp], nulls: Array, count: int) -> Spans:
-    """The best spans of all windows of a passage; those of each are in order."""
-    if len(scores) == 1:
-        found = Spans(scores[0], firsts[0], lasts[0], float(nulls[0]))
-    else:
-        order = np.argsort(-scores.ravel(), kind="stable")[:count]
-        found = Spans(scores.ravel()[order], firsts.ravel()[order], lasts.ravel()[order], float(nulls.min()))
-    if len(found.scores) and found.scores[-1] > -np.inf:
-        return found
-    num_spans = np.count_nonzero(found.scores > -np.inf)
-    return Spans(found.scores[:num_spans], found.firsts[:num_spans], found.lasts[:num_spans], found.null)
-
-
-def _rows_of_windows(
-    examples: Sequence[EncodedQuestion],
-) -> tuple[NDArray[np.intp], NDArray[np.intp], list[tuple[int, NDArray[np.bool_]]]]:
-    """Where each window begins in the flat row of all, how many pieces of passage it has, and, of those that are not
-    alone, where a span may start: where the window is the one with the widest context."""
+def _scores_in_windows(examples: Sequence[EncodedQuestion], flat: Array) -> tuple[Array, Array, Array]:
+    """Of each window: how well an answer starts [W, T] and ends [W, T + 30] at each piece of the passage that it shows,
+    -inf where it cannot; and its null score [W]. `flat` has two numbers for each piece of all windows."""
     windows = [window for example in examples for window in example.sequences[0]]
-    lengths = [len(window.ids) for window in windows]
-    begins = np.array(list(accumulate(lengths[:-1], initial=0)))
+    begins = np.fromiter(accumulate((len(window.ids) for window in windows[:-1]), initial=0), np.intp)
     sizes = np.array([end - start for example in examples for start, end in example.ranges])
-    may_start = []
+    offsets = np.repeat([example.offset for example in examples], [len(example.ranges) for example in examples])
+    column = np.arange(sizes.max())
+    is_shown = column < sizes[:, None]
+    places = np.minimum((begins + offsets)[:, None] + column, len(flat) - 1)
+    ends = np.full((len(windows), len(column) + MAX_ANSWER_PIECES), -np.inf, np.float32)
+    ends[:, : len(column)] = np.where(is_shown, flat[places, 1], -np.inf)
+    starts = np.where(is_shown & _may_start(examples, is_shown.shape), flat[places, 0], -np.inf)
+    return starts, ends, flat[begins].sum(1)
+
+
+def _may_start(examples: Sequence[EncodedQuestion], shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Where a span may start in each window: where no other window shows the piece with a wider context."""
+    allowed = np.ones(shape, np.bool_)
     row = 0
     for example in examples:
         if len(example.ranges) > 1:
             widest = widest_context(example.ranges, len(example.passage.ids))
-            may_start += [
-                (row + number, widest[start:end] == number) for number, (start, end) in enumerate(example.ranges)
-            ]
+            for number, (start, end) in enumerate(example.ranges):
+                allowed[row + number, : end - start] = widest[start:end] == number
         row += len(example.ranges)
-    return begins, sizes, may_start
+    return allowed
+
+
+def _best_in_windows(starts: Array, ends: Array, count: int) -> tuple[Array, NDArray[np.intp], NDArray[np.intp]]:
+    """In each row: the scores of the best spans, best first, their first columns and their last."""
+    rows = np.arange(len(starts))[:, None]
+    firsts = _largest(starts + _largest_ahead(ends)[:, : starts.shape[1]], count)  # [W, up to count]
+    lasts = firsts[..., None] + np.arange(MAX_ANSWER_PIECES)  # [W, up to count, 30]
+    scores = (starts[rows, firsts][..., None] + ends[rows[..., None], lasts]).reshape(len(starts), -1)
+    best = _largest(scores, count)
+    best = best[rows, np.argsort(-scores[rows, best], axis=1, kind="stable")]
+    first = firsts[rows, best // MAX_ANSWER_PIECES]
+    return scores[rows, best], first, first + best % MAX_ANSWER_PIECES
+
+
+def _merged(scores: Array, firsts: NDArray[np.intp], lasts: NDArray[np.intp], nulls: Array, count: int) -> Spans:
+    """The best spans of all windows of a passage."""
+    order = np.arange(scores.shape[1])
+    if len(scores) > 1:  # else they are in order
+        order = np.argsort(-scores.ravel(), kind="stable")[:count]
+    of_scores = scores.ravel()[order]
+    order = order[: np.count_nonzero(of_scores > -np.inf)]
+    return Spans(of_scores[: len(order)], firsts.ravel()[order], lasts.ravel()[order], float(nulls.min()))
 
 
 def _largest_ahead(values: Array) -> Array:

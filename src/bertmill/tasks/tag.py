@@ -8,8 +8,7 @@ IOB2 (tag_schemes.py), and measured by spans: F1 as the CoNLL scorer counts, and
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -25,7 +24,7 @@ from bertmill.errors import DataError
 from bertmill.tasks.base import Answer, Array, EncodedExample, Example, Judgement, Judgements, Task, run_windows
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.metrics import ByClass, ClassFigures
-from bertmill.tasks.rows import BadRowError
+from bertmill.tasks.rows import BadRowError, unknown_label
 from bertmill.tasks.tag_schemes import (
     NO_KIND,
     OUTSIDE,
@@ -34,6 +33,7 @@ from bertmill.tasks.tag_schemes import (
     iob2,
     iob2_tags,
     means_span,
+    odd_tag,
     scheme_of,
     split_tag,
     strict_entities,
@@ -70,9 +70,13 @@ class Tag(Task):
     @classmethod
     def for_rows(cls, rows: Iterable[LabelledRow], metric: str, file: str) -> Tag:
         """With all tags that are in the rows."""
-        sentences = [row.label for row in rows if isinstance(row.label, tuple)]
-        tags = Counter(tag for sentence in sentences for tag in sentence)
-        scheme = scheme_of(sentences)
+        sentences = [(row.place, row.label) for row in rows if isinstance(row.label, tuple)]
+        tags = {tag for _, sentence in sentences for tag in sentence}
+        scheme = scheme_of(sentence for _, sentence in sentences)
+        odd = odd_tag(tags)
+        if odd is not None:
+            place = next(place for place, sentence in sentences if odd in sentence)
+            raise DataError(f"has the tag {odd!r}, where the others are like B-X, I-X and O", where=place)
         if scheme is not None:
             kinds = sorted({split_tag(tag)[1] for tag in tags if tag != OUTSIDE})
             labels = [OUTSIDE, *(tag for kind in kinds for tag in iob2_tags(kind))]
@@ -98,6 +102,15 @@ class Tag(Task):
         return {label: number for number, label in enumerate(self.labels)}
 
     @cached_property
+    def _is_iob2(self) -> bool:
+        """Whether spans are written as we write them; models of others may have learnt another scheme."""
+        return self.has_spans and all(label == OUTSIDE or label[0] in "BI" for label in self.labels)
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {kind: number for number, kind in enumerate(self._kinds)}
+
+    @cached_property
     def _kinds(self) -> tuple[str, ...]:
         """What is counted apart: kinds of spans, or tags."""
         if not self.has_spans:
@@ -105,28 +118,23 @@ class Tag(Task):
         return tuple(dict.fromkeys(split_tag(label)[1] for label in self.labels if label != OUTSIDE))
 
     def example(self, row: LabelledRow) -> Example:
+        if len(row.texts) != 1 or row.choices:
+            raise BadRowError("more than one text", "has more than one text to tag", where=row.place)
         spans = row.spans or tuple(find_words(row.texts[0]))
-        row = LabelledRow(row.place, row.texts[:1], row.label, spans=spans)
+        row = LabelledRow(row.place, row.texts, row.label, spans=spans)
         return Example(row, (row.texts,), None if row.label is None else self._target(row))
 
     def _target(self, row: LabelledRow) -> tuple[int, ...]:
         tags = self._as_learnt(row.label)
         unknown = [tag for tag in tags if tag not in self._numbers]
         if unknown:
-            raise BadRowError(
-                "unknown tag",
-                f"the tag {unknown[0]!r} is not one of {', '.join(self.labels[:10])}{' …' * (len(self.labels) > 10)}",
-                "correct it, or train with data that has it",
-                where=row.place,
-            )
+            raise unknown_label("tag", unknown[0], self.labels, row.place)
         return tuple(self._numbers[tag] for tag in tags)
 
     def _as_learnt(self, tags: Any) -> Sequence[str]:
-        """The tags of a row in the words of `labels`; where that is not possible, as they are."""
-        if self.has_spans and all(map(means_span, tags)):
-            converted = iob2(entities(tags), len(tags))
-            if self._numbers.keys() >= set(converted):  # models of others may have learnt another scheme
-                return converted
+        """The tags of a row as IOB2, where that is what was learnt; what is no tag of any scheme stays as it is."""
+        if self._is_iob2 and all(map(means_span, tags)):
+            return iob2(entities(tags), len(tags))
         return tuple(tags)
 
     def labels_of(self, row: LabelledRow) -> tuple[str, ...]:
@@ -179,20 +187,18 @@ class Tag(Task):
         return float(len(example.target))
 
     def judge(self, example: EncodedExample, output: Array) -> Judgement:
-        """Words, words that are right; then of each kind how many are right, given and wanted, and again strictly."""
+        """Words, words that are right; then of each kind how many are right, given and wanted, in each way to read."""
         given, wanted = self._tags(output.argmax(1)), self._tags(example.target)
         num_right = sum(one == other for one, other in zip(given, wanted, strict=True))
+        counts = [self._counts(read(given), read(wanted)) for read in self._ways_to_read.values()]
+        return np.array([len(wanted), num_right, *np.concatenate(counts)])
+
+    @cached_property
+    def _ways_to_read(self) -> dict[str, Callable[[Sequence[str]], list[Entity]]]:
+        """How tags become things to be counted, by what stands before the names of the figures."""
         if not self.has_spans:
-            each = [[Entity(tag, place, place + 1) for place, tag in enumerate(tags)] for tags in (given, wanted)]
-            return np.array([len(wanted), num_right, *self._counts(*each)])
-        return np.array(
-            [
-                len(wanted),
-                num_right,
-                *self._counts(entities(given), entities(wanted)),
-                *self._counts(strict_entities(given), strict_entities(wanted)),
-            ]
-        )
+            return {"": lambda tags: [Entity(tag, place, place + 1) for place, tag in enumerate(tags)]}
+        return {"": entities} | ({"strict_": strict_entities} if self._is_iob2 else {})
 
     def _tags(self, numbers: Iterable[int]) -> list[str]:
         return [self.labels[number] for number in numbers]
@@ -200,17 +206,17 @@ class Tag(Task):
     def _counts(self, given: list[Entity], wanted: list[Entity]) -> Counts:
         """Of each kind: how many are right, given and wanted."""
         counts = np.zeros((len(self._kinds), 3), np.int64)
-        places = {kind: number for number, kind in enumerate(self._kinds)}
         for column, found in enumerate((set(given) & set(wanted), given, wanted)):
             for entity in found:
-                counts[places[entity.kind], column] += 1
+                counts[self._places[entity.kind], column] += 1
         return counts.ravel()
 
     def metrics(self, judgements: Judgements) -> dict[str, float]:
         num_words, num_right, *counts = judgements.sum(0).tolist()
         figures = {"accuracy": _ratio(num_right, num_words)}
         if self.has_spans:
-            for prefix, of_kinds in zip(("", "strict_"), np.array(counts).reshape(2, -1, 3), strict=True):
+            ways = np.array(counts).reshape(len(self._ways_to_read), -1, 3)
+            for prefix, of_kinds in zip(self._ways_to_read, ways, strict=True):
                 named = zip(("precision", "recall", "f1"), _precision_recall_f1(*of_kinds.sum(0)), strict=True)
                 figures |= {prefix + name: value for name, value in named}
         return figures

@@ -12,20 +12,19 @@ words without a text, the text is the words with spaces between; none beside Chi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 from bertmill.errors import DataError, UsageError
 from bertmill.tasks.choice_files import read_json_rows
 from bertmill.tasks.columns import Columns, parse_columns
 from bertmill.tasks.labelled import LabelledRow
-from bertmill.tasks.rows import BadRowError, RawRow, read_rows, record_row
+from bertmill.tasks.rows import RECORDS, BadRowError, RawRow, read_rows, record_row
 from bertmill.tasks.tag_schemes import Entity, iob2
 from bertmill.text.files import STANDARD_INPUT, Line, format_suffix, read_file
 from bertmill.text.repair import Repairs
 from bertmill.text.words import Span, find_words, join_words
 
-RECORDS = (".jsonl", ".json", ".parquet")
 _DOCUMENT_START = "-DOCSTART-"
 _WORD_LISTS = ("words", "tokens", "text")
 _TAG_LISTS = ("tags", "ner_tags", "pos_tags", "entities", "spans", "labels", "label")
@@ -62,6 +61,8 @@ def tagged(raw: RawRow) -> LabelledRow:
         raise BadRowError("no tags", "has no list of tags", "write a tag for every word, as a list of texts")
     if len(tags) != len(words):
         raise BadRowError("misaligned", f"has {len(words)} words and {len(tags)} tags")
+    if "" in tags:
+        raise BadRowError("empty tag", f"has no tag for the word {words[tags.index('')]!r}")
     return LabelledRow(raw.place, (text,), tuple(map(str, tags)), spans=tuple(spans))
 
 
@@ -98,20 +99,17 @@ def _column_rows(lines: Iterable[Line], told: Columns | None, with_label: bool, 
         raise UsageError("columns of words have no names", where=file, remedy="say --columns text=1,label=2")
     num_columns = 0
     for sentence in _sentences(lines):
-        rows = [row for row in sentence if row.values[0] != _DOCUMENT_START]
         if not num_columns:
             num_columns = len(sentence[0].values)
             _require_columns(num_columns, told, with_label, sentence[0].line)
-        wrong = next((row for row in rows if len(row.values) != num_columns), None)
+        wrong = next((row for row in sentence if len(row.values) != num_columns), None)
         if wrong is not None:
             what = f"has {len(wrong.values)} columns, where the first line has {num_columns}"
             yield RawRow(wrong.line.place, {}, problem=BadRowError("another number of columns", what))
-        elif rows:
-            word, tag = (0, -1) if told is None else (int(told.text) - 1, int(told.label or 1) - 1)
-            fields = {"words": [row.values[word] for row in rows]}
-            yield RawRow(
-                rows[0].line.place, fields | ({"tags": [row.values[tag] for row in rows]} if with_label else {})
-            )
+            continue
+        word, tag = (0, -1) if told is None else (int(told.text) - 1, int(told.label or 1) - 1)
+        tags = {"tags": [row.values[tag] for row in sentence]} if with_label else {}
+        yield RawRow(sentence[0].line.place, {"words": [row.values[word] for row in sentence], **tags})
 
 
 class _Columns(NamedTuple):
@@ -120,24 +118,33 @@ class _Columns(NamedTuple):
 
 
 def _sentences(lines: Iterable[Line]) -> Iterator[list[_Columns]]:
-    """The lines between empty ones, as columns: between tabs if the first line has any, else between blanks."""
+    """The lines between empty ones, as columns: between tabs if the first word's line has any, else between blanks."""
+    separator, lines = _separator(line for line in lines if _DOCUMENT_START not in line.text.split())
     sentence: list[_Columns] = []
-    separator: str | None = ""
     for line in lines:
-        if not line.text.strip():
+        if not line.text.strip(" \t"):
             if sentence:
                 yield sentence
             sentence = []
-            continue
-        if separator == "":
-            if line.text.startswith("# "):
-                continue
-            separator = "\t" if "\t" in line.text else None
-        values = line.text.split(separator)
-        if not (separator and len(values) == 1 and line.text.startswith("#")):  # else it is a comment
-            sentence.append(_Columns(line, values))
+        elif not (separator == "\t" and _may_be_comment(line)):
+            values = line.text.split(separator)
+            sentence.append(_Columns(line, values if separator == "\t" else list(filter(None, values))))
     if sentence:
         yield sentence
+
+
+def _separator(lines: Iterator[Line]) -> tuple[str, Iterator[Line]]:
+    head: list[Line] = []
+    for line in lines:
+        head.append(line)
+        if line.text.strip(" \t") and not _may_be_comment(line):
+            break
+    return "\t" if head and "\t" in head[-1].text else " ", chain(head, lines)
+
+
+def _may_be_comment(line: Line) -> bool:
+    """Whether it is one where columns are between tabs; the word # has a tab after it."""
+    return line.text.startswith("# ") or (line.text.startswith("#") and "\t" not in line.text)
 
 
 def _require_columns(num_columns: int, told: Columns | None, with_label: bool, line: Line) -> None:

@@ -71,6 +71,12 @@ def means_span(tag: str) -> bool:
     return tag == OUTSIDE or tag in _PREFIXES or bool(_TAG.fullmatch(tag))
 
 
+def odd_tag(tags: set[str]) -> str | None:
+    """A tag that is of no scheme where most are: a slip of the pen, since plain tags do not look like B-X and I-X."""
+    odd = sorted(tag for tag in tags if not means_span(tag))
+    return odd[0] if odd and len(odd) < sum(map(bool, map(_TAG.fullmatch, tags))) else None
+
+
 def iob2(spans: Iterable[Entity], num_words: int) -> list[str]:
     """The tags of a sentence with these spans."""
     tags = [OUTSIDE] * num_words
@@ -88,14 +94,14 @@ def iob2_tags(kind: str) -> tuple[str, str]:
 def scheme_of(sentences: Iterable[Sequence[str]]) -> str | None:
     """The name of the scheme that tags are written in; None if they are plain tags, each for itself."""
     tags: set[str] = set()
-    num_begun_inside = num_repaired = 0  # I-X that begin a span; B-X that do so where IOB1 would not have written B
+    num_begun_by_i = num_begun_by_b = 0  # spans; of those by B only such as IOB1 would have begun by I
     for sentence in sentences:
         tags.update(sentence)
         for before, tag in zip([OUTSIDE, *sentence], sentence, strict=False):
             if tag[:1] == "I":
-                num_begun_inside += before[:1] not in "BI" or before[1:] != tag[1:]
+                num_begun_by_i += before[:1] not in "BI" or before[1:] != tag[1:]
             elif tag[:1] == "B":
-                num_repaired += before[:1] not in "BI" or before[1:] != tag[1:]
+                num_begun_by_b += before[:1] not in "BI" or before[1:] != tag[1:]
     inside = tags - {OUTSIDE}
     is_one_letter = "B" in inside and inside <= set(_PREFIXES) and bool(inside & set("IME"))
     if not (is_one_letter or (inside and all(map(_TAG.fullmatch, inside)))):
@@ -103,4 +109,4 @@ def scheme_of(sentences: Iterable[Sequence[str]]) -> str | None:
     prefixes = {tag[0] for tag in inside}
     if prefixes & set("ESLU"):
         return "BMES" if "M" in prefixes else "BIOES"
-    return "IOB1" if num_begun_inside and not num_repaired else "IOB2"
+    return "IOB1" if num_begun_by_i and not num_begun_by_b else "IOB2"

@@ -8,7 +8,6 @@ each counting as much as the pieces of text it shows.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +31,7 @@ from bertmill.text.wordpiece import Pieces
 
 Texts = tuple[str, ...]  # a text, or a pair of texts
 
+MAX_PASSAGES = 1024  # that are remembered
 PIECES_AT_ONCE = 4096  # that go through the model together, where nothing is learnt
 
 
@@ -56,8 +56,8 @@ class WindowMaker:
     stride: int | None = None  # pieces advanced from window to window; None: three quarters of the room
     truncate: bool = False
     num_long: int = field(default=0, init=False)
-    cut_questions: Counter[int] = field(default_factory=Counter, init=False)  # by the pieces that were kept
-    _last: tuple[str, Pieces] | None = field(default=None, init=False)
+    num_cut_questions: int = field(default=0, init=False)
+    _passages: dict[str, Pieces] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         if self.max_length < 5:
@@ -68,8 +68,7 @@ class WindowMaker:
         """What became of the examples that do not fit, if there were any."""
         fate = "cut there" if self.truncate else "read in windows"
         parts = [f"{self.num_long:,} rows are longer than {self.max_length} pieces: {fate}"] if self.num_long else []
-        cut = self.cut_questions.items()
-        parts += [f"{count:,} questions are longer than {kept} pieces: cut there" for kept, count in cut]
+        parts += [f"{self.num_cut_questions:,} questions are too long: cut"] if self.num_cut_questions else []
         return "; ".join(parts) or None
 
     def __call__(self, sequences: Sequence[Texts]) -> tuple[tuple[Window, ...], ...]:
@@ -96,15 +95,16 @@ class WindowMaker:
 
     def cut_question(self, ids: NDArray[np.uint32], limit: int) -> NDArray[np.uint32]:
         """The pieces of a question that stand beside every part of its passage; what is cut is counted."""
-        if len(ids) > limit:
-            self.cut_questions[limit] += 1
+        self.num_cut_questions += len(ids) > limit
         return ids[:limit]
 
     def pieces(self, text: str) -> Pieces:
-        """The pieces of a passage with their characters; the last one is remembered, for its other questions."""
-        if self._last is None or self._last[0] != text:
-            self._last = text, self.tokenizer.wordpiece.pieces(text, split_special=True)
-        return self._last[1]
+        """The pieces of a passage with their characters, remembered for its other questions."""
+        if text not in self._passages:
+            if len(self._passages) >= MAX_PASSAGES:
+                self._passages.clear()
+            self._passages[text] = self.tokenizer.wordpiece.pieces(text, split_special=True)
+        return self._passages[text]
 
     def window(self, *parts: NDArray[np.uint32]) -> Window:
         """One text, or two, as a sequence that goes through the model."""
@@ -125,12 +125,16 @@ def window_maker(
     usual_length: int | None = None,
     usual_stride: int | None = None,
 ) -> WindowMaker:
-    """Windows as the settings want them; if they do not say, as is usual, at most as long as the model can read."""
+    """Windows as the settings want them; if they do not say, as is usual, at most as long as the model can read.
+
+    A usual stride is at most a third of the window, so that windows always share pieces.
+    """
     longest = config.max_position_embeddings
     if settings.max_length is not None and settings.max_length > longest:
         raise UsageError(f"--max-length {settings.max_length} is longer than the {longest} positions of the model")
     length = settings.max_length or min(longest, usual_length or longest)
-    return WindowMaker(tokenizer, length, settings.stride or usual_stride, bool(settings.truncate))
+    stride = settings.stride or (usual_stride and min(usual_stride, length // 3))
+    return WindowMaker(tokenizer, length, stride, bool(settings.truncate))
 
 
 def remembered_settings(settings: RowSettings, folder: Path) -> RowSettings:
@@ -159,13 +163,15 @@ def plan_sequence(lengths: tuple[int, ...], room: int, stride: int | None) -> li
 
 
 def widest_context(ranges: Sequence[Range], num_pieces: int) -> NDArray[np.intp]:
-    """The window in which each piece has the most pieces around it on its poorer side; where equal, the longer."""
-    if len(ranges) == 1:
-        return np.zeros(num_pieces, np.intp)
-    starts, ends = np.array(ranges).T[..., None]  # [windows, 1]
-    pieces = np.arange(num_pieces)
-    context = np.minimum(pieces - starts, ends - 1 - pieces)  # negative outside of the window
-    widest: NDArray[np.intp] = (context + 0.01 * (ends - starts) * (context >= 0)).argmax(axis=0)
+    """The window in which each piece has the most pieces around it on its poorer side; where equal, the first."""
+    widest = np.zeros(num_pieces, np.intp)
+    most = np.full(num_pieces, -1)
+    for number, (start, end) in enumerate(ranges):
+        context = np.arange(end - start)
+        context = np.minimum(context, context[::-1])
+        is_wider = context > most[start:end]
+        most[start:end][is_wider] = context[is_wider]
+        widest[start:end][is_wider] = number
     return widest
 
 

@@ -47,6 +47,15 @@ def repair_text(text: bytes | str, repairs: Repairs | None = None) -> str:
     return "".join(repair_blocks([text], counts) if isinstance(text, bytes) else _repair_strings([text], counts))
 
 
+def replace_surrogates(text: str, repairs: Repairs) -> str:
+    """`text` as valid text in which every character stands where it stood; what came out of JSON needs no more."""
+    if text.isascii():  # most text is; then the search is spared
+        return text
+    text, num_replaced = _LONE_SURROGATE.subn(_REPLACEMENT, text)
+    repairs.lone_surrogates += num_replaced
+    return text
+
+
 def repair_blocks(blocks: Iterable[bytes], repairs: Repairs) -> Iterator[str]:
     """Decode and repair a stream of bytes, block by block."""
     return _repair_strings(_decode(blocks, repairs), repairs)
@@ -87,9 +96,7 @@ def _repair_strings(texts: Iterable[str], repairs: Repairs) -> Iterator[str]:
 
 
 def _repair_block(text: str, repairs: Repairs) -> str:
-    if not text.isascii():  # most text is; then the search for surrogates is spared
-        text, num_replaced = _LONE_SURROGATE.subn(_REPLACEMENT, text)
-        repairs.lone_surrogates += num_replaced
+    text = replace_surrogates(text, repairs)
     if "\0" in text:
         repairs.nuls += text.count("\0")
         text = text.replace("\0", "")

@@ -18,7 +18,7 @@ _INNER = f"[^{WHITE_SPACE_CLASS}{PUNCTUATION_CLASS}{IDEOGRAPH_CLASS}]"
 _APOSTROPHE = "['\u2019]"
 _ENDING = rf"{_APOSTROPHE}(?:s|re|ve|ll|d|m)(?!{_INNER})"
 _WORD = re.compile(
-    rf"(?:{_INNER}\.){{2,}}(?!{_INNER})"
+    rf"(?:(?!\d){_INNER}\.){{2,}}(?!{_INNER})"
     rf"|{_INNER}+(?:(?!{_ENDING})[-.,:/_@&+'\u2019]{_INNER}+)*"
     rf"|{_ENDING}"
     rf"|[{IDEOGRAPH_CLASS}{PUNCTUATION_CLASS}]",

@@ -76,7 +76,8 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
         if task.is_to_be_tuned and lessons.dev:
             model.eval()
             task, tuned = lessons.tuned_task(model)
-            run.journal.remark(f"tuned on dev: {', '.join(f'{name} {value:.4g}' for name, value in tuned.items())}")
+            figures = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in tuned.items())
+            run.journal.remark(f"tuned on dev: {task.tuning}; {figures}")
         note = {**task.note(), "windows": make_windows.note(), "model": settings.model, **sources}
         return run.finish(model, tokenizer, {**note, **_provenance(settings, trainer.state, tuned)})
 

@@ -18,9 +18,9 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from bertmill.checkpoint.names import MODEL_NOTE
+from bertmill.checkpoint.names import MODEL_NOTE, RUN_FILE
 from bertmill.config import FinetuneSettings, settings_toml
-from bertmill.errors import UsageError
+from bertmill.errors import BertmillError, UsageError
 from bertmill.storage import new_folder, read_json, write_file
 from bertmill.training.distributed import is_one_of_several
 from bertmill.training.finetune import finetune
@@ -33,6 +33,7 @@ PAPER_GRID: dict[str, tuple[float, ...]] = {
     "learning_rate": (5e-5, 3e-5, 2e-5),
     "epochs": (2, 3, 4),
 }
+FLAGS = {name: "--" + name.replace("_", "-") for name in PAPER_GRID}
 SHORT_NAMES = {"batch_size": "batch", "learning_rate": "rate", "epochs": "epochs"}
 
 
@@ -62,9 +63,17 @@ def finetune_once_or_more(settings: FinetuneSettings, listener: Listener) -> Pat
         raise UsageError("--seeds and --grid are for one process", remedy="start it without torchrun")
     if is_new:
         asked.require_all()
+        decided = [flag for name, flag in FLAGS.items() if asked.grid and name in settings.model_fields_set]
+        if decided:
+            raise UsageError(f"--grid decides {', '.join(decided)}", remedy="give one or the other")
         folder.refuse_other_things()
         write_file(folder.config, settings_toml(asked))
-    return _finetune_all(asked, folder, listener)
+    try:
+        return _finetune_all(asked, folder, listener)
+    except BertmillError:
+        if is_new and not list(folder.trials.glob(f"*/{RUN_FILE}")):  # refused before anything began: it is no run
+            folder.config.unlink()
+        raise
 
 
 def _finetune_all(settings: FinetuneSettings, folder: RunFolder, listener: Listener) -> Path:
