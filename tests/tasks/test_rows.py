@@ -166,7 +166,7 @@ def test_records_are_repaired_and_counted(tmp_path: Path) -> None:
     rows = list(read_rows(file, repairs=repairs))
     assert [row.fields for row in rows] == [{"text": "a\ufffd", "labels": ["x\0", 1]}, {"text": "\\"}]
     assert [row.place for row in rows] == [f"{file}:1", f"{file}:3"]
-    assert repairs == Repairs(lone_surrogates=1, nuls=1)
+    assert repairs == Repairs(lone_surrogates=1)  # NUL is no character that a text cannot hold
 
 
 @pytest.mark.parametrize(
