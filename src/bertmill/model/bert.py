@@ -224,7 +224,8 @@ class _MaskedWordModel(_CallableModel):
             return None
         if not self.READS_FIRST_COLUMN:
             return selected(labels)
-        return torch.cat([selected(labels), batch.first_pieces]).unique()  # a first piece may have a label too
+        both: Tensor = torch.cat([selected(labels), batch.first_pieces]).unique()  # a first piece may have a label
+        return both
 
 
 class BertForPreTraining(_MaskedWordModel):

@@ -137,7 +137,7 @@ class AnswerQuestions(Task):
         may_be_none = self.null_threshold is not None or not len(spans.scores)
         probabilities = _softmax([*spans.scores.tolist(), *([spans.null] if may_be_none else [])])
         texts = [*texts_of(question, spans), *([("", 0, 0)] if may_be_none else [])]
-        answers = [
+        answers: list[Answer] = [
             {"answer": text, "start": start, "end": end, "score": probability}
             for (text, start, end), probability in zip(texts, probabilities, strict=True)
         ]

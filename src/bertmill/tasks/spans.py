@@ -74,9 +74,10 @@ def best_spans(examples: Sequence[EncodedQuestion], outputs: Sequence[Array], co
     starts, ends, nulls = _scores_in_windows(examples, np.concatenate(outputs))
     scores, firsts, lasts = _best_in_windows(starts, ends, count)
     begins = np.array([start for example in examples for start, _ in example.ranges])[:, None]
-    of_windows = (scores, firsts + begins, lasts + begins, nulls)
-    rows = accumulate((len(example.ranges) for example in examples), initial=0)
-    return [_merged(*(each[start:end] for each in of_windows), count) for start, end in pairwise(rows)]
+    firsts, lasts = firsts + begins, lasts + begins
+    ends_of_examples = accumulate((len(example.ranges) for example in examples), initial=0)
+    rows = [slice(start, end) for start, end in pairwise(ends_of_examples)]
+    return [_merged(scores[row], firsts[row], lasts[row], nulls[row], count) for row in rows]
 
 
 def _scores_in_windows(examples: Sequence[EncodedQuestion], flat: Array) -> tuple[Array, Array, Array]:

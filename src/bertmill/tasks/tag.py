@@ -194,7 +194,7 @@ class Tag(Task):
         return np.array([len(wanted), num_right, *np.concatenate(counts)])
 
     @cached_property
-    def _ways_to_read(self) -> dict[str, Callable[[Sequence[str]], list[Entity]]]:
+    def _ways_to_read(self) -> dict[str, Callable[[Iterable[str]], list[Entity]]]:
         """How tags become things to be counted, by what stands before the names of the figures."""
         if not self.has_spans:
             return {"": lambda tags: [Entity(tag, place, place + 1) for place, tag in enumerate(tags)]}
