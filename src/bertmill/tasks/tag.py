@@ -8,7 +8,7 @@ IOB2 (tag_schemes.py), and measured by spans: F1 as the CoNLL scorer counts, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -194,7 +194,7 @@ class Tag(Task):
         return np.array([len(wanted), num_right, *np.concatenate(counts)])
 
     @cached_property
-    def _ways_to_read(self) -> dict[str, Callable[[Iterable[str]], list[Entity]]]:
+    def _ways_to_read(self) -> Mapping[str, Callable[[Iterable[str]], list[Entity]]]:
         """How tags become things to be counted, by what stands before the names of the figures."""
         if not self.has_spans:
             return {"": lambda tags: [Entity(tag, place, place + 1) for place, tag in enumerate(tags)]}
