@@ -67,12 +67,14 @@ def finetune_once_or_more(settings: FinetuneSettings, listener: Listener) -> Pat
         if decided:
             raise UsageError(f"--grid decides {', '.join(decided)}", remedy="give one or the other")
         folder.refuse_other_things()
+        folder.path.mkdir(parents=True, exist_ok=True)
         write_file(folder.config, settings_toml(asked))
     try:
         return _finetune_all(asked, folder, listener)
     except BertmillError:
         if is_new and not list(folder.trials.glob(f"*/{RUN_FILE}")):  # refused before anything began: it is no run
             folder.config.unlink()
+            shutil.rmtree(folder.trials, ignore_errors=True)
         raise
 
 
