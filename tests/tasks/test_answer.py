@@ -21,6 +21,7 @@ from bertmill.text.tokenizer import BertTokenizer
 
 TOKENIZER = BertTokenizer.from_pretrained("minilm")
 TASK = AnswerQuestions()
+ALL = AnswerQuestions(num_answers=20)
 PASSAGE = "The capital of France is Paris."
 QUESTION = "What is the capital of France?"
 
@@ -49,7 +50,10 @@ def test_the_papers_example() -> None:
     output[first, 0] = output[last, 1] = 5
     answer = TASK.decode(example, output)
     assert (answer["answer"], answer["start"], answer["end"]) == ("Paris", 25, 30)
-    assert len(answer["answers"]) == 20
+    several = ALL.decode(example, output)
+    assert len(several["answers"]) == 20
+    assert several["answers"][0] == answer
+    assert sum(each["score"] for each in several["answers"]) == pytest.approx(1)
 
 
 PASSAGES = st.lists(st.sampled_from(["a", "bb", "ccc", ".", "unbelievable", "北京", "  ", "é"]), min_size=1).map(
@@ -76,7 +80,7 @@ def test_the_best_span_is_the_best_of_all(passage: str, max_length: int, stride:
     assert best.scores.tolist() == pytest.approx(sorted(expected.values(), reverse=True)[:20])
     found = zip(best.firsts.tolist(), best.lasts.tolist(), strict=True)
     assert [expected[span] for span in found] == pytest.approx(best.scores.tolist())
-    for each in TASK.decode(example, output)["answers"]:
+    for each in ALL.decode(example, output)["answers"]:
         assert passage[each["start"] : each["end"]] == each["answer"]
 
 
@@ -84,8 +88,8 @@ def test_the_best_span_is_the_best_of_all(passage: str, max_length: int, stride:
 def test_many_passages_at_once_give_what_each_gives_alone(given: list[tuple[str, int]]) -> None:
     examples = [encode(row_of(passage, question="q ?"), 20, 7) for passage, _ in given]
     outputs = [logits_for(example, seed) for example, (_, seed) in zip(examples, given, strict=True)]
-    together = TASK.decode_all(examples, outputs)
-    assert together == [TASK.decode(example, output) for example, output in zip(examples, outputs, strict=True)]
+    together = ALL.decode_all(examples, outputs)
+    assert together == [ALL.decode(example, output) for example, output in zip(examples, outputs, strict=True)]
 
 
 @given(st.integers(0, 2000), st.integers(1, 510), st.integers(1, 600))
@@ -145,7 +149,8 @@ def test_a_null_answer_is_empty_with_its_probability() -> None:
     answer = AnswerQuestions(0.0).decode(example, output)
     assert (answer["answer"], answer["start"], answer["end"]) == ("", 0, 0)
     assert answer["score"] > 0.99
-    assert [each["answer"] for each in AnswerQuestions(-20.0).decode(example, output)["answers"]][1] == ""
+    several = AnswerQuestions(-20.0, num_answers=3).decode(example, output)["answers"]
+    assert [bool(each["answer"]) for each in several] == [True, False, True]
     assert AnswerQuestions(0.0).error(example, output) > 0
     assert AnswerQuestions(-20.0).decode(example, output)["answer"]
 
@@ -154,10 +159,7 @@ def test_a_passage_without_a_piece_has_no_answer() -> None:
     example = encode(row_of("\u200b"))
     output = logits_for(example)
     for task in (TASK, AnswerQuestions(0.0)):
-        assert task.decode(example, output) == {
-            "answer": "", "start": 0, "end": 0, "score": 1.0,
-            "answers": [{"answer": "", "start": 0, "end": 0, "score": 1.0}],
-        }  # fmt: skip
+        assert task.decode(example, output) == {"answer": "", "start": 0, "end": 0, "score": 1.0}
 
 
 def test_long_questions_are_cut_and_that_is_said() -> None:

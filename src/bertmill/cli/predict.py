@@ -6,6 +6,7 @@ import csv
 import json
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TextIO
 
 from bertmill.cli.progress import counting, tell_about_rows
@@ -14,6 +15,7 @@ from bertmill.errors import UsageError
 from bertmill.inference.answering import TaskModel
 from bertmill.runtime import set_threads
 from bertmill.storage import new_file
+from bertmill.tasks.answer import AnswerQuestions
 from bertmill.tasks.base import Answer
 from bertmill.tasks.datasets import examples_of, labelled_rows
 from bertmill.tasks.first_look import shortened
@@ -29,8 +31,11 @@ def run(settings: PredictSettings) -> None:
     _refuse_flags_of_other_tasks(settings, model.task.name)
     rows = _rows(settings, model.task.name, skipped, repairs)
     place = settings.file or "--text"
-    answers = model.answers(examples_of(model.task, rows, settings, skipped, place))
-    answered = ((example.row, _with_others(answer, settings.top_k)) for example, answer in answers)
+    task = model.task
+    if isinstance(task, AnswerQuestions):
+        task = replace(task, num_answers=settings.top_k)
+    answers = model.answers(examples_of(task, rows, settings, skipped, place), task)
+    answered = ((example.row, answer) for example, answer in answers)
     is_seen_anyway = settings.out is None and sys.stdout.isatty()
     shown = answered if settings.quiet or is_seen_anyway else counting(answered, "rows")
     if settings.out is None:
@@ -62,14 +67,6 @@ def _rows(settings: PredictSettings, task: str, skipped: SkippedRows, repairs: R
     texts = tuple(replace_surrogates(text, repairs) for text in given if text is not None)
     choices = tuple(replace_surrogates(choice, repairs) for choice in settings.choice)
     return iter([LabelledRow("--text", texts, choices=choices)])
-
-
-def _with_others(answer: Answer, count: int) -> Answer:
-    """The answer, and where several are wanted, the best ones in a list."""
-    if "answers" not in answer:
-        return answer
-    best = {name: value for name, value in answer.items() if name != "answers"}
-    return best if count == 1 else best | {"answers": answer["answers"][:count]}
 
 
 def _write(answered: Iterable[tuple[LabelledRow, Answer]], how: str, file: TextIO) -> None:

@@ -89,8 +89,8 @@ class Predictor:
             LabelledRow(f"input {number}", texts) for number, texts in enumerate(zip(questions, contexts, strict=True))
         ]
         threshold = (task.null_threshold or 0.0) if handle_impossible_answer else None
-        answers = self._answers(rows, replace(task, null_threshold=threshold))
-        best = [each["answers"][:top_k] if top_k > 1 else each["answers"][0] for each in answers]
+        answers = self._answers(rows, replace(task, null_threshold=threshold, num_answers=top_k))
+        best = [each if top_k == 1 else each["answers"] for each in answers]
         return best[0] if isinstance(question, str) else best
 
     def _answers(self, rows: list[LabelledRow], task: Task | None = None) -> list[Answer]:

@@ -152,11 +152,15 @@ class BertConfig(BaseModel):
         return self.hidden_dropout_prob if self.classifier_dropout is None else self.classifier_dropout
 
     def weights_per_piece(self, share_selected: float) -> float:
-        """Weights that a piece is multiplied with: the encoder's, and the masked-word head's if it is selected."""
+        """Weights that a piece is multiplied with in a training step of masked words.
+
+        The head's, and those of the last layer after its attention, count for selected pieces alone.
+        """
         hidden, inner = self.hidden_size, self.intermediate_size
-        encoder = self.num_hidden_layers * (4 * hidden * hidden + 2 * hidden * inner)
+        before_attention, after = 3 * hidden * hidden, hidden * hidden + 2 * hidden * inner
+        layers = self.num_hidden_layers * before_attention + (self.num_hidden_layers - 1 + share_selected) * after
         head = hidden * hidden + hidden * self.vocab_size
-        return encoder + share_selected * head
+        return layers + share_selected * head
 
     def with_settings(self, **settings: Any) -> Self:
         """A copy with some fields replaced; `num_labels` alone gives new label names."""

@@ -26,15 +26,17 @@ from bertmill.tasks.spans import EncodedQuestion, Spans, best_spans, texts_of
 from bertmill.tasks.windows import WindowMaker
 
 MAX_QUESTION_PIECES = 64
+NONE = -1  # stands for there being no answer, in the place of the number of a span
 MAX_SURPLUS = 50.0  # over the null score: an answer cannot be surer
 
 
 @dataclass(frozen=True)
 class AnswerQuestions(Task):
-    """`null_threshold` is None where every question has an answer."""
+    """`null_threshold` is None where every question has an answer; of several answers the others stand in a list."""
 
     null_threshold: float | None = None
     metric: str = "f1"
+    num_answers: int = 1
 
     name = "answer"
     head = "BertForQuestionAnswering"
@@ -88,7 +90,7 @@ class AnswerQuestions(Task):
         wanted = question.example.row.label
         assert isinstance(wanted, tuple)
         (spans,) = best_spans([question], [output], 1)
-        text = next((text for text, _, _ in texts_of(question, spans)), "")
+        text = next((text for text, _, _ in texts_of(question, spans, 1)), "")
         return np.array([*answer_scores(text, wanted), bool(wanted), spans.margin], np.float64)
 
     def metrics(self, judgements: Judgements) -> dict[str, float]:
@@ -136,16 +138,17 @@ class AnswerQuestions(Task):
     def _answer(self, question: EncodedQuestion, spans: Spans) -> Answer:
         may_be_none = self.null_threshold is not None or not len(spans.scores)
         probabilities = _softmax([*spans.scores.tolist(), *([spans.null] if may_be_none else [])])
-        texts = [*texts_of(question, spans), *([("", 0, 0)] if may_be_none else [])]
-        answers: list[Answer] = [
-            {"answer": text, "start": start, "end": end, "score": probability}
-            for (text, start, end), probability in zip(texts, probabilities, strict=True)
-        ]
-        is_none = may_be_none and spans.margin <= (self.null_threshold or 0.0)
-        best = answers[-1] if is_none else answers[0]
-        # The one that is given, then the others, the likeliest first.
-        others = sorted((each for each in answers if each is not best), key=lambda each: -each["score"])
-        return {**best, "answers": [best, *others]}
+        order = list(range(len(spans.scores)))
+        if may_be_none:  # it stands first if it is the answer, else among the others by its probability
+            is_none = spans.margin <= (self.null_threshold or 0.0)
+            place = 0 if is_none else max(1, sum(each > probabilities[-1] for each in probabilities))
+            order.insert(place, NONE)
+        texts = texts_of(question, spans, self.num_answers)
+        answers: list[Answer] = []
+        for number in order[: self.num_answers]:
+            text, start, end = ("", 0, 0) if number == NONE else texts[number]
+            answers.append({"answer": text, "start": start, "end": end, "score": probabilities[number]})
+        return answers[0] if self.num_answers == 1 else {**answers[0], "answers": answers}
 
 
 def _softmax(scores: list[float]) -> list[float]:

@@ -122,13 +122,16 @@ def _best_in_windows(starts: Array, ends: Array, count: int) -> tuple[Array, NDA
 
 
 def _merged(scores: Array, firsts: NDArray[np.intp], lasts: NDArray[np.intp], nulls: Array, count: int) -> Spans:
-    """The best spans of all windows of a passage."""
-    order = np.arange(scores.shape[1])
-    if len(scores) > 1:  # else they are in order
-        order = np.argsort(-scores.ravel(), kind="stable")[:count]
-    of_scores = scores.ravel()[order]
-    order = order[: np.count_nonzero(of_scores > -np.inf)]
-    return Spans(of_scores[: len(order)], firsts.ravel()[order], lasts.ravel()[order], float(nulls.min()))
+    """The best spans of all windows of a passage; those of each window are in order."""
+    is_one, null = len(scores) == 1, float(nulls.min())
+    scores, firsts, lasts = scores.ravel(), firsts.ravel(), lasts.ravel()
+    if not is_one:
+        order = np.argsort(-scores, kind="stable")[:count]
+        scores, firsts, lasts = scores[order], firsts[order], lasts[order]
+    if not len(scores) or scores[-1] == -np.inf:  # there are not so many
+        num_spans = np.count_nonzero(scores > -np.inf)
+        scores, firsts, lasts = scores[:num_spans], firsts[:num_spans], lasts[:num_spans]
+    return Spans(scores, firsts, lasts, null)
 
 
 def _largest_ahead(values: Array) -> Array:
@@ -142,11 +145,11 @@ def _largest_ahead(values: Array) -> Array:
     return largest
 
 
-def texts_of(question: EncodedQuestion, spans: Spans) -> list[tuple[str, int, int]]:
-    """The characters of the passage as it was given, and where they are, of each span."""
+def texts_of(question: EncodedQuestion, spans: Spans, count: int) -> list[tuple[str, int, int]]:
+    """The characters of the passage as it was given, and where they are, of each of the best spans."""
     passage = question.example.row.texts[1]
-    starts = question.passage.starts[spans.firsts].tolist()
-    ends = question.passage.ends[spans.lasts].tolist()
+    starts = question.passage.starts[spans.firsts[:count]].tolist()
+    ends = question.passage.ends[spans.lasts[:count]].tolist()
     return [(passage[start:end], start, end) for start, end in zip(starts, ends, strict=True)]
 
 

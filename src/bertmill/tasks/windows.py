@@ -108,10 +108,14 @@ class WindowMaker:
 
     def window(self, *parts: NDArray[np.uint32]) -> Window:
         """One text, or two, as a sequence that goes through the model."""
-        sep = np.array([self.tokenizer.sep_token_id], np.uint32)
-        first = np.array([self.tokenizer.cls_token_id], np.uint32)
-        row = np.concatenate([first, *(each for part in parts for each in (part, sep))])
-        return Window(row, len(parts[0]) + 2, max(1, sum(map(len, parts))))
+        num_pieces = sum(map(len, parts))
+        row = np.full(num_pieces + len(parts) + 1, self.tokenizer.sep_token_id, np.uint32)
+        row[0] = self.tokenizer.cls_token_id
+        start = 1
+        for part in parts:
+            row[start : start + len(part)] = part
+            start += len(part) + 1
+        return Window(row, len(parts[0]) + 2, max(1, num_pieces))
 
     def note(self) -> dict[str, Any]:
         """What a model folder remembers, so that texts are read as they were in training."""
