@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bertmill.model import attention
-from bertmill.model.attention import attend
+from bertmill.model.attention import attend, attend_from
 from bertmill.model.dropout import Dropout
 from bertmill.model.packing import Layout, PackedBatch, plan_layout
 
@@ -89,3 +89,36 @@ class OnGPU:
 def test_the_flat_kernel_is_taken_only_where_it_runs_and_means_the_same(changes: dict[str, Any], flat: bool) -> None:
     arguments = {"qkv": OnGPU(), "layout": make_layout(), "dropout": Dropout(0.1, 0, "weights").eval(), **changes}
     assert attention._has_flat_kernel(num_heads=HEADS, **arguments) == flat
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+@pytest.mark.parametrize("places", [[0, 3, 6, 7, 8, 40, 88], [2], list(range(89))], ids=["some", "one", "all"])
+def test_some_pieces_gather_what_they_gather_among_all(places: list[int], hidden: bool) -> None:
+    layout = make_layout(hidden=hidden)
+    dropout = Dropout(0.1, 0, "weights").eval()
+    generator = torch.Generator().manual_seed(0)
+    qkv = torch.randn(sum(LENGTHS), 3 * HEADS * 8, generator=generator, requires_grad=True)
+    above = torch.randn(len(places), HEADS * 8, generator=generator)
+    read = torch.tensor(places)
+    of_all = attend(qkv, layout, HEADS, dropout).index_select(0, read)
+    query, keys_values = qkv.split([HEADS * 8, 2 * HEADS * 8], 1)
+    of_some = attend_from(query.index_select(0, read), keys_values, read, layout, HEADS, dropout)
+    torch.testing.assert_close(of_some, of_all, atol=1e-6, rtol=0)
+    gradients = [torch.autograd.grad(output, qkv, above)[0] for output in (of_all, of_some)]
+    torch.testing.assert_close(gradients[1], gradients[0], atol=1e-5, rtol=0)
+
+
+def test_the_gradient_of_some_queries_under_dropout_is_the_numerical_one() -> None:
+    B, A, Q, T, d = 2, 2, 3, 5, 4
+    generator = torch.Generator().manual_seed(0)
+
+    def numbers(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64, requires_grad=True)
+
+    keep = torch.rand(B * A, Q, T, generator=generator) > 0.3
+    mask = torch.zeros(B, 1, 1, T, dtype=torch.float64)
+    mask[1, ..., -2:] = torch.finfo(torch.float64).min
+    assert torch.autograd.gradcheck(
+        lambda query, rest: attention._DroppingAttentionOfSome.apply(query, rest, mask, keep, 1.5),  # type: ignore[no-untyped-call]
+        (numbers(B, A, Q, d), numbers(2, B, A, T, d)),
+    )

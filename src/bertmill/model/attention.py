@@ -4,7 +4,8 @@ The flat row of queries, keys and values comes in as [n, 3·H]; each group's sli
 when its lengths are equal, else by a gather) and goes back to flat pieces after. Without dropout torch's fused
 kernel is the fastest. With dropout that kernel falls off its fast path, so the four products are written out here
 with their gradients: the weights and one byte of mask per weight are all that is kept for the way back. On a GPU in
-half precision, without dropout, a kernel for flat sequences needs no rectangles.
+half precision, without dropout, a kernel for flat sequences needs no rectangles. Where only some pieces are read, only
+those ask (`attend_from`), in a narrower rectangle.
 """
 
 from __future__ import annotations
@@ -32,6 +33,58 @@ def attend(qkv: Tensor, layout: Layout, num_heads: int, dropout: Dropout) -> Ten
         for number, (part, group) in enumerate(zip(parts, layout.groups, strict=True))
     ]
     return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
+
+
+def attend_from(
+    query: Tensor, keys_values: Tensor, places: Tensor, layout: Layout, num_heads: int, dropout: Dropout
+) -> Tensor:
+    """What the pieces at ascending `places` of the flat row gather [r, H]; `query` [r, H], `keys_values` [n, 2·H]."""
+    outputs = []
+    start = first = 0
+    for number, (part, group) in enumerate(
+        zip(keys_values.split([group.num_pieces for group in layout.groups]), layout.groups, strict=True)
+    ):
+        end = start + group.num_pieces
+        last = int(torch.searchsorted(places, end))
+        if last > first:
+            seats, width = _seats(places[first:last] - start, group)
+            outputs.append(_attend_some(query[first:last], part, seats, width, group, num_heads, dropout, number))
+        start, first = end, last
+    return torch.cat(outputs)
+
+
+def _seats(pieces: Tensor, group: Group) -> tuple[Tensor, int]:
+    """Where each of some ascending pieces of a group sits in a rectangle [sequences, width], and how wide that is."""
+    slots = pieces if group.slot_of_piece is None else group.slot_of_piece.index_select(0, pieces)
+    sequences = slots // group.longest
+    counts = torch.bincount(sequences, minlength=group.num_sequences)
+    width = int(counts.max())
+    ranks = torch.arange(len(pieces), device=pieces.device) - (counts.cumsum(0) - counts).index_select(0, sequences)
+    return sequences * width + ranks, width
+
+
+def _attend_some(
+    query: Tensor,
+    keys_values: Tensor,
+    seats: Tensor,
+    width: int,
+    group: Group,
+    num_heads: int,
+    dropout: Dropout,
+    number: int,
+) -> Tensor:
+    B = group.num_sequences
+    seated = query.new_zeros(B * width, query.shape[1]).index_copy(0, seats, query)  # empty seats ask, unheard
+    queries = seated.view(B, width, num_heads, -1).transpose(1, 2)  # [B, A, width, d]
+    rectangle = _rectangle(keys_values, group, num_heads, 2)  # [2, B, A, T, d]
+    if dropout.active:
+        keep = dropout.draw((B * num_heads, width, group.longest), query.device, salt=number)
+        heads = _DroppingAttentionOfSome.apply(queries, rectangle, group.mask, keep, dropout.scale)  # type: ignore[no-untyped-call]
+    else:
+        key, value = rectangle.unbind(0)
+        heads = F.scaled_dot_product_attention(queries, key, value, attn_mask=group.mask)
+    gathered: Tensor = heads.transpose(1, 2).reshape(B * width, -1).index_select(0, seats)
+    return gathered
 
 
 def _has_flat_kernel(qkv: Tensor, layout: Layout, num_heads: int, dropout: Dropout) -> bool:
@@ -65,7 +118,7 @@ def attend_with_weights(
     outputs, all_weights = [], []
     parts = qkv.split([group.num_pieces for group in layout.groups])
     for number, (part, group) in enumerate(zip(parts, layout.groups, strict=True)):
-        query, key, value = _rectangle(part, group, num_heads).unbind(0)  # [B, A, T, d]
+        query, key, value = _rectangle(part, group, num_heads, 3).unbind(0)  # [B, A, T, d]
         scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])  # [B, A, T, T]
         if group.mask is not None:
             scores = scores + group.mask.to(scores.dtype)  # under autocast they differ
@@ -76,7 +129,7 @@ def attend_with_weights(
 
 
 def _attend_group(qkv: Tensor, group: Group, num_heads: int, dropout: Dropout, number: int) -> Tensor:
-    rectangle = _rectangle(qkv, group, num_heads)  # [3, B, A, T, d]
+    rectangle = _rectangle(qkv, group, num_heads, 3)  # [3, B, A, T, d]
     if not dropout.active:
         query, key, value = rectangle.unbind(0)
         return _flat(F.scaled_dot_product_attention(query, key, value, attn_mask=group.mask), group)
@@ -85,10 +138,10 @@ def _attend_group(qkv: Tensor, group: Group, num_heads: int, dropout: Dropout, n
     return _flat(_DroppingAttention.apply(rectangle, group.mask, keep, dropout.scale), group)  # type: ignore[no-untyped-call]
 
 
-def _rectangle(qkv: Tensor, group: Group, num_heads: int) -> Tensor:
-    """The group's slice of the flat row [pieces, 3·H] as [3, B, A, T, d]."""
-    slots = qkv if group.piece_of_slot is None else _ToSlots.apply(qkv, group.piece_of_slot, group.slot_of_piece)  # type: ignore[no-untyped-call]
-    shaped: Tensor = slots.view(group.num_sequences, group.longest, 3, num_heads, -1)
+def _rectangle(flat: Tensor, group: Group, num_heads: int, num_parts: int) -> Tensor:
+    """The group's slice of the flat row [pieces, parts·H] as [parts, B, A, T, d]; parts are queries, keys, values."""
+    slots = flat if group.piece_of_slot is None else _ToSlots.apply(flat, group.piece_of_slot, group.slot_of_piece)  # type: ignore[no-untyped-call]
+    shaped: Tensor = slots.view(group.num_sequences, group.longest, num_parts, num_heads, -1)
     return shaped.permute(2, 0, 3, 1, 4)
 
 
@@ -134,35 +187,77 @@ class _FromSlots(torch.autograd.Function):
 
 
 class _DroppingAttention(torch.autograd.Function):
-    """Attention with given dropout, and its gradient; G below is batch · heads."""
+    """Attention of all pieces with given dropout, and its gradient."""
 
     @staticmethod
     def forward(ctx: Any, qkv: Tensor, mask: Tensor | None, keep: Tensor, dropout_scale: float) -> Tensor:
         _, B, A, T, d = qkv.shape
         query, key, value = qkv.reshape(3, B * A, T, d).unbind(0)  # [G, T, d] each
-        scores = _scaled_bmm(query, key.transpose(1, 2), 1 / math.sqrt(d))  # [G, T, T]
-        if mask is not None:
-            scores.view(B, A, T, T).add_(mask)
-        weights = torch.softmax(scores, -1)
-        del scores
-        ctx.save_for_backward(query, key, value, weights, keep)
-        ctx.dropout_scale = dropout_scale
-        return _scaled_bmm(torch.where(keep, weights, 0.0), value, dropout_scale).view(B, A, T, d)
+        return _dropping_forward(ctx, (B, A), query, key, value, mask, keep, dropout_scale).view(B, A, T, d)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
-        query, key, value, weights, keep = ctx.saved_tensors
-        _, A, T, d = gradients[0].shape
-        above = gradients[0].reshape(-1, T, d)  # [G, T, d]
-        below = torch.empty(3, *above.shape, dtype=above.dtype, device=above.device)
-        dropped = torch.where(keep, weights, 0.0)
-        _scaled_bmm(dropped.transpose(1, 2), above, ctx.dropout_scale, out=below[2])
-        of_weights = keep_scaled(torch.bmm(above, value.transpose(1, 2)), keep, ctx.dropout_scale)  # [G, T, T]
-        of_scores = torch._softmax_backward_data(of_weights, weights, -1, weights.dtype)
-        _scaled_bmm(of_scores, key, 1 / math.sqrt(d), out=below[0])
-        _scaled_bmm(of_scores.transpose(1, 2), query, 1 / math.sqrt(d), out=below[1])
-        return below.view(3, -1, A, T, d), None, None, None
+        B, A, T, d = gradients[0].shape
+        below = gradients[0].new_empty(3, B * A, T, d)
+        _dropping_backward(ctx, gradients[0].reshape(-1, T, d), *below.unbind(0))
+        return below.view(3, B, A, T, d), None, None, None
+
+
+class _DroppingAttentionOfSome(torch.autograd.Function):
+    """The same of some queries [B, A, Q, d], with keys and values [2, B, A, T, d]."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, query: Tensor, keys_values: Tensor, mask: Tensor | None, keep: Tensor, dropout_scale: float
+    ) -> Tensor:
+        _, B, A, T, d = keys_values.shape
+        key, value = keys_values.reshape(2, B * A, T, d).unbind(0)
+        ctx.num_keys = T
+        flat = query.reshape(B * A, -1, d)
+        return _dropping_forward(ctx, (B, A), flat, key, value, mask, keep, dropout_scale).view(B, A, -1, d)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+        B, A, Q, d = gradients[0].shape
+        of_query = gradients[0].new_empty(B * A, Q, d)
+        below = gradients[0].new_empty(2, B * A, ctx.num_keys, d)
+        _dropping_backward(ctx, gradients[0].reshape(-1, Q, d), of_query, *below.unbind(0))
+        return of_query.view(B, A, Q, d), below.view(2, B, A, ctx.num_keys, d), None, None, None
+
+
+def _dropping_forward(
+    ctx: Any,
+    batch_and_heads: tuple[int, int],
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    keep: Tensor,
+    dropout_scale: float,
+) -> Tensor:
+    """softmax(Q·Kᵀ/√d + mask), dropped, · V for each of G = batch · heads: [G, Q, d] from [G, Q, d] and [G, T, d]."""
+    scores = _scaled_bmm(query, key.transpose(1, 2), 1 / math.sqrt(query.shape[-1]))  # [G, Q, T]
+    if mask is not None:
+        scores.view(*batch_and_heads, *scores.shape[1:]).add_(mask)
+    weights = torch.softmax(scores, -1)
+    del scores
+    ctx.save_for_backward(query, key, value, weights, keep)
+    ctx.dropout_scale = dropout_scale
+    return _scaled_bmm(torch.where(keep, weights, 0.0), value, dropout_scale)
+
+
+def _dropping_backward(ctx: Any, above: Tensor, of_query: Tensor, of_key: Tensor, of_value: Tensor) -> None:
+    """From the gradient of the result [G, Q, d], those of queries, keys and values, written where they belong."""
+    query, key, value, weights, keep = ctx.saved_tensors
+    scale = 1 / math.sqrt(query.shape[-1])
+    dropped = torch.where(keep, weights, 0.0)
+    _scaled_bmm(dropped.transpose(1, 2), above, ctx.dropout_scale, out=of_value)
+    of_weights = keep_scaled(torch.bmm(above, value.transpose(1, 2)), keep, ctx.dropout_scale)  # [G, Q, T]
+    of_scores = torch._softmax_backward_data(of_weights, weights, -1, weights.dtype)
+    _scaled_bmm(of_scores, key, scale, out=of_query)
+    _scaled_bmm(of_scores.transpose(1, 2), query, scale, out=of_key)
 
 
 def _scaled_bmm(left: Tensor, right: Tensor, scale: float, out: Tensor | None = None) -> Tensor:

@@ -108,8 +108,8 @@ class Encoded:
 class BertEncoder(nn.Module):
     """With `gradient_checkpointing` a layer keeps only its input while training, and is run again on the way back.
 
-    Of the last layer, only the vectors of the pieces to be read go through its linear layers: the first ones of a
-    classifier, the selected ones of masked words.
+    In the last layer, only the pieces to be read ask and go through its linear layers: the first ones of a classifier,
+    the selected ones of masked words.
     """
 
     def __init__(self, config: BertConfig) -> None:
@@ -122,6 +122,9 @@ class BertEncoder(nn.Module):
     ) -> Encoded:
         read = None if want_states or not len(self.layer) else read
         places = None if read is None else layout.places_of(read)
+        if read is not None and places is not None:  # ascending, as attention takes them
+            places, order = places.sort()
+            read = read.index_select(0, order)
         all_states = [states]
         all_weights: list[tuple[Tensor, ...]] = []
         for layer in self.layer:

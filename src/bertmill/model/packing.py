@@ -119,6 +119,11 @@ class Layout:
     place_of_piece: Tensor | None  # [n] sorted place of each given piece
     causal: bool = False
 
+    @property
+    def may_ask_in_part(self) -> bool:
+        """Whether only some pieces may ask: where a mask is the same for all, and no flat kernel (GPU) is better."""
+        return not self.causal and self.batch.device.type == "cpu"
+
     def as_given(self, rows: Tensor) -> Tensor:
         """Rows of pieces in the order in which they came in."""
         return rows if self.place_of_piece is None else rows.index_select(0, self.place_of_piece)
