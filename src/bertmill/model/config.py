@@ -154,11 +154,11 @@ class BertConfig(BaseModel):
     def weights_per_piece(self, share_selected: float) -> float:
         """Weights that a piece is multiplied with in a training step of masked words.
 
-        The head's, and those of the last layer after its attention, count for selected pieces alone.
+        The head's, and those of the last layer but for keys and values, count for selected pieces alone.
         """
         hidden, inner = self.hidden_size, self.intermediate_size
-        before_attention, after = 3 * hidden * hidden, hidden * hidden + 2 * hidden * inner
-        layers = self.num_hidden_layers * before_attention + (self.num_hidden_layers - 1 + share_selected) * after
+        keys_and_values, others = 2 * hidden * hidden, 2 * hidden * hidden + 2 * hidden * inner
+        layers = self.num_hidden_layers * keys_and_values + (self.num_hidden_layers - 1 + share_selected) * others
         head = hidden * hidden + hidden * self.vocab_size
         return layers + share_selected * head
 
