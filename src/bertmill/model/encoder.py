@@ -121,9 +121,9 @@ class BertEncoder(nn.Module):
         self, states: Tensor, layout: Layout, want_states: bool, want_weights: bool, read: Tensor | None
     ) -> Encoded:
         read = None if want_states or not len(self.layer) else read
-        places = None if read is None else layout.places_of(read)
-        if read is not None and places is not None:  # ascending, as attention takes them
-            places, order = places.sort()
+        places = None
+        if read is not None:  # ascending, as attention takes them
+            places, order = layout.places_of(read).sort()
             read = read.index_select(0, order)
         all_states = [states]
         all_weights: list[tuple[Tensor, ...]] = []

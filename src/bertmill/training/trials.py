@@ -19,7 +19,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from bertmill.checkpoint.names import MODEL_NOTE, RUN_FILE
-from bertmill.config import FinetuneSettings, settings_toml
+from bertmill.config import FinetuneSettings, flag_of, settings_toml
 from bertmill.errors import BertmillError, UsageError
 from bertmill.storage import new_folder, read_json, write_file
 from bertmill.training.distributed import is_one_of_several
@@ -33,7 +33,6 @@ PAPER_GRID: dict[str, tuple[float, ...]] = {
     "learning_rate": (5e-5, 3e-5, 2e-5),
     "epochs": (2, 3, 4),
 }
-FLAGS = {name: "--" + name.replace("_", "-") for name in PAPER_GRID}
 SHORT_NAMES = {"batch_size": "batch", "learning_rate": "rate", "epochs": "epochs"}
 
 
@@ -63,9 +62,10 @@ def finetune_once_or_more(settings: FinetuneSettings, listener: Listener) -> Pat
         raise UsageError("--seeds and --grid are for one process", remedy="start it without torchrun")
     if is_new:
         asked.require_all()
-        decided = [flag for name, flag in FLAGS.items() if asked.grid and name in settings.model_fields_set]
+        decided = [name for name in PAPER_GRID if asked.grid and name in settings.model_fields_set]
         if decided:
-            raise UsageError(f"--grid decides {', '.join(decided)}", remedy="give one or the other")
+            flags = ", ".join(flag_of(name, FinetuneSettings.model_fields[name]) for name in decided)
+            raise UsageError(f"--grid decides {flags}", remedy="give one or the other")
         folder.refuse_other_things()
         folder.path.mkdir(parents=True, exist_ok=True)
         write_file(folder.config, settings_toml(asked))
