@@ -47,16 +47,16 @@ def test_dialogues_become_a_row_per_question(tmp_path: Path) -> None:
     file = write(tmp_path / "a.json", [[["M: Hi.", "W: Hello."], [QUESTION, QUESTION], "7-1"]])
     first, second = read_labelled(file)
     assert first == LabelledRow(
-        f"{file}: dialogue 7-1, question 1", ("M: Hi.\nW: Hello.", "Who?"), "A dog.", ("A man.", "A dog.")
+        f"{file}:1, dialogue 7-1, question 1", ("M: Hi.\nW: Hello.", "Who?"), "A dog.", ("A man.", "A dog.")
     )
-    assert second.place == f"{file}: dialogue 7-1, question 2"
+    assert second.place == f"{file}:1, dialogue 7-1, question 2"
 
 
 def test_a_list_of_records_is_read_like_lines_of_records(tmp_path: Path) -> None:
     file = write(tmp_path / "a.json", [{"text": "a\ud800", "label": 1}, {"text": "b", "label": 0}])
     assert list(read_labelled(file)) == [
-        LabelledRow(f"{file}: record 1", ("a\ufffd",), "1"),
-        LabelledRow(f"{file}: record 2", ("b",), "0"),
+        LabelledRow(f"{file}:1, record 1", ("a\ufffd",), "1"),
+        LabelledRow(f"{file}:1, record 2", ("b",), "0"),
     ]
 
 
@@ -66,7 +66,7 @@ def test_a_list_of_records_is_read_like_lines_of_records(tmp_path: Path) -> None
         ([["a"], [QUESTION]], "dialogue 2", "is neither a record nor [[turn, …], [question, …], id]"),
         ([[1], [QUESTION], "x"], "dialogue 2", "is neither a record nor"),
         (3, "dialogue 2", "is neither a record nor"),
-        ([["a"], ["why"], "x"], "dialogue x, question 1", "is not a JSON object (found: str)"),
+        ([["a"], ["why"], "x"], "dialogue x, question 1", "is not a JSON object (found: string)"),
         ([["a"], [{}], "x"], "dialogue x, question 1", "has no column 'question'"),
         ([[], [QUESTION], "x"], "dialogue x, question 1", "has an empty text in the column 'context'"),
         ([["a"], [QUESTION | {"choice": ["one"]}], "x"], "dialogue x, question 1", "has fewer than two choices"),
@@ -84,18 +84,28 @@ def test_bad_dialogues_are_told_or_counted(tmp_path: Path, entry: Any, place: st
     file = write(tmp_path / "a.json", [good, entry])
     with pytest.raises(DataError) as caught:
         list(read_labelled(file))
-    assert str(caught.value).startswith(f"{file}: {place}: {what}")
+    assert str(caught.value).startswith(f"{file}:1, {place}: {what}")
     skipped = SkippedRows()
     assert len(list(read_labelled(file, on_bad_row="skip", skipped=skipped))) == 40
     assert skipped.num_skipped == 1
 
 
+def test_the_line_of_a_question_is_told(tmp_path: Path) -> None:
+    entries = [[["a"], [QUESTION], "good"], {"a": 1}, [["a"], [QUESTION, QUESTION | {"answer": 3}, "why"], "x"], 3]
+    text = json.dumps(entries, indent=1)
+    (tmp_path / "a.json").write_text(text)
+    lines = text.splitlines()
+    rows = list(read_json_rows(str(tmp_path / "a.json")))
+    told = [int(row.place.removeprefix(f"{tmp_path}/a.json:").split(",")[0]) for row in rows]
+    of_objects = [number for number, line in enumerate(lines, start=1) if line.strip() == "{"]
+    list_of_questions, whole_file = of_objects[2] - 1, 1  # where a string and a number stand that have no line
+    assert told == [*of_objects, list_of_questions, whole_file]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('{"data": []}', "a.json: is not a list of records or dialogues (found: dict); write a list"),
-        ('[\n{"a": 1},\n}', "a.json:3: is not JSON: "),
-        ("[" * 100_000, "a.json: is not JSON: "),
+        ('{"data": []}', "a.json: is not a list of records or dialogues (found: object); write a list"),
         ("[]", "a.json: there are no rows in it"),
     ],
 )
@@ -104,12 +114,6 @@ def test_other_json_is_refused(tmp_path: Path, content: str, message: str) -> No
     with pytest.raises(DataError) as caught:
         list(read_labelled(str(tmp_path / "a.json")))
     assert message in str(caught.value)
-
-
-def test_a_file_that_is_too_large_to_hold_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bertmill.tasks.choice_files._MAX_CHARACTERS", 10)
-    with pytest.raises(DataError, match=r"has more than 10 characters; write a \.jsonl"):
-        list(read_json_rows(write(tmp_path / "a.json", [QUESTION])))
 
 
 @pytest.mark.parametrize(("name", "num_questions"), [("train", 6116), ("dev", 2040)])

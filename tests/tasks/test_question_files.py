@@ -38,7 +38,7 @@ def test_squad_of_both_versions(tmp_path: Path) -> None:
             {"id": "q2", "question": "Who?", "answers": [], "is_impossible": True, "plausible_answers": answers},
         ),
     )
-    place = f"{tmp_path}/a.json: question"
+    place = f"{tmp_path}/a.json:1, question"
     assert rows == [
         LabelledRow(f"{place} q1", ("What is it?", PASSAGE), ("Paris", "France is Paris"), spans=((25, 30), (15, 30))),
         LabelledRow(f"{place} q2", ("Who?", PASSAGE), ()),
@@ -111,7 +111,7 @@ def test_a_wrong_start_is_mended_where_the_answer_stands_near_it(tmp_path: Path)
 def test_a_bad_question_is_told_with_its_place(tmp_path: Path, question: Any, message: str) -> None:
     with pytest.raises(DataError) as error:
         read(tmp_path / "a.json", squad(question))
-    assert f"{tmp_path}/a.json: question 1: " in str(error.value)
+    assert f"{tmp_path}/a.json:1, question 1: " in str(error.value)
     assert message in str(error.value)
 
 
@@ -120,8 +120,19 @@ def test_what_is_not_squad_is_told(tmp_path: Path) -> None:
         list(read_labelled("a.tsv", task="answer"))
     with pytest.raises(DataError, match="has no passage"):
         read(tmp_path / "a.json", {"data": [{"paragraphs": [{"context": None, "qas": [{"question": "q"}]}]}]})
-    with pytest.raises(DataError, match="not in the form of SQuAD"):
-        read(tmp_path / "a.json", {"data": [{"title": "t"}]})
+    for article in ({"title": "t"}, {"paragraphs": [{"context": "c", "qas": "why"}]}, 3):
+        with pytest.raises(DataError, match="not in the form of SQuAD"):
+            read(tmp_path / "a.json", {"data": [article]})
+
+
+def test_the_line_of_a_question_is_told(tmp_path: Path) -> None:
+    good = {"question": "q", "answers": [{"text": "Paris", "answer_start": 0}]}
+    paragraphs = [{"context": "Paris.", "qas": [good, good | {"question": "Where?", "answers": 3}]}]
+    text = json.dumps({"data": [{"paragraphs": paragraphs}]}, indent=1)
+    (tmp_path / "a.json").write_text(text)
+    line = text[: text.index('"Where?"')].count("\n")  # its object begins on the line before, and lines from 1 on
+    with pytest.raises(DataError, match=f"a.json:{line}, question 2: has no text and start"):
+        list(read_labelled(str(tmp_path / "a.json"), task="answer"))
 
 
 @given(st.text("ab ", min_size=1), st.text("ab", min_size=1, max_size=2), st.none() | st.integers(-200, 200))

@@ -4,22 +4,19 @@ A `.json` file holds a list: of records, like the lines of a `.jsonl`, or of dia
 
     [[turn, …], [{"question": …, "choice": [text, …], "answer": text}, …], id]
 
-which become one row per question, with the fields context (the turns, a line each), question, choices and answer. JSON
-cannot be read in part, so these files are limited in size.
+which become one row per question, with the fields context (the turns, a line each), question, choices and answer.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bertmill.errors import DataError
+from bertmill.tasks.json_files import JsonList, line_of, read_whole_json, type_of
 from bertmill.tasks.rows import BadRowError, RawRow, repair_strings
-from bertmill.text.files import read_file
 from bertmill.text.repair import Repairs
 
-_MAX_CHARACTERS = 1 << 28
 _LETTERS = "ABCDEFGH"
 
 
@@ -31,18 +28,18 @@ def read_json_rows(file: str, *, repairs: Repairs | None = None) -> Iterator[Raw
 
 def rows_of_json(content: Any, file: str, counts: Repairs) -> Iterator[RawRow]:
     """The rows of what a `.json` file holds."""
-    if not isinstance(content, list):
+    if not isinstance(content, JsonList):
         raise DataError(
-            f"is not a list of records or dialogues (found: {type(content).__name__})",
+            f"is not a list of records or dialogues (found: {type_of(content)})",
             where=file,
             remedy="write a list, or a .jsonl with a record per line",
         )
     for number, entry in enumerate(content, start=1):
         if isinstance(entry, dict):
             fields = {name: repair_strings(value, counts) for name, value in entry.items()}
-            yield RawRow(f"{file}: record {number}", fields)
+            yield RawRow(f"{file}:{line_of(entry, content)}, record {number}", fields)
         else:
-            yield from _questions(repair_strings(entry, counts), f"{file}: dialogue", number, counts)
+            yield from _questions(entry, file, line_of(entry, content), number, counts)
 
 
 def right_choice(label: Any, choices: Sequence[str]) -> str:
@@ -65,43 +62,20 @@ def right_choice(label: Any, choices: Sequence[str]) -> str:
     return choices[number]
 
 
-def read_whole_json(file: str, repairs: Repairs) -> Any:
-    """What a `.json` file holds; strings are not repaired yet."""
-    texts = []
-    num_characters = 0
-    for line in read_file(file, repairs=repairs):
-        texts.append(line.text)
-        num_characters += len(line.text)
-        if num_characters > _MAX_CHARACTERS:
-            raise DataError(
-                f"has more than {_MAX_CHARACTERS:,} characters",
-                where=file,
-                remedy="write a .jsonl, which is read in parts",
-            )
-    try:
-        return json.loads("\n".join(texts))
-    except json.JSONDecodeError as error:
-        raise DataError(f"is not JSON: {error.msg}", where=f"{file}:{error.lineno}") from None
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"is not JSON: {error}", where=file) from None
-
-
-def _questions(entry: Any, place: str, number: int, repairs: Repairs) -> Iterator[RawRow]:
+def _questions(entry: Any, file: str, line: int, number: int, repairs: Repairs) -> Iterator[RawRow]:
     match entry:
-        case [[*turns], [*questions], str() | int() as name] if all(isinstance(turn, str) for turn in turns):
-            context = "\n".join(turns)
+        case [[*turns], JsonList() as questions, str() | int() as name] if all(isinstance(turn, str) for turn in turns):
+            context = repair_strings("\n".join(turns), repairs)
         case _:
             problem = BadRowError("not a dialogue", "is neither a record nor [[turn, …], [question, …], id]")
-            yield RawRow(f"{place} {number}", {}, problem=problem)
+            yield RawRow(f"{file}:{line}, dialogue {number}", {}, problem=problem)
             return
     for question_number, question in enumerate(questions, start=1):
-        question_place = f"{place} {name}, question {question_number}"
+        place = f"{file}:{line_of(question, questions)}, dialogue {name}, question {question_number}"
         if not isinstance(question, dict):
-            problem = BadRowError("not a question", f"is not a JSON object (found: {type(question).__name__})")
-            yield RawRow(question_place, {}, problem=problem)
+            problem = BadRowError("not a question", f"is not a JSON object (found: {type_of(question)})")
+            yield RawRow(place, {}, problem=problem)
             continue
         fields = {name: repair_strings(value, repairs) for name, value in question.items()}
         names = {"question": "question", "choices": "choice", "answer": "answer"}
-        yield RawRow(
-            question_place, {"context": context} | {to: fields[of] for to, of in names.items() if of in fields}
-        )
+        yield RawRow(place, {"context": context} | {to: fields[of] for to, of in names.items() if of in fields})

@@ -16,7 +16,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bertmill.errors import DataError, UsageError
-from bertmill.tasks.choice_files import read_whole_json, rows_of_json
+from bertmill.tasks.choice_files import rows_of_json
+from bertmill.tasks.json_files import JsonList, JsonObject, line_of, read_whole_json, type_of
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.rows import RECORDS, BadRowError, RawRow, read_rows, repair_strings
 from bertmill.text.files import STANDARD_INPUT, format_suffix
@@ -35,7 +36,7 @@ def read_question_rows(file: str, repairs: Repairs) -> Iterator[RawRow]:
     suffix = format_suffix(file)
     if suffix == ".json":
         content = read_whole_json(file, repairs)
-        is_squad = isinstance(content, dict)
+        is_squad = isinstance(content, JsonObject)
         return _squad_rows(content, file, repairs) if is_squad else rows_of_json(content, file, repairs)
     if suffix not in RECORDS and file != STANDARD_INPUT:
         raise UsageError("questions are read from records", where=file, remedy=f"write {', '.join(RECORDS)}")
@@ -80,25 +81,27 @@ def place_answer(passage: str, text: str, start: int | None) -> Span | None:
     return None if nearest is None else (nearest, nearest + len(text))
 
 
-def _squad_rows(content: dict[str, Any], file: str, repairs: Repairs) -> Iterator[RawRow]:
+def _squad_rows(content: JsonObject, file: str, repairs: Repairs) -> Iterator[RawRow]:
     try:
         paragraphs = [paragraph for article in content["data"] for paragraph in article["paragraphs"]]
-        contexts = [(paragraph["context"], list(paragraph["qas"])) for paragraph in paragraphs]
+        contexts = [(paragraph["context"], paragraph["qas"]) for paragraph in paragraphs]
     except (LookupError, TypeError):
+        contexts = None
+    if contexts is None or not all(isinstance(questions, JsonList) for _, questions in contexts):
         raise DataError(
             'is not in the form of SQuAD: {"data": [{"paragraphs": [{"context": …, "qas": […]}]}]}',
             where=file,
             remedy="or write a list of records with question, passage and answer",
-        ) from None
+        )
     number = 0
     for context, questions in contexts:
         passage = repair_strings(context, repairs)
         for question in questions:
             number += 1
             name = question.get("id", number) if isinstance(question, dict) else number
-            place = f"{file}: question {name}"
+            place = f"{file}:{line_of(question, questions)}, question {name}"
             if not isinstance(question, dict):
-                problem = BadRowError("not a question", f"is not a JSON object (found: {type(question).__name__})")
+                problem = BadRowError("not a question", f"is not a JSON object (found: {type_of(question)})")
                 yield RawRow(place, {}, problem=problem)
             else:
                 fields = {name: repair_strings(value, repairs) for name, value in question.items()}

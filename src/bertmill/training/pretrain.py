@@ -40,7 +40,7 @@ from bertmill.training.words import WordLessons
 from bertmill.version import __version__
 
 DEFAULT_EPOCHS = 1.0
-# The highest learning rate for a size: mini's by trials (docs/benchmarks.md), others from the literature.
+# The highest learning rate for a size: of tiny and mini by trials (docs/benchmarks.md), of others from the literature.
 LEARNING_RATES = {"tiny": 1e-3, "mini": 1e-3, "small": 5e-4, "medium": 3e-4, "base": 1e-4, "large": 1e-4}
 
 Model = BertForPreTraining | BertForMaskedLM

@@ -1,0 +1,75 @@
+"""Whole files of JSON: what is in them as Python's library reads it, and where everything begins."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertmill.errors import DataError
+from bertmill.tasks.json_files import JsonList, JsonObject, line_of, read_whole_json, type_of
+from bertmill.text.repair import Repairs
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text('ab{["\\\n中', max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("ab{[", max_size=3), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+def read(folder: Path, text: str) -> Any:
+    (folder / "a.json").write_text(text, encoding="utf-8")
+    return read_whole_json(str(folder / "a.json"), Repairs())
+
+
+def parts(value: Any) -> Iterator[JsonObject | JsonList]:
+    """All objects and lists, in the order in which they begin."""
+    if isinstance(value, JsonObject | JsonList):
+        yield value
+        for item in value.values() if isinstance(value, JsonObject) else value:
+            yield from parts(item)
+
+
+@given(value=VALUES)
+def test_values_are_those_of_the_library_and_know_their_lines(tmp_path_factory: Any, value: Any) -> None:
+    text = json.dumps(value, indent=1)
+    found = read(tmp_path_factory.getbasetemp(), text)
+    assert found == value
+    # An indented file has at most one beginning per line, and it is the end of that line.
+    lines = [number for number, line in enumerate(text.split("\n"), 1) if line.rstrip(",]}").endswith(("{", "["))]
+    assert [part.line for part in parts(found)] == lines
+
+
+def test_what_has_no_line_has_that_of_what_it_stands_in(tmp_path: Path) -> None:
+    found = read(tmp_path, '\n[\n1, {"a": "b"}]')
+    assert (line_of(found[0], found), line_of(found[1], found), line_of(found[1]["a"], found[1])) == (2, 3, 3)
+
+
+def test_types_have_jsons_names(tmp_path: Path) -> None:
+    found = read(tmp_path, '[{}, [], "", true, null, 1, 1.5]')
+    assert list(map(type_of, found)) == ["object", "list", "string", "boolean", "null", "number", "number"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[\n{"a": 1},\n}', "a.json:3: is not JSON: "),
+        ("[" * 100_000, "a.json: is not JSON: "),
+        ("", "a.json:1: is not"),
+    ],
+)
+def test_what_is_not_json_is_told(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(DataError) as caught:
+        read(tmp_path, text)
+    assert message in str(caught.value)
+
+
+def test_a_file_that_is_too_large_to_hold_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bertmill.tasks.json_files._MAX_CHARACTERS", 10)
+    with pytest.raises(DataError, match=r"has more than 10 characters; write a \.jsonl"):
+        read(tmp_path, json.dumps([{"text": "a"}]))
