@@ -32,7 +32,7 @@ from bertmill.text.wordpiece import Pieces
 Texts = tuple[str, ...]  # a text, or a pair of texts
 
 MAX_PASSAGES = 1024  # that are remembered
-PIECES_AT_ONCE = 4096  # that go through the model together, where nothing is learnt
+PIECES_AT_ONCE = 1024  # that go through the model together, where nothing is learnt; more need memory and save no time
 
 
 @dataclass(frozen=True)
