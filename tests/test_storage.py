@@ -30,6 +30,18 @@ def test_a_file_is_replaced_and_nothing_else_is_left(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 
 
+def test_what_cannot_be_a_file_is_told_by_its_own_name(tmp_path: Path) -> None:
+    for path, message in (
+        (Path(), ".: cannot be written: it is a folder"),
+        (Path("/"), "/: cannot be written: it is a folder"),
+        (tmp_path, "cannot be written: it is a folder"),
+        (tmp_path / "none" / "a.txt", f"a.txt: cannot be written: there is no folder {tmp_path / 'none'}"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            write_file(path, "text")
+        assert message in str(caught.value)
+
+
 def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_file(tmp_path / "a.txt", "old")
 

@@ -264,6 +264,12 @@ class RowSettings(Settings):
         None, description="cut long texts after the first window instead of sliding (not for tags and answers)"
     )
 
+    @model_validator(mode="after")
+    def _no_gaps(self) -> Self:
+        if self.stride is not None and self.max_length is not None and self.stride > self.max_length:
+            raise ValueError(f"--stride {self.stride} would jump over pieces: a window has {self.max_length}")
+        return self
+
 
 class FinetuneSettings(TrainingSettings, RowSettings):
     """Train a model on labelled rows: a class, a number, one of several choices, tags, or answers out of passages."""

@@ -40,6 +40,10 @@ def write_file(path: Path, content: bytes | str) -> None:
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
     """A temporary name to write to; on leaving without error the file takes the place of `path`."""
+    if not path.name or path.is_dir():
+        raise UsageError("cannot be written: it is a folder", where=path)
+    if not path.parent.is_dir():
+        raise UsageError(f"cannot be written: there is no folder {path.parent}", where=path, remedy="make it first")
     temporary = _temporary_sibling(path)
     try:
         with _full_disk(path):

@@ -15,6 +15,7 @@ from bertmill.errors import DataError, UsageError
 from bertmill.model.config import BertConfig
 from bertmill.tasks.answer import AnswerQuestions
 from bertmill.tasks.labelled import LabelledRow
+from bertmill.tasks.metrics import intervals
 from bertmill.tasks.spans import MAX_ANSWER_PIECES, EncodedQuestion, best_spans
 from bertmill.tasks.windows import WindowMaker, widest_context, window_maker
 from bertmill.text.tokenizer import BertTokenizer
@@ -167,6 +168,27 @@ def test_long_questions_are_cut_and_that_is_said() -> None:
     example = TASK.encode(TASK.example(row_of(PASSAGE, question="why " * 100)), make_windows)
     assert example.offset == 64 + 2
     assert make_windows.remark == "1 questions are too long: cut"
+
+
+def test_answers_that_cannot_be_found_are_counted() -> None:
+    long_answer = " ".join(["word"] * MAX_ANSWER_PIECES)
+    for answer, max_length, is_lost in (
+        (long_answer, 384, False),
+        (long_answer + " word", 384, True),
+        (long_answer, 32, True),
+        (None, 384, False),
+    ):
+        make_windows = WindowMaker(TOKENIZER, max_length, 16)
+        TASK.encode(TASK.example(row_of(f"{long_answer} word.", answer)), make_windows)
+        assert ("1 answers are longer than a window" in (make_windows.remark or "")) == is_lost
+
+
+def test_a_kind_of_question_that_is_not_there_has_no_figure() -> None:
+    judgements = np.array([[1, 1, 1, 3.0], [0, 0, 0, 1.0]])
+    task = AnswerQuestions(0.0)
+    assert "unanswerable_right" not in task.metrics(judgements[:1])
+    assert "answerable_f1" not in task.metrics(judgements[1:])
+    assert intervals(task.metrics, judgements)["answerable_f1"] == (1.0, 1.0)  # not 0 where none was drawn
 
 
 def test_a_passage_of_ten_thousand_words_works() -> None:

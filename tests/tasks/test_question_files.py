@@ -101,10 +101,13 @@ def test_a_wrong_start_is_mended_where_the_answer_stands_near_it(tmp_path: Path)
         ({"question": " ", "answers": []}, "has no text in 'question'"),
         ({"answers": []}, "has no question"),
         ({"question": "q"}, "has no answers"),
-        ({"question": "q", "answers": [{"answer_start": 3}]}, "has no text and start for an answer"),
+        ({"question": "q", "answers": [{"answer_start": 3}]}, "has an answer that is not a text"),
         ({"question": "q", "answers": [{"text": " ", "answer_start": 3}]}, "only white space"),
-        ({"question": "q", "answer": 42}, "has no text and start for an answer: 42"),
-        ({"question": "q", "answer": "Paris", "answer_start": "x"}, "has no text and start for an answer"),
+        (
+            {"question": "q", "answer": 42},
+            "with a whole number as its start if any: 42",
+        ),
+        ({"question": "q", "answer": "Paris", "answer_start": "x"}, "has an answer that is not a text"),
         ("q", "is not a JSON object"),
     ],
 )
@@ -131,7 +134,7 @@ def test_the_line_of_a_question_is_told(tmp_path: Path) -> None:
     text = json.dumps({"data": [{"paragraphs": paragraphs}]}, indent=1)
     (tmp_path / "a.json").write_text(text)
     line = text[: text.index('"Where?"')].count("\n")  # its object begins on the line before, and lines from 1 on
-    with pytest.raises(DataError, match=f"a.json:{line}, question 2: has no text and start"):
+    with pytest.raises(DataError, match=f"a.json:{line}, question 2: has an answer that is not"):
         list(read_labelled(str(tmp_path / "a.json"), task="answer"))
 
 

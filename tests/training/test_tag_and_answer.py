@@ -184,12 +184,23 @@ def test_what_does_not_fit_the_task_is_told(
         ["predict", tagger, "--text", "a", "--question", "b"],
         ["predict", answerer, "--text", "a", "--question", "b", "--format", "columns"],
         ["predict", tagger, "--text", "a", "--truncate"],
+        ["predict", tagger, "--text", "a", "--pair", "b"],
+        ["predict", tagger, "--text", "a", "--choice", "b", "--choice", "c"],
+        ["predict", tagger, "--text", "a", "--max-length", "32", "--stride", "33"],
     ):
         assert main(list(map(str, words))) == 2, words
     with pytest.raises(UsageError, match="fine-tuned for the task tag, not answer"):
         bertmill.load(tagger).answer("a", "b")
     with pytest.raises(UsageError, match="lists of as many texts"):
         bertmill.load(answerer).answer(["a", "b"], ["c"])
+    with pytest.raises(UsageError, match="lists of as many texts"):
+        bertmill.load(answerer).answer("a", None)
+    with pytest.raises(UsageError, match="is empty"):
+        bertmill.load(answerer).answer("a", " ")
+    with pytest.raises(UsageError, match="a text, a list of texts"):
+        bertmill.load(tagger).tag(3)
+    with pytest.raises(UsageError, match="none of them empty"):
+        bertmill.load(tagger).tag([["a", ""]])
     plain = tmp_path / "pos.tsv"
     plain.write_text("a\tX\nb\tY\n\n" * 20, encoding="utf-8")
     flags = ["--model", tiny, "--train", plain, "--out", tmp_path / "run", "--metric", "f1"]

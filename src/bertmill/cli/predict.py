@@ -54,6 +54,8 @@ def _refuse_flags_of_other_tasks(settings: PredictSettings, task: str) -> None:
     for flag, is_given, is_for in (
         ("--question", settings.question is not None, answers),
         ("--top-k", settings.top_k > 1, answers),
+        ("--pair", settings.pair is not None, task not in ("tag", "answer")),
+        ("--choice", bool(settings.choice), task == "choose"),
         ("--format columns", settings.format == "columns", task == "tag"),
     ):
         if is_given and not is_for:

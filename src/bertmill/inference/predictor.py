@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
@@ -60,6 +60,8 @@ class Predictor:
         An answer has `words`, `tags` and `scores`, and `entities` where tags mean spans of words.
         """
         self._require("tag")
+        if not isinstance(texts, str | list | tuple):
+            raise UsageError("should be a text, a list of texts, or a list of lists of words")
         rows = [_tag_row(each, number) for number, each in enumerate([texts] if isinstance(texts, str) else texts)]
         answers = self._answers(rows)
         return answers[0] if isinstance(texts, str) else answers
@@ -79,12 +81,15 @@ class Predictor:
         """
         task = self._require("answer").task
         assert isinstance(task, AnswerQuestions)
-        if not 1 <= top_k <= NUM_BEST:
+        if not isinstance(top_k, int) or not 1 <= top_k <= NUM_BEST:
             raise UsageError(f"top_k must be between 1 and {NUM_BEST}, not {top_k}")
-        questions = [question] if isinstance(question, str) else list(question)
-        contexts = [context] * len(questions) if isinstance(context, str) else list(context)
-        if len(contexts) != len(questions) or not all(isinstance(text, str) for text in (*questions, *contexts)):
+        questions, contexts = ([given] if isinstance(given, str) else given for given in (question, context))
+        if isinstance(context, str) and isinstance(questions, list | tuple):
+            contexts = [context] * len(questions)
+        if not _are_texts(questions) or not _are_texts(contexts) or len(contexts) != len(questions):
             raise UsageError("question and context should be two texts, or two lists of as many texts")
+        if not all(text.strip() for text in (*questions, *contexts)):
+            raise UsageError("a question or a context is empty")
         rows = [
             LabelledRow(f"input {number}", texts) for number, texts in enumerate(zip(questions, contexts, strict=True))
         ]
@@ -186,14 +191,18 @@ def _row(given: Any, number: int) -> LabelledRow:
     )
 
 
+def _are_texts(given: Any) -> TypeGuard[list[str] | tuple[str, ...]]:
+    return isinstance(given, list | tuple) and all(isinstance(text, str) for text in given)
+
+
 def _tag_row(given: Any, number: int) -> LabelledRow:
     place = f"input {number}"
     if isinstance(given, str):
         return LabelledRow(place, (given,))
-    if isinstance(given, list | tuple) and all(isinstance(word, str) for word in given):
+    if _are_texts(given) and all(given):
         text, spans = join_words(list(given))
         return LabelledRow(place, (text,), spans=tuple(spans))
-    raise UsageError("should be a text or a list of words", where=place)
+    raise UsageError("should be a text or a list of words, none of them empty", where=place)
 
 
 def load(name_or_folder: str | Path, device: str = "auto") -> Predictor:

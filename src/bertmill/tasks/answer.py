@@ -66,7 +66,9 @@ class AnswerQuestions(Task):
         passage = make_windows.pieces(passage_text)
         ranges = make_windows.slide(len(passage.ids), room - len(question))
         windows = tuple(make_windows.window(question, passage.ids[start:end]) for start, end in ranges)
-        return EncodedQuestion(example, (windows,), passage, tuple(ranges), len(question) + 2)
+        encoded = EncodedQuestion(example, (windows,), passage, tuple(ranges), len(question) + 2)
+        make_windows.num_lost_answers += encoded.has_lost_answer
+        return encoded
 
     def outputs(self, model: nn.Module, examples: Sequence[EncodedExample], device: torch.device) -> Sequence[Tensor]:
         parts = run_windows(model, examples, device)
@@ -164,12 +166,12 @@ def _encoded(example: EncodedExample) -> EncodedQuestion:
 
 
 def _with_threshold(judgements: Judgements, threshold: float) -> dict[str, float]:
-    """Figures over all questions, over those with an answer, and over those without."""
+    """Figures over all questions, over those with an answer, and over those without, where there are any."""
     is_answerable, margins = judgements[:, 2] > 0, judgements[:, 3]
     is_answered = (margins > threshold)[:, None]
     scores = np.where(is_answered, judgements[:, :2], ~is_answerable[:, None])
     return {
         **dict(zip(("exact", "f1"), scores.mean(0).tolist(), strict=True)),
-        "answerable_f1": float(scores[is_answerable, 1].sum() / max(1, is_answerable.sum())),
-        "unanswerable_right": float(scores[~is_answerable, 1].sum() / max(1, (~is_answerable).sum())),
+        **({"answerable_f1": float(scores[is_answerable, 1].mean())} if is_answerable.any() else {}),
+        **({"unanswerable_right": float(scores[~is_answerable, 1].mean())} if not is_answerable.all() else {}),
     }

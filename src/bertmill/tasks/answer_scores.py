@@ -1,8 +1,9 @@
 """How well an answer agrees with the right ones, by SQuAD's rules: exact match, and F1 over words.
 
 Both are compared without case, without ASCII punctuation, without articles and with single blanks; the best agreement
-with any of the right answers counts. Where nothing is right, only the empty answer is. Where an answer has ideographs,
-each of them is a word, all punctuation goes, and there are no articles.
+with any of the right answers counts, but for those of which nothing is left then. Where nothing is right, only the
+empty answer is. Where an answer has ideographs, each of them is a word, all punctuation goes, and there are no
+articles.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def answer_scores(given: str, wanted: Sequence[str]) -> tuple[float, float]:
     is_chinese = any(map(_IDEOGRAPH.search, (given, *wanted)))
     words_of = _chinese_words if is_chinese else _words
     words = words_of(given)
-    right = [words_of(answer) for answer in wanted] or [[]]
+    right = [words_of_answer for answer in wanted if (words_of_answer := words_of(answer))] or [[]]
     return float(words in right), max(_f1(words, each) for each in right)
 
 

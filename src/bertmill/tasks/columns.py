@@ -78,6 +78,8 @@ def parse_columns(text: str) -> Columns:
     if len(set(names)) < len(names) or "" in names:
         raise UsageError(f"--columns {text} uses a column twice, or an empty name", remedy="name each column once")
     are_numbers = all(name.isdecimal() for name in names)
+    if are_numbers and "0" in names:
+        raise UsageError(f"--columns {text}: there is no column 0", remedy="count columns from 1 on")
     return Columns(columns.text, columns.pair, columns.label, choices, has_header=not are_numbers)
 
 

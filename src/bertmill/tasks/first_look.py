@@ -121,7 +121,8 @@ def _lengths_in_words(part: PartLook) -> str:
 
 
 def _example_lines(row: LabelledRow) -> Iterator[str]:
-    yield f"{row.place}, label {shortened(str(row.label))}" if row.label is not None else row.place
+    label = row.label if not isinstance(row.label, tuple) else ", ".join(row.label) or "none"
+    yield row.place if label is None else f"{row.place}, label {shortened(label)}"
     yield from (f"    {shortened(text)}" for text in row.texts)
     yield from (f"    choice: {shortened(choice)}" for choice in row.choices)
 

@@ -58,7 +58,7 @@ def read_whole_json(file: str, repairs: Repairs) -> Any:
     try:
         return _Decoder(lines).decode("\n".join(lines))
     except json.JSONDecodeError as error:
-        raise DataError(f"is not JSON: {error.msg}", where=f"{file}:{error.lineno}") from None
+        raise DataError(f"is not JSON: {error.msg} (character {error.colno})", where=f"{file}:{error.lineno}") from None
     except (ValueError, RecursionError) as error:
         raise DataError(f"is not JSON: {error}", where=file) from None
 

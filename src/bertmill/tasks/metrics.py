@@ -7,6 +7,7 @@ given as they are. Of two classes, F1 is that of the second; of more, the mean o
 from __future__ import annotations
 
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -109,6 +110,9 @@ def intervals(
     """Bootstrap: between which two values each figure lies in 95 % of drawings of as many rows, with replacement."""
     generator = keyed_generator(seed, "bootstrap")
     count = len(judgements)
-    drawn = [metrics(judgements[generator.integers(0, count, count)]) for _ in range(RESAMPLES)]
+    drawn: dict[str, list[float]] = defaultdict(list)
+    for _ in range(RESAMPLES):
+        for name, value in metrics(judgements[generator.integers(0, count, count)]).items():
+            drawn[name].append(value)  # a figure of rows of one kind is missing where none of them was drawn
     bounds = (50 * (1 - CONFIDENCE), 50 * (1 + CONFIDENCE))
-    return {name: tuple(np.percentile([each[name] for each in drawn], bounds).tolist()) for name in drawn[0]}
+    return {name: tuple(np.percentile(values, bounds).tolist()) for name, values in drawn.items()}

@@ -140,7 +140,8 @@ def _answers(fields: Mapping[str, Any]) -> list[tuple[str, int | None]]:
             case {"text": str(text), **others} if "answer_start" not in others:
                 answers.append((text, None))
             case _:
-                raise BadRowError("not an answer", f"has no text and start for an answer: {answer!r}")
+                what = f"has an answer that is not a text, with a whole number as its start if any: {answer!r}"
+                raise BadRowError("not an answer", what)
     if not all(text.strip() for text, _ in answers):
         raise BadRowError("empty answer", "has an answer that is only white space")
     return answers

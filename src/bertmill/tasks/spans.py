@@ -35,6 +35,13 @@ class EncodedQuestion(EncodedExample):
     offset: int  # of the passage in each window
 
     @property
+    def has_lost_answer(self) -> bool:
+        """Whether there is an answer that no window holds, or that is longer than any that is found."""
+        answer = self._answer_pieces()
+        is_long = answer is not None and answer[1] - answer[0] >= MAX_ANSWER_PIECES
+        return is_long or (bool(self.target) and not any(map(any, self.spans)))
+
+    @property
     def spans(self) -> list[Range]:
         """The first and the last piece of the first right answer in each window; [CLS] if it is not all there."""
         answer = self._answer_pieces()

@@ -55,7 +55,7 @@ def split_rows(
         num_before = num_after
     if not kept_back:
         raise DataError(
-            f"{len(rows):,} rows are too few to keep {share:g} of them back",
+            f"{len(rows):,} rows with {len(labels_of_texts):,} different texts: too few to keep {share:g} of them back",
             where=file,
             remedy="give more rows, or a file of its own",
         )

@@ -149,7 +149,7 @@ def _may_be_comment(line: Line) -> bool:
 
 def _require_columns(num_columns: int, told: Columns | None, with_label: bool, line: Line) -> None:
     last = 1 + with_label if told is None else max(int(told.text), int(told.label or 1) if with_label else 1)
-    if num_columns < last or (told is not None and "0" in (told.text, told.label)):
+    if num_columns < last:
         raise DataError(
             f"has {num_columns} column{'s' * (num_columns != 1)}, and column {last} is wanted",
             where=line.place,

@@ -57,6 +57,7 @@ class WindowMaker:
     truncate: bool = False
     num_long: int = field(default=0, init=False)
     num_cut_questions: int = field(default=0, init=False)
+    num_lost_answers: int = field(default=0, init=False)
     _passages: dict[str, Pieces] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -69,6 +70,8 @@ class WindowMaker:
         fate = "cut there" if self.truncate else "read in windows"
         parts = [f"{self.num_long:,} rows are longer than {self.max_length} pieces: {fate}"] if self.num_long else []
         parts += [f"{self.num_cut_questions:,} questions are too long: cut"] if self.num_cut_questions else []
+        lost = f"{self.num_lost_answers:,} answers are longer than a window or than answers may be: never found"
+        parts += [lost] if self.num_lost_answers else []
         return "; ".join(parts) or None
 
     def __call__(self, sequences: Sequence[Texts]) -> tuple[tuple[Window, ...], ...]:
