@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bertmill.cli.flags import settings_from_words
-from bertmill.config import FillSettings, PredictSettings
+from bertmill.config import FillSettings, FinetuneSettings, PredictSettings
 from bertmill.errors import UsageError
 
 
@@ -36,3 +36,14 @@ def test_an_argument_may_be_left_out() -> None:
 def test_one_argument_too_many_is_told() -> None:
     with pytest.raises(UsageError, match="'three' is one argument too many"):
         settings_from_words("predict", PredictSettings, ["model", "rows.tsv", "three"])
+
+
+@pytest.mark.parametrize("flag", ["--epochs", "--learning-rate", "--weight-decay"])
+def test_numbers_are_finite(flag: str) -> None:
+    with pytest.raises(UsageError, match=f"{flag}: .*finite"):
+        settings_from_words("finetune", FinetuneSettings, ["classify", flag, "inf"])
+
+
+def test_one_choice_is_none() -> None:
+    with pytest.raises(UsageError, match="--choice must be given at least twice"):
+        settings_from_words("predict", PredictSettings, ["model", "--text", "a", "--choice", "b"])

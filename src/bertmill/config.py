@@ -111,7 +111,7 @@ Folder = Annotated[
 class Settings(BaseModel):
     """What every command takes. The docstring of a subclass is the command's description in its help."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     quiet: bool = Field(False, description="print results only: no progress, no remarks")
 
@@ -353,6 +353,8 @@ class PredictSettings(RowSettings):
             raise ValueError("--pair, --question and --choice go with --text, not with a file")
         if self.question is not None and (self.pair is not None or self.choice):
             raise ValueError("--question goes without --pair and --choice")
+        if len(self.choice) == 1:
+            raise ValueError("--choice must be given at least twice")
         given = (self.text, self.pair, self.question, *self.choice)
         if not all(text is None or text.strip() for text in given):
             raise ValueError("--text, --pair, --question and --choice must not be empty")

@@ -84,9 +84,16 @@ def test_the_loss_is_torchs_weighted_mean(smoothing: float, weights: tuple[float
 
 def test_a_number_that_is_none_is_refused() -> None:
     assert Regress().example(row("2.5")).target == 2.5
-    for label in ("high", "nan", "inf"):
+    for label in ("high", "nan", "inf", "1_000"):
         with pytest.raises(DataError, match="is not a number"):
             Regress().example(row(label))
+
+
+def test_choices_are_refused_where_none_are_known() -> None:
+    with_choices = LabelledRow("f:1", ("a",), None, ("b", "c"))
+    for task in (Regress(), Classify(("a", "b"))):
+        with pytest.raises(DataError, match=f"f:1: has choices, which {task.name} does not know"):
+            task.example(with_choices)
 
 
 def test_choices_are_sequences_and_may_differ_in_number() -> None:

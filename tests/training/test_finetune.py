@@ -21,6 +21,7 @@ from safetensors.torch import load_file
 import bertmill
 from bertmill.cli.main import main
 from bertmill.config import RowSettings
+from bertmill.errors import DataError, UsageError
 from bertmill.inference.answering import TaskModel
 from bertmill.model.bert import MODEL_CLASSES, BertModel
 from bertmill.model.config import BertConfig
@@ -488,6 +489,15 @@ def test_python_and_command_line_agree(finished: Path, rows_file: Path, capsys: 
     printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     texts = [line.split("\t")[0] for line in rows_file.read_text(encoding="utf-8").splitlines()[1:]]
     assert printed == bertmill.load(model).predict(texts)
+
+
+def test_python_refuses_what_the_command_line_refuses(finished: Path) -> None:
+    model = bertmill.load(finished / "model")
+    for inputs in ("a text", None, [""], [("a", " ")], [3]):
+        with pytest.raises(UsageError):
+            model.predict(inputs)
+    with pytest.raises(DataError, match="has choices"):
+        model.predict([{"text": "a", "choices": ["b", "c"]}])
 
 
 @pytest.fixture(scope="module")

@@ -44,7 +44,7 @@ def _lines(evaluation: Evaluation) -> list[str]:
         lines.append(f"  {name.replace('_', ' '):<20} {value:8.4f}   95 %: {low:.4f} … {high:.4f}")
     by_class = evaluation.by_class
     if by_class.figures:
-        width = max(len(each.label) for each in by_class.figures)
+        width = max(len("class"), *(len(each.label) for each in by_class.figures))
         lines += ["", f"  {'class':<{width}}  precision  recall      F1    rows"]
         lines += [
             f"  {each.label:<{width}}  {each.precision:9.4f}  {each.recall:6.4f}  {each.f1:6.4f}  {each.rows:6,}"
@@ -77,12 +77,16 @@ def _matrix(by_class: ByClass) -> list[str]:
     ]
 
 
+def _in_words(value: object) -> str:
+    return " | ".join(value) if isinstance(value, list) else str(value)
+
+
 def _answered(answer: Answer) -> str:
     """The answer itself, without the scores of all others."""
     if "tags" in answer:
         return f"tags {shortened(' '.join(answer['tags']))}"
     return ", ".join(
-        f"{name} {value:.3f}" if isinstance(value, float) else f"{name} {shortened(str(value)) or 'none'}"
+        f"{name} {value:.3f}" if isinstance(value, float) else f"{name} {shortened(_in_words(value)) or 'none'}"
         for name, value in answer.items()
         if name not in ("scores", "answers")
     )

@@ -50,7 +50,7 @@ class Predictor:
         the keys of `bertmill predict`: label, score and scores; number; choice, score and scores; words, tags, scores
         and entities; answer, start, end and score, where the pair is (question, passage).
         """
-        if isinstance(inputs, str):
+        if not isinstance(inputs, list | tuple):
             raise UsageError("predict takes a list of texts", remedy="put the text into a list")
         return self._answers([_row(each, number) for number, each in enumerate(inputs)])
 
@@ -184,10 +184,14 @@ def _row(given: Any, number: int) -> LabelledRow:
     if isinstance(parts, dict) and {"text"} <= parts.keys() <= {"text", "pair", "choices"}:
         texts = tuple(parts[name] for name in ("text", "pair") if name in parts)
         choices = parts.get("choices", [])
-        if isinstance(choices, list | tuple) and all(isinstance(each, str) for each in (*texts, *choices)):
+        if isinstance(choices, list | tuple) and all(
+            isinstance(each, str) and each.strip() for each in (*texts, *choices)
+        ):
             return LabelledRow(place, texts, choices=tuple(choices))
     raise UsageError(
-        "should be a text, a tuple of two texts, or a dict with text and maybe pair and a list of choices", where=place
+        "should be a text, a tuple of two texts, or a dict with text and maybe pair and a list of choices, none of "
+        "them empty",
+        where=place,
     )
 
 

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.metrics import ByClass
+from bertmill.tasks.rows import BadRowError
 from bertmill.tasks.windows import Texts, Window, WindowMaker, in_portions, merge_windows, pack
 
 Answer = dict[str, Any]
@@ -159,6 +160,12 @@ class Sequences(Task):
     def _asked(self) -> Mapping[str, Any]:
         """What the model is told beside the batch."""
         return {}
+
+    def refuse_choices(self, row: LabelledRow) -> None:
+        """For tasks whose rows have none."""
+        if row.choices:
+            remedy = "leave them away, or use choose"
+            raise BadRowError("has choices", f"has choices, which {self.name} does not know", remedy, where=row.place)
 
 
 def run_windows(

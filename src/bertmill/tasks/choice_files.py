@@ -45,6 +45,8 @@ def rows_of_json(content: Any, file: str, counts: Repairs) -> Iterator[RawRow]:
 def right_choice(label: Any, choices: Sequence[str]) -> str:
     """The choice that `label` means: by its text, by its number from 0 on, or by its letter from A on."""
     if isinstance(label, str) and label in choices:
+        if choices.count(label) > 1:
+            raise BadRowError("same choices", f"has the label {label!r}, and several choices are the same")
         return label
     number = -1
     if isinstance(label, str) and label.strip().isdecimal():

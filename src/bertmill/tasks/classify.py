@@ -55,6 +55,7 @@ class Classify(Sequences):
         return {label: number for number, label in enumerate(self.labels)}
 
     def example(self, row: LabelledRow) -> Example:
+        self.refuse_choices(row)
         return Example(row, (row.texts,), None if row.label is None else self._target(row))
 
     def labels_of(self, row: LabelledRow) -> tuple[str, ...]:

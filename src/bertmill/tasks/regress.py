@@ -25,10 +25,11 @@ class Regress(Sequences):
     head = "BertForSequenceClassification"
 
     def example(self, row: LabelledRow) -> Example:
+        self.refuse_choices(row)
         if row.label is None:
             return Example(row, (row.texts,))
         try:
-            number = float(row.label) if isinstance(row.label, str) else math.nan
+            number = float(row.label) if isinstance(row.label, str) and "_" not in row.label else math.nan
         except ValueError:
             number = math.nan
         if not math.isfinite(number):
