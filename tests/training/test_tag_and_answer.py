@@ -193,11 +193,11 @@ def test_what_does_not_fit_the_task_is_told(
         bertmill.load(tagger).answer("a", "b")
     with pytest.raises(UsageError, match="lists of as many texts"):
         bertmill.load(answerer).answer(["a", "b"], ["c"])
-    with pytest.raises(UsageError, match="lists of as many texts"):
+    with pytest.raises(UsageError, match="should be a text or a list of texts, not NoneType"):
         bertmill.load(answerer).answer("a", None)
     with pytest.raises(UsageError, match="is empty"):
         bertmill.load(answerer).answer("a", " ")
-    with pytest.raises(UsageError, match="a text, a list of texts"):
+    with pytest.raises(UsageError, match="should be a text or a list of texts, not int"):
         bertmill.load(tagger).tag(3)
     with pytest.raises(UsageError, match="none of them empty"):
         bertmill.load(tagger).tag([["a", ""]])

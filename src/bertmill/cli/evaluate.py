@@ -53,11 +53,7 @@ def _lines(evaluation: Evaluation) -> list[str]:
     if by_class.confusion and len(by_class.confusion) <= MAX_CONFUSED_CLASSES:
         lines += ["", "  right (rows) and answered (columns)", *_matrix(by_class)]
     for error in evaluation.worst:
-        right = (
-            (" " if "tags" in error.answer else " | ").join(error.row.label)
-            if isinstance(error.row.label, tuple)
-            else str(error.row.label)
-        )
+        right = _in_words(error.row.label, " " if "tags" in error.answer else " | ")
         lines += ["", f"  {error.row.place}: {_answered(error.answer)}, right is {shortened(right) or 'nothing'}"]
         lines += [f"    {shortened(text)}" for text in error.row.texts]
         lines += [f"    choice {number}: {shortened(choice)}" for number, choice in enumerate(error.row.choices)]
@@ -77,8 +73,8 @@ def _matrix(by_class: ByClass) -> list[str]:
     ]
 
 
-def _in_words(value: object) -> str:
-    return " | ".join(value) if isinstance(value, list) else str(value)
+def _in_words(value: object, between: str = " | ") -> str:
+    return between.join(value) if isinstance(value, list | tuple) else str(value)
 
 
 def _answered(answer: Answer) -> str:

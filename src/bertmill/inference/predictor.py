@@ -8,10 +8,10 @@ and `answer` are the same for tags and for questions, the latter called like Hug
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -50,9 +50,9 @@ class Predictor:
         the keys of `bertmill predict`: label, score and scores; number; choice, score and scores; words, tags, scores
         and entities; answer, start, end and score, where the pair is (question, passage).
         """
-        if not isinstance(inputs, list | tuple):
+        if isinstance(inputs, str):
             raise UsageError("predict takes a list of texts", remedy="put the text into a list")
-        return self._answers([_row(each, number) for number, each in enumerate(inputs)])
+        return self._answers([_row(each, number) for number, each in enumerate(_listed(inputs))])
 
     def tag(self, texts: str | Sequence[str] | Sequence[Sequence[str]]) -> Answer | list[Answer]:
         """A tag for every word of a text, or of each of several; words may be given as lists of words.
@@ -60,9 +60,7 @@ class Predictor:
         An answer has `words`, `tags` and `scores`, and `entities` where tags mean spans of words.
         """
         self._require("tag")
-        if not isinstance(texts, str | list | tuple):
-            raise UsageError("should be a text, a list of texts, or a list of lists of words")
-        rows = [_tag_row(each, number) for number, each in enumerate([texts] if isinstance(texts, str) else texts)]
+        rows = [_tag_row(each, number) for number, each in enumerate(_listed(texts))]
         answers = self._answers(rows)
         return answers[0] if isinstance(texts, str) else answers
 
@@ -83,10 +81,9 @@ class Predictor:
         assert isinstance(task, AnswerQuestions)
         if not isinstance(top_k, int) or not 1 <= top_k <= NUM_BEST:
             raise UsageError(f"top_k must be between 1 and {NUM_BEST}, not {top_k}")
-        questions, contexts = ([given] if isinstance(given, str) else given for given in (question, context))
-        if isinstance(context, str) and isinstance(questions, list | tuple):
-            contexts = [context] * len(questions)
-        if not _are_texts(questions) or not _are_texts(contexts) or len(contexts) != len(questions):
+        questions = _listed(question)
+        contexts = _listed(context) * (len(questions) if isinstance(context, str) else 1)
+        if len(contexts) != len(questions) or not all(isinstance(text, str) for text in (*questions, *contexts)):
             raise UsageError("question and context should be two texts, or two lists of as many texts")
         if not all(text.strip() for text in (*questions, *contexts)):
             raise UsageError("a question or a context is empty")
@@ -195,15 +192,18 @@ def _row(given: Any, number: int) -> LabelledRow:
     )
 
 
-def _are_texts(given: Any) -> TypeGuard[list[str] | tuple[str, ...]]:
-    return isinstance(given, list | tuple) and all(isinstance(text, str) for text in given)
+def _listed(given: Any) -> list[Any]:
+    """One text, or all of several."""
+    if not isinstance(given, Iterable):
+        raise UsageError(f"should be a text or a list of texts, not {type(given).__name__}")
+    return [given] if isinstance(given, str) else list(given)
 
 
 def _tag_row(given: Any, number: int) -> LabelledRow:
     place = f"input {number}"
     if isinstance(given, str):
         return LabelledRow(place, (given,))
-    if _are_texts(given) and all(given):
+    if isinstance(given, list | tuple) and all(isinstance(word, str) and word for word in given):
         text, spans = join_words(list(given))
         return LabelledRow(place, (text,), spans=tuple(spans))
     raise UsageError("should be a text or a list of words, none of them empty", where=place)
