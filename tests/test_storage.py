@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from bertmill.errors import IntegrityError, ResourceError, UsageError
 from bertmill.storage import (
+    locked_folder,
     new_folder,
     read_json,
     resumable_folder,
@@ -217,6 +218,21 @@ def test_work_that_was_broken_off_is_found_again_and_appears_whole(tmp_path: Pat
     assert [entry.name for entry in tmp_path.iterdir()] == ["folder"]
     with pytest.raises(UsageError, match="exists already"), resumable_folder(path):
         pass
+
+
+def test_a_folder_that_an_error_leaves_empty_goes_again_if_it_was_made_for_the_work(tmp_path: Path) -> None:
+    (tmp_path / "before").mkdir()
+    for name, left in (("new", None), ("before", None), ("used", "a")):
+
+        def fail(name: str = name, left: str | None = left) -> None:
+            with locked_folder(tmp_path / name):
+                if left:
+                    (tmp_path / name / left).touch()
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            fail()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["before", "used"]
 
 
 def test_an_error_of_the_work_keeps_its_name(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +87,7 @@ def resumable_folder(path: Path) -> Iterator[tuple[Path, Path]]:
     _refuse_existing(path)
     partial = path.with_name(f".{path.name}.partial")
     whole, notes = partial / "whole", partial / "notes"
-    with _locked(partial):
+    with locked_folder(partial):
         _refuse_existing(path)  # somebody else may just have finished it
         with _disk_errors(path):
             whole.mkdir(exist_ok=True)
@@ -112,26 +112,39 @@ def _refuse_existing(path: Path) -> None:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Make `folder` and hold it alone. Processes that were forked meanwhile hold it too, until they end."""
+def locked_folder(folder: Path) -> Iterator[None]:
+    """Make `folder` and hold it alone; the lock goes with the process, and those it has forked, however they end.
+
+    A folder that was made here, and has nothing in it after an error, goes again.
+    """
+    is_new = not folder.exists()
     with _disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder, os.O_RDONLY)
-    give_up_at = time.monotonic() + _LOCK_PATIENCE_S  # workers of a killed process need a moment to notice
     try:
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > give_up_at:
-                    raise ResourceError(
-                        "is being written by another process", where=folder, remedy="wait until it has ended"
-                    ) from None
-                time.sleep(0.05)
+        _lock(descriptor, folder)
         yield
+    except BaseException:
+        if is_new:
+            with suppress(OSError):  # there is something in it
+                folder.rmdir()
+        raise
     finally:
         os.close(descriptor)
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    give_up_at = time.monotonic() + _LOCK_PATIENCE_S  # workers of a killed process need a moment to notice
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > give_up_at:
+                raise ResourceError(
+                    "is being written by another process", where=folder, remedy="wait until it has ended"
+                ) from None
+            time.sleep(0.05)
 
 
 def write_manifest(

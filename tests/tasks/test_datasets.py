@@ -59,6 +59,11 @@ def test_a_label_that_makes_no_sense_is_a_bad_row(
     assert data.remarks[-1] == f"skipped in {place.removesuffix(':42')}: 1 of 41 rows ({reason} 1)"
 
 
+def test_numbers_that_are_all_the_same_teach_nothing(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"rows\.tsv: all rows have the same number"):
+        read(tmp_path, [f"text {number}\t2.5" for number in range(40)], "regress")
+
+
 def test_too_many_bad_rows_name_the_training_file(tmp_path: Path) -> None:
     lines = [f"text {number}\t{number if number % 5 else 'x'}" for number in range(40)]
     with pytest.raises(DataError, match=rf"{tmp_path / 'rows.tsv'}: too many rows are bad"):

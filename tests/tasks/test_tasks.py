@@ -87,6 +87,8 @@ def test_a_number_that_is_none_is_refused() -> None:
     for label in ("high", "nan", "inf", "1_000"):
         with pytest.raises(DataError, match="is not a number"):
             Regress().example(row(label))
+    with pytest.raises(DataError, match="'-1e300' is too large"):
+        Regress().example(row("-1e300"))
 
 
 def test_choices_are_refused_where_none_are_known() -> None:

@@ -259,6 +259,14 @@ def test_a_run_knows_its_own_settings_when_it_is_resumed(
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.parametrize("flags", [{}, {"seeds": 2}])
+def test_a_start_that_is_refused_leaves_nothing(flags: dict[str, int], tiny: Path, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.tsv"
+    rows.write_text("text\tlabel\na film\tno\n \tyes\n", encoding="utf-8")
+    assert main([*flags_of(tiny, rows, tmp_path / "run", **flags), "--quiet"]) == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.tsv"]
+
+
 def test_a_frozen_encoder_keeps_its_weights(tiny: Path, rows_file: Path, tmp_path: Path) -> None:
     assert main([*flags_of(tiny, rows_file, tmp_path / "run", epochs=1), "--freeze", "--quiet"]) == 0
     before = BertModel.from_pretrained(tiny).state_dict()
@@ -435,7 +443,7 @@ def test_other_tasks_learn_are_measured_and_answer(
     assert main(["predict", model, str(file), "--quiet"]) == 0
     answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert len(answers) == 96
-    assert all(list(answer) == keys for answer in answers)
+    assert all(list(answer) == ["id", *keys] for answer in answers)
 
 
 # Answers
@@ -471,6 +479,20 @@ def test_labels_of_rows_that_are_asked_about_do_not_matter(
     assert [json.loads(line)["label"] for line in capsys.readouterr().out.splitlines()] == ["yes", "no"]
 
 
+def test_answers_are_found_again_by_the_id_or_the_number_of_their_row(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = tmp_path / "rows.tsv"
+    good = [f"a {word} film" for word in ("good", "dull") * 10]
+    for header, lines, ids in (
+        ("text", [*good[:7], " ", *good[7:]], [*range(1, 8), *range(9, 22)]),
+        ("index\ttext", [f"n{number}\t{text}" for number, text in enumerate(good)], [f"n{n}" for n in range(20)]),
+    ):
+        rows.write_text("\n".join([header, *lines]) + "\n", encoding="utf-8")
+        assert main(["predict", str(finished / "model"), str(rows), "--on-bad-row", "skip", "--quiet"]) == 0
+        assert [json.loads(line)["id"] for line in capsys.readouterr().out.splitlines()] == ids
+
+
 def test_a_long_document_goes_through_the_model_in_portions(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     at_once: list[int] = []
     model = TaskModel(finished / "model", "cpu")
@@ -488,6 +510,7 @@ def test_python_and_command_line_agree(finished: Path, rows_file: Path, capsys: 
     assert main(["predict", model, str(rows_file), "--quiet"]) == 0
     printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     texts = [line.split("\t")[0] for line in rows_file.read_text(encoding="utf-8").splitlines()[1:]]
+    assert [answer.pop("id") for answer in printed] == list(range(1, len(texts) + 1))
     assert printed == bertmill.load(model).predict(texts)
 
 
@@ -525,7 +548,7 @@ def test_a_table_of_answers_has_pairs_and_the_probability_of_every_label(
     text = (tmp_path / "a.csv").read_bytes().decode()
     assert "\r" not in text
     table = list(csv.DictReader(io.StringIO(text)))
-    assert list(table[0]) == ["labels", "score:a", "score:b", "text", "pair"]
+    assert list(table[0]) == ["id", "labels", "score:a", "score:b", "text", "pair"]
     for row, answer in zip(table, answers, strict=True):
         assert row["labels"] == "|".join(answer["labels"])
         assert float(row["score:b"]) == pytest.approx(answer["scores"]["b"], abs=1e-5)

@@ -17,6 +17,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from bertmill import storage
 from bertmill.cli.main import main
 from bertmill.corpus.instances import Instances
 from bertmill.model.bert import BertForPreTraining
@@ -354,13 +355,12 @@ def test_a_folder_with_other_things_is_no_run(corpus: Path, tmp_path: Path, caps
 
 
 def test_a_folder_belongs_to_one_training_at_a_time(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bertmill.training.state import RunFolder
-
-    with RunFolder(tmp_path / "run").locked(is_owner=True):
+    monkeypatch.setattr(storage, "_LOCK_PATIENCE_S", 0.1)
+    with storage.locked_folder(tmp_path / "run"):
         assert pretrain(corpus, tmp_path / "run", "--steps", 2) == 6
-    assert "another process trains" in capsys.readouterr().err
+    assert "is being written by another process" in capsys.readouterr().err
 
 
 def test_a_full_disk_leaves_the_last_checkpoint(corpus: Path, tmp_path: Path) -> None:
@@ -415,6 +415,7 @@ def test_processes_share_the_work_and_may_change_in_number(corpus: Path, tmp_pat
 SPOILT_RANK = """
 import os, sys, time
 from pathlib import Path
+from bertmill import storage
 from bertmill.cli.main import main
 from bertmill.training import words
 

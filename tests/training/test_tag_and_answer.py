@@ -173,7 +173,7 @@ def test_questions_are_answered_by_command_and_in_python(
     lines = printed(capsys, "predict", answerer, questions_file, "--quiet").splitlines()
     assert len(lines) == 160
     header = printed(capsys, "predict", answerer, questions_file, "--format", "csv", "--quiet").splitlines()[0]
-    assert header == "answer,start,end,score,question,text"
+    assert header == "id,answer,start,end,score,question,text"
 
 
 def test_what_does_not_fit_the_task_is_told(

@@ -75,7 +75,7 @@ def _write(answered: Iterable[tuple[LabelledRow, Answer]], how: str, file: TextI
     table = csv.writer(file, lineterminator="\n")
     for number, (row, answer) in enumerate(answered):
         if how == "jsonl":
-            file.write(json.dumps(answer, ensure_ascii=False) + "\n")
+            file.write(json.dumps(_id(row) | answer, ensure_ascii=False) + "\n")
         elif how == "columns":
             lines = zip(answer["words"], answer["tags"], strict=True)
             file.write("".join(f"{_one_field(word)}\t{tag}\n" for word, tag in lines) + "\n")
@@ -88,6 +88,11 @@ def _write(answered: Iterable[tuple[LabelledRow, Answer]], how: str, file: TextI
             table.writerow(columns.values())
 
 
+def _id(row: LabelledRow) -> dict[str, object]:
+    """Which row of the file it is, where there is a file."""
+    return {} if row.id is None else {"id": row.id}
+
+
 def _one_field(word: str) -> str:
     """A word that is no line of its own and no two columns."""
     return "".join(" " if character in "\t\n\r" else character for character in word)
@@ -95,7 +100,7 @@ def _one_field(word: str) -> str:
 
 def _columns(row: LabelledRow, answer: Answer) -> dict[str, object]:
     """An answer and what it is for, flat: a column for the score of each label, lists as JSON in one column."""
-    columns: dict[str, object] = {}
+    columns = _id(row)
     for name, value in answer.items():
         if isinstance(value, dict):
             columns |= {f"{name.removesuffix('s')}:{label}": score for label, score in value.items()}

@@ -38,7 +38,7 @@ def make_task(settings: FinetuneSettings, rows: Sequence[LabelledRow]) -> Task:
     """The task that `settings` ask for, with the labels that are in the training rows."""
     metric = _metric(settings)
     if settings.task == "regress":
-        return Regress(metric)
+        return Regress.for_rows(rows, metric, str(settings.train))
     if settings.task == "choose":
         return Choose(metric)
     if settings.task == "tag":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -16,3 +16,5 @@ class LabelledRow:
     choices: tuple[str, ...] = ()  # the possible continuations of the last text, where one of them is to be chosen
     # Characters of the last text: each word where the label is a tag for each, or each answer where it is answers.
     spans: tuple[tuple[int, int], ...] = ()
+    # What finds the row again beside its answer: its own id, or its number in the file; None where there is no file.
+    id: str | int | None = field(default=None, compare=False)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -21,7 +21,7 @@ from bertmill.tasks.choice_files import read_json_rows, right_choice
 from bertmill.tasks.columns import Columns, choose_columns, told_columns
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.question_files import asked, read_question_rows
-from bertmill.tasks.rows import BadRowError, Quotes, RawRow, read_rows
+from bertmill.tasks.rows import IDS, BadRowError, Quotes, RawRow, read_rows
 from bertmill.tasks.tag_files import read_tag_rows, tagged
 from bertmill.text.files import format_suffix
 from bertmill.text.repair import Repairs
@@ -108,7 +108,7 @@ def read_labelled(
     for raw in raw_rows:
         counts.num_rows += 1
         try:
-            yield meaning(raw)
+            yield replace(meaning(raw), id=_id(raw.fields, counts.num_rows))
         except BadRowError as problem:
             stop_or_count(problem, raw.place, on_bad_row, counts)
             if counts.num_rows >= _ROWS_BEFORE_GIVING_UP:
@@ -124,6 +124,11 @@ def stop_or_count(problem: BadRowError, place: str, on_bad_row: OnBadRow, skippe
         remedy = f"{problem.remedy or 'mend it'}, or skip such rows with --on-bad-row skip"
         raise DataError(problem.what, where=place, remedy=remedy) from None
     skipped.count(problem.reason, place)
+
+
+def _id(fields: Mapping[str, Any], number: int) -> str | int:
+    """The row's own id, or its number in the file."""
+    return next((fields[name] for name in IDS if isinstance(fields.get(name), str | int)), number)
 
 
 def _labelled(raw: RawRow, columns: Columns, may_have_no_label: bool) -> LabelledRow:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from bertmill.errors import DataError
 from bertmill.tasks.base import Answer, Array, EncodedExample, Example, Judgement, Judgements, Sequences
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.metrics import number_metrics
 from bertmill.tasks.rows import BadRowError
+
+MAX_NUMBER = 1e15  # of which the square can still be computed with
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,13 @@ class Regress(Sequences):
     name = "regress"
     head = "BertForSequenceClassification"
 
+    @classmethod
+    def for_rows(cls, rows: Sequence[LabelledRow], metric: str, file: str) -> Self:
+        if len({row.label for row in rows}) < 2:
+            remedy = "there must be at least two different ones"
+            raise DataError("all rows have the same number", where=file, remedy=remedy)
+        return cls(metric)
+
     def example(self, row: LabelledRow) -> Example:
         self.refuse_choices(row)
         if row.label is None:
@@ -32,10 +42,10 @@ class Regress(Sequences):
             number = float(row.label) if isinstance(row.label, str) and "_" not in row.label else math.nan
         except ValueError:
             number = math.nan
-        if not math.isfinite(number):
+        if not abs(number) <= MAX_NUMBER:
             raise BadRowError(
                 "label is not a number",
-                f"{row.label!r} is not a number",
+                f"{row.label!r} is {'too large' if math.isfinite(number) else 'not a number'}",
                 "correct it, or use classify",
                 where=row.place,
             )

@@ -26,6 +26,7 @@ from bertmill.text.repair import Repairs, replace_surrogates
 
 Quotes = Literal["auto", "literal", "standard"]
 RECORDS = (".jsonl", ".json", ".parquet")  # formats whose fields have names
+IDS = ("id", "ID", "idx", "index", "guid")  # names of the column that says which row it is, the first one counts
 _HEAD_CHARACTERS = 1 << 20
 _MAX_ROW_CHARACTERS = 1 << 24  # a quote that is never closed must not fill the memory
 _PARQUET_ROWS = 1024  # read at a time

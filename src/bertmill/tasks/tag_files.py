@@ -19,7 +19,7 @@ from bertmill.errors import DataError, UsageError
 from bertmill.tasks.choice_files import read_json_rows
 from bertmill.tasks.columns import Columns, parse_columns
 from bertmill.tasks.labelled import LabelledRow
-from bertmill.tasks.rows import RECORDS, BadRowError, RawRow, read_rows, record_row
+from bertmill.tasks.rows import IDS, RECORDS, BadRowError, RawRow, read_rows, record_row
 from bertmill.tasks.tag_schemes import Entity, iob2
 from bertmill.text.files import STANDARD_INPUT, Line, format_suffix, read_file
 from bertmill.text.repair import Repairs
@@ -73,7 +73,7 @@ def _named(raw: RawRow, told: Columns | None, with_label: bool) -> RawRow:
     names: dict[str, tuple[str, ...]] = {"words": (told.text,) if told else _WORD_LISTS}
     if with_label:
         names["tags"] = (told.label or "",) if told else _TAG_LISTS
-    fields = {}
+    fields = {name: value for name, value in raw.fields.items() if name in IDS}
     for meaning, known in names.items():
         found = next((name for name in known if raw.fields.get(name) is not None), None)
         if found is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -16,7 +16,7 @@ from bertmill.config import Precision, TrainingSettings, heldout_share, resumed_
 from bertmill.errors import UsageError
 from bertmill.model.pretrained import BertPreTrainedModel
 from bertmill.runtime import choose_device, keep_freed_memory, prefers_bf16, set_threads
-from bertmill.storage import new_folder, write_file
+from bertmill.storage import locked_folder, new_folder, write_file
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import Ranks, joined_ranks
 from bertmill.training.loop import LoopSettings, Trainer
@@ -74,7 +74,8 @@ def opened_run(settings: SettingsT, listener: Listener) -> Iterator[OpenRun[Sett
     device = choose_device(settings.device)
     set_threads(settings.threads)
     keep_freed_memory()
-    with joined_ranks(device) as ranks, folder.locked(is_owner=ranks.is_first):
+    # The first rank holds the folder for all.
+    with joined_ranks(device) as ranks, locked_folder(folder.path) if ranks.is_first else nullcontext():
         journal = Journal(folder.log, listener) if ranks.is_first else Journal(None, Listener())
         is_finished = folder.model.exists()
         if is_finished:

@@ -8,24 +8,20 @@
     RUN/heldout/              the held-out text as a corpus
     RUN/trials/               of several fine-tunings: a run folder each (trials.py)
     RUN/model/                the result: a model folder
-The folder is locked while a process trains in it.
+The folder is locked while a process trains in it (storage.py).
 """
 
 from __future__ import annotations
 
-import fcntl
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 from bertmill.checkpoint.names import MODEL_OF_RUN, RUN_FILE
-from bertmill.errors import IntegrityError, ResourceError, UsageError
-
-_LOCK = ".lock"
+from bertmill.errors import IntegrityError, UsageError
 
 
 @dataclass
@@ -105,19 +101,3 @@ class RunFolder:
         """Remove what a start that was refused or killed has made for settings that may have been others."""
         for folder in (self.plans, self.heldout):
             shutil.rmtree(folder, ignore_errors=True)
-
-    @contextmanager
-    def locked(self, *, is_owner: bool) -> Iterator[None]:
-        """No other owner trains here while the block runs; the lock goes with the process, however it ends."""
-        if not is_owner:  # a further rank of the same training
-            yield
-            return
-        self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / _LOCK).open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise ResourceError(
-                    "another process trains in this folder", where=self.path, remedy="wait for it or choose another"
-                ) from None
-            yield

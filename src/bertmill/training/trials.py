@@ -21,7 +21,7 @@ from typing import Any
 from bertmill.checkpoint.names import MODEL_NOTE, RUN_FILE
 from bertmill.config import FinetuneSettings, flag_of, settings_toml
 from bertmill.errors import BertmillError, UsageError
-from bertmill.storage import new_folder, read_json, write_file
+from bertmill.storage import locked_folder, new_folder, read_json, write_file
 from bertmill.training.distributed import is_one_of_several
 from bertmill.training.finetune import finetune
 from bertmill.training.progress import Listener
@@ -67,15 +67,16 @@ def finetune_once_or_more(settings: FinetuneSettings, listener: Listener) -> Pat
             flags = ", ".join(flag_of(name, FinetuneSettings.model_fields[name]) for name in decided)
             raise UsageError(f"--grid decides {flags}", remedy="give one or the other")
         folder.refuse_other_things()
-        folder.path.mkdir(parents=True, exist_ok=True)
-        write_file(folder.config, settings_toml(asked))
-    try:
-        return _finetune_all(asked, folder, listener)
-    except BertmillError:
-        if is_new and not list(folder.trials.glob(f"*/{RUN_FILE}")):  # refused before anything began: it is no run
-            folder.config.unlink()
-            shutil.rmtree(folder.trials, ignore_errors=True)
-        raise
+    with locked_folder(folder.path):
+        if is_new:
+            write_file(folder.config, settings_toml(asked))
+        try:
+            return _finetune_all(asked, folder, listener)
+        except BertmillError:
+            if is_new and not list(folder.trials.glob(f"*/{RUN_FILE}")):  # refused before anything began: it is no run
+                folder.config.unlink()
+                shutil.rmtree(folder.trials, ignore_errors=True)
+            raise
 
 
 def _finetune_all(settings: FinetuneSettings, folder: RunFolder, listener: Listener) -> Path:
