@@ -220,8 +220,8 @@ class PretrainSettings(TrainingSettings):
     fixed_masks: bool = Field(False, description="the same masks in every epoch")
     heldout: Heldout | None = Field(
         None,
-        description="text to measure the loss on: files, or a share of the corpus's documents such as 0.01, "
-        "which are then not trained on",
+        description="text to measure the loss on: a file, folder or glob, or a share of the corpus's documents such "
+        "as 0.01, which are then not trained on",
     )
     eval_every: int = Field(1000, ge=1, description="steps between measurements on held-out text")
     save_every: int = Field(1000, ge=1, description="steps between checkpoints")
@@ -237,6 +237,8 @@ class PretrainSettings(TrainingSettings):
     def require_all(self) -> None:
         if self.corpus is None:
             raise UsageError("--corpus is required: a folder made by `bertmill corpus`")
+        if self.init is not None and "size" in self.model_fields_set:
+            raise UsageError("--init brings a size of its own", remedy="leave --size away")
 
 
 class RowSettings(Settings):
@@ -288,7 +290,7 @@ class FinetuneSettings(TrainingSettings, RowSettings):
     epochs: float = Field(3.0, gt=0, description="times through the training rows")
     learning_rate: float = Field(5e-5, gt=0, description="the highest rate, after a tenth of the steps")
     dropout: float | None = Field(None, ge=0, lt=1, description="share of activations dropped (default: the model's)")
-    multi_label: bool = Field(False, description="a text may have several labels, written a|b, or none")
+    multi_label: bool = Field(False, description="a text may have several labels, a|b (or with , or ;), or none")
     class_weights: str | None = Field(None, description="how much classes count: balanced, or ham=1,spam=5")
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of each target that is spread over all classes")
     freeze: bool = Field(False, description="train the head alone; the encoder stays as it is")
@@ -401,7 +403,7 @@ class BenchSettings(Settings):
 
 
 class DemoSettings(Settings):
-    """Show what bertmill does, on a text and a real model that come with the installation."""
+    """Show the tokenizer at work, on a text and a real model that come with the installation."""
 
 
 COMMAND_SETTINGS: dict[str, type[Settings]] = {

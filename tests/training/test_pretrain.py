@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,18 @@ from safetensors.torch import load_file
 from bertmill import storage
 from bertmill.cli.main import main
 from bertmill.corpus.instances import Instances
+from bertmill.corpus.shards import Corpus
 from bertmill.model.bert import BertForPreTraining
+from bertmill.model.config import BertConfig
 from bertmill.storage import write_manifest
+from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training import words
+from bertmill.training.pretrain import LEARNING_RATES
 
 
 def pretrain(corpus: Path, out: Path, *flags: object) -> int:
-    fixed = ("--corpus", corpus, "--out", out, "--size", "tiny", "--length", 32, "--batch-size", 8, "--threads", 1)
+    size = () if "--init" in flags else ("--size", "tiny")
+    fixed = ("--corpus", corpus, "--out", out, *size, "--length", 32, "--batch-size", 8, "--threads", 1)
     return main(["pretrain", *(str(flag) for flag in (*fixed, *flags))])
 
 
@@ -67,6 +73,28 @@ def test_a_model_can_be_trained_further(corpus: Path, tmp_path: Path) -> None:
     before, after = (load_file(tmp_path / name / "model/model.safetensors") for name in ("one", "two"))
     assert all(torch.allclose(before[name], after[name], atol=0.02) for name in before)
     assert pretrain(corpus, tmp_path / "three", "--steps", 3, "--init", "minilm") == 4
+
+
+def test_the_rate_goes_by_the_size_of_the_model(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tokenizer = BertTokenizer.from_pretrained(Corpus(corpus).vocabulary_folder)
+    for size, layers in (
+        ("base", 1),
+        ("medium", 8),
+        ("tiny", 3),
+    ):
+        folder = tmp_path / f"{size}-{layers}"
+        config = BertConfig.of_size(size, num_hidden_layers=layers, vocab_size=len(tokenizer))
+        BertForPreTraining(config).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        assert pretrain(corpus, tmp_path / f"run-{size}", "--steps", 1, "--init", folder) == 0
+    # One layer of base has as many weights as two of small, and four of mini fewer than a half of that.
+    rates = [(tmp_path / f"run-{size}/config.toml").read_text("utf-8") for size in ("base", "medium", "tiny")]
+    wanted = [LEARNING_RATES[size] for size in ("small", "medium", "tiny")]
+    assert [tomllib.loads(text)["learning_rate"] for text in rates] == wanted
+    assert pretrain(corpus, tmp_path / "run", "--steps", 1, "--init", folder, "--size", "tiny") == 2
+    assert "--init brings a size of its own" in capsys.readouterr().err
 
 
 def test_a_head_that_the_first_model_lacks_depends_on_the_seed_alone(corpus: Path, tmp_path: Path) -> None:

@@ -123,6 +123,10 @@ def test_raw_text_gets_words_tags_and_entities_in_their_places(
         columns == "".join(f"{word}\t{tag}\n" for word, tag in zip(answer["words"], answer["tags"], strict=True)) + "\n"
     )
     assert "LOC New York" in printed(capsys, "predict", tagger, file, "--format", "table", "--quiet")
+    assert json.loads(printed(capsys, "predict", tagger, file, "--quiet"))["id"] == 1
+    records = tmp_path / "records.jsonl"
+    records.write_text(json.dumps({"id": "a", "tokens": ["new", "york"]}) + "\n", encoding="utf-8")
+    assert json.loads(printed(capsys, "predict", tagger, records, "--quiet"))["id"] == "a"
 
 
 def test_a_tagger_opens_in_hugging_face_with_the_same_tags(tagger: Path) -> None:
@@ -171,7 +175,7 @@ def test_questions_are_answered_by_command_and_in_python(
     assert nothing["answer"] == ""
     assert model.predict([("Where is it?", passage)])[0]["answer"] == "PARIS"
     lines = printed(capsys, "predict", answerer, questions_file, "--quiet").splitlines()
-    assert len(lines) == 160
+    assert [json.loads(line)["id"] for line in lines] == [str(number) for number in range(160)]
     header = printed(capsys, "predict", answerer, questions_file, "--format", "csv", "--quiet").splitlines()[0]
     assert header == "id,answer,start,end,score,question,text"
 

@@ -20,7 +20,7 @@ from bertmill.errors import INTERRUPTED, TERMINATED, BertmillError, ResourceErro
 from bertmill.version import __version__
 
 COMMANDS = {
-    "demo": "show what bertmill does, in a few seconds",
+    "demo": "show the tokenizer at work, in a few seconds",
     "tokenize": "show the pieces, ids and offsets of a text",
     "vocab": "learn a vocabulary from text",
     "corpus": "turn text into a corpus for pre-training",

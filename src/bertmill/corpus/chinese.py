@@ -57,7 +57,7 @@ def _module() -> Any:
             import jieba
     except ModuleNotFoundError:
         raise UsageError(
-            "--chinese-words needs the package jieba, which is not installed", remedy="pip install 'bertmill[chinese]'"
+            "--chinese-words needs the package jieba, which is not installed", remedy="pip install jieba"
         ) from None
     jieba.setLogLevel(logging.WARNING)
     return jieba

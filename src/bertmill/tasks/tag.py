@@ -9,7 +9,7 @@ IOB2 (tag_schemes.py), and measured by spans: F1 as the CoNLL scorer counts, and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
@@ -121,7 +121,7 @@ class Tag(Task):
         if len(row.texts) != 1 or row.choices:
             raise BadRowError("more than one text", "has more than one text to tag", where=row.place)
         spans = row.spans or tuple(find_words(row.texts[0]))
-        row = LabelledRow(row.place, row.texts, row.label, spans=spans)
+        row = replace(row, spans=spans)
         return Example(row, (row.texts,), None if row.label is None else self._target(row))
 
     def _target(self, row: LabelledRow) -> tuple[int, ...]:

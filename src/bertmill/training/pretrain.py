@@ -1,12 +1,13 @@
 """Pre-training: a corpus in, a trained encoder out, in a run folder that any process can take up again.
 
-The settings are resolved once (rate by size, precision by probe), written to config.toml, and never decided again:
-a resumed run reads them there. A training has one or more phases, each with its own length of instances; all share
-one schedule. Only the first of several ranks writes.
+The settings are resolved once (rate by the model's size, precision by probe), written to config.toml, and never
+decided again: a resumed run reads them there. A training has one or more phases, each with its own length of instances;
+all share one schedule. Only the first of several ranks writes.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
@@ -84,10 +85,20 @@ def _decide(given: PretrainSettings, ranks: Ranks) -> PretrainSettings:
     """The settings of a new run, with everything decided that was left open."""
     decided: dict[str, object] = {"precision": decide_precision(given, ranks)}
     if given.learning_rate is None:
-        decided["learning_rate"] = LEARNING_RATES[given.size]
+        decided["learning_rate"] = LEARNING_RATES[given.size if given.init is None else _nearest_size(given.init)]
     if given.steps is None and given.epochs is None and given.budget is None:
         decided["epochs"] = DEFAULT_EPOCHS
     return with_whole_paths(given).model_copy(update=decided)
+
+
+def _nearest_size(model: str) -> str:
+    """The size whose layers have the most similar number of weights."""
+
+    def num_weights(config: BertConfig) -> int:
+        return config.num_hidden_layers * config.hidden_size**2
+
+    wanted = num_weights(BertConfig.from_pretrained(model))
+    return min(LEARNING_RATES, key=lambda size: abs(math.log(num_weights(BertConfig.of_size(size)) / wanted)))
 
 
 def _make_model(settings: PretrainSettings, corpus: Corpus, tokenizer: BertTokenizer) -> Model:
