@@ -37,13 +37,13 @@ def test_measuring_on_dev_is_no_part_of_the_speed(
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     display = TrainingDisplay(quiet=False)
-    display.begin(Beginning(20, None))
+    display.begin(Beginning(20, {"examples": 1000}))  # counted before the training was resumed
     now += 2
     display.step({"step": 10, "progress": 0.5})
     now += 50
     display.line({"step": 10, "dev_loss": 0.25, "dev_mean_squared_error": 0.5})
     now += 2
-    line = {"step": 20, "progress": 1.0, "loss": 0.125, "examples": 80}
+    line = {"step": 20, "progress": 1.0, "loss": 0.125, "examples": 1080}
     display.step(line)
     display.line(line)
     printed = capsys.readouterr().err.splitlines()

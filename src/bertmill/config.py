@@ -183,6 +183,7 @@ class TrainingSettings(Settings):
     weight_decay: float = Field(0.01, ge=0, description="decay of matrices; biases and LayerNorm have none")
     max_gradient_norm: float = Field(1.0, gt=0, description="longer gradients are scaled down to this norm")
     log_every: int = Field(50, ge=1, description="steps between lines of the log")
+    save_every: int = Field(1000, ge=1, description="steps between checkpoints, besides those of the best")
     keep: int = Field(2, ge=1, description="checkpoints to keep, besides the best one")
     on_nonfinite: OnNonFinite = Field("stop", description="what to do when a loss or gradient is not a number")
     precision: Precision = Field("fp32", description="numbers to compute with; auto tries both and takes the faster")
@@ -224,7 +225,6 @@ class PretrainSettings(TrainingSettings):
         "as 0.01, which are then not trained on",
     )
     eval_every: int = Field(1000, ge=1, description="steps between measurements on held-out text")
-    save_every: int = Field(1000, ge=1, description="steps between checkpoints")
     workers: int = Field(1, ge=0, description="threads that prepare batches ahead (0: none)")
 
     @model_validator(mode="after")
@@ -297,7 +297,6 @@ class FinetuneSettings(TrainingSettings, RowSettings):
     metric: str | None = Field(None, description="what chooses the best checkpoint (default: the task's first)")
     patience: int | None = Field(None, ge=1, description="evaluations without a better one, after which to stop")
     eval_every: int | None = Field(None, ge=1, description="steps between evaluations (default: an epoch)")
-    save_every: int = Field(1000, ge=1, description="steps between checkpoints, besides those of the best")
     seeds: int = Field(1, ge=1, description="trainings to make, with --seed and the numbers after it; the best stays")
     grid: Literal["paper"] | None = Field(
         None, description="paper: train with batches of 16, 32, rates of 5e-5, 3e-5, 2e-5 and 2, 3, 4 epochs each"

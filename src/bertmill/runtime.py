@@ -62,14 +62,13 @@ def give_back_freed_memory() -> None:
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """The device called `name`; `auto` is a GPU where there is one, another for each rank that `torchrun` starts."""
+    """The device called `name`; `auto` is a GPU where there is one. Each rank of `torchrun` has its own GPU."""
     import torch
 
     if name == "auto":
-        local_rank = os.environ.get("LOCAL_RANK", "0")
-        name = f"cuda:{local_rank}" if torch.cuda.is_available() else "cpu"
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        device = torch.device(name)
+        device = torch.device(f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if name == "cuda" else name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]

@@ -37,6 +37,12 @@ def write_file(path: Path, content: bytes | str) -> None:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
+def append_to_file(path: Path, content: str) -> None:
+    """Add to a file that may be cut short by a crash: a log."""
+    with _disk_errors(path), path.open("a", encoding="utf-8") as file:
+        file.write(content)
+
+
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
     """A temporary name to write to; on leaving without error the file takes the place of `path`."""
@@ -115,7 +121,8 @@ def _refuse_existing(path: Path) -> None:
 def locked_folder(folder: Path) -> Iterator[None]:
     """Make `folder` and hold it alone; the lock goes with the process, and those it has forked, however they end.
 
-    A folder that was made here, and has nothing in it after an error, goes again.
+    What a kill left half-written inside goes first. A folder that was made here, and has nothing in it after an error,
+    goes again.
     """
     is_new = not folder.exists()
     with _disk_errors(folder):
@@ -123,6 +130,7 @@ def locked_folder(folder: Path) -> Iterator[None]:
         descriptor = os.open(folder, os.O_RDONLY)
     try:
         _lock(descriptor, folder)
+        _remove_leftovers(folder)
         yield
     except BaseException:
         if is_new:
@@ -131,6 +139,14 @@ def locked_folder(folder: Path) -> Iterator[None]:
         raise
     finally:
         os.close(descriptor)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    for path in list(folder.rglob(f"{TEMPORARY_PREFIX}*")):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _lock(descriptor: int, folder: Path) -> None:

@@ -267,6 +267,16 @@ def test_a_start_that_is_refused_leaves_nothing(flags: dict[str, int], tiny: Pat
     assert [path.name for path in tmp_path.iterdir()] == ["rows.tsv"]
 
 
+@pytest.mark.parametrize("name", ["data.json", "log.jsonl", "heldout/a.txt", "plans/a.txt"])
+def test_a_folder_with_files_of_others_is_left_alone(name: str, tiny: Path, rows_file: Path, tmp_path: Path) -> None:
+    file = tmp_path / "run" / name
+    file.parent.mkdir(parents=True)
+    file.write_text("mine", encoding="utf-8")
+    assert main([*flags_of(tiny, rows_file, tmp_path / "run"), "--quiet"]) == 2
+    assert main(["pretrain", "--corpus", str(tmp_path), "--out", str(tmp_path / "run")]) == 2
+    assert file.read_text(encoding="utf-8") == "mine"
+
+
 def test_a_frozen_encoder_keeps_its_weights(tiny: Path, rows_file: Path, tmp_path: Path) -> None:
     assert main([*flags_of(tiny, rows_file, tmp_path / "run", epochs=1), "--freeze", "--quiet"]) == 0
     before = BertModel.from_pretrained(tiny).state_dict()

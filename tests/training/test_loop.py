@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from bertmill.config import OnNonFinite
-from bertmill.errors import IntegrityError, NonFiniteError
+from bertmill.config import OnNonFinite, TrainingSettings
+from bertmill.errors import IntegrityError, NonFiniteError, StoppedError
 from bertmill.training.distributed import Ranks
-from bertmill.training.loop import LoopSettings, Trainer
-from bertmill.training.pretrain import _train_phases
+from bertmill.training.loop import Phase, Trainer
+from bertmill.training.pretrain import steps_of_epochs
 from bertmill.training.progress import Journal, Listener
 from bertmill.training.schedule import Schedule
 from bertmill.training.state import RunFolder
@@ -46,21 +49,33 @@ class CountingLessons:
     def summary(self, sums: Mapping[str, float]) -> dict[str, float]:
         return {"loss": sums["loss"]}
 
+    measured_on = "heldout"
+
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         return {}
+
+    def score(self, figures: Mapping[str, float]) -> list[float]:
+        return [-figures["loss"]]
 
     def name_of(self, batch: int) -> str:
         return f"batch {batch}"
 
 
-def trainer_in(
-    folder: Path, schedule: Schedule, settings: LoopSettings | None = None, ranks: Ranks | None = None
-) -> Trainer:
+def trainer_in(folder: Path, schedule: Schedule, *, ranks: Ranks | None = None, **settings: Any) -> Trainer:
     run = RunFolder(folder)
     journal = Journal(run.log, Listener())
     folder.mkdir(exist_ok=True)
     ranks = ranks or Ranks(torch.device("cpu"))
-    return Trainer(nn.Linear(1, 1), schedule, settings or LoopSettings(seed=0), run, ranks, journal)
+    given = TrainingSettings(out=folder, **settings)
+    return Trainer(nn.Linear(1, 1), schedule, given, run, ranks, journal, eval_every=1000)
+
+
+def two_phases(first: CountingLessons, second: CountingLessons) -> list[Phase]:
+    return [Phase(first, 0.5), Phase(second, 1.0)]
+
+
+def one_phase(lessons: CountingLessons) -> list[Phase]:
+    return [Phase(lessons, 1.0)]
 
 
 class WithASlowFellow(Ranks):
@@ -72,15 +87,14 @@ class WithASlowFellow(Ranks):
 
 def test_the_slowest_rank_decides_whether_there_is_time_for_another_step(tmp_path: Path) -> None:
     lessons = CountingLessons()
-    trainer_in(tmp_path, Schedule(0.1, seconds=2), ranks=WithASlowFellow(torch.device("cpu"))).train(lessons)
+    trainer_in(tmp_path, Schedule(0.1, seconds=2), ranks=WithASlowFellow(torch.device("cpu"))).train(one_phase(lessons))
     assert lessons.taken == [0]
 
 
 def test_going_back_to_a_checkpoint_of_an_earlier_phase_goes_through_its_lessons_again(tmp_path: Path) -> None:
     first, second = CountingLessons(), CountingLessons(not_finite=[1])
-    settings = LoopSettings(seed=0, save_every=4, on_nonfinite="reload")
-    trainer = trainer_in(tmp_path, Schedule(0.1, steps=10), settings)
-    _train_phases(trainer, [first, second], [0.5, 0.5])
+    trainer = trainer_in(tmp_path, Schedule(0.1, steps=10), save_every=4, on_nonfinite="reload")
+    trainer.train(two_phases(first, second))
     assert first.taken == [0, 1, 2, 3, 4, 4]  # the checkpoint is of step 4, the second phase begins with step 5
     assert second.taken == [0, 1, 0, 2, 3, 4]
     assert (trainer.state.phase, trainer.state.phase_start, trainer.state.left_out) == (1, 5, [6])
@@ -89,30 +103,69 @@ def test_going_back_to_a_checkpoint_of_an_earlier_phase_goes_through_its_lessons
 def test_the_first_step_of_a_phase_may_fail_too(tmp_path: Path) -> None:
     """The checkpoint to go back to is of the same step, but of the phase before."""
     first, second = CountingLessons(), CountingLessons(not_finite=[0])
-    settings = LoopSettings(seed=0, save_every=5, on_nonfinite="reload")
-    trainer = trainer_in(tmp_path, Schedule(0.1, steps=10), settings)
-    _train_phases(trainer, [first, second], [0.5, 0.5])
+    trainer = trainer_in(tmp_path, Schedule(0.1, steps=10), save_every=5, on_nonfinite="reload")
+    trainer.train(two_phases(first, second))
     assert first.taken == [0, 1, 2, 3, 4]
     assert second.taken == [0, 1, 2, 3, 4]
     assert (trainer.state.phase_start, trainer.state.left_out) == (5, [5])
 
 
+class MeasuredLessons(CountingLessons):
+    """Losses are as good as the lessons say; measuring the first time is when a signal comes."""
+
+    def __init__(self, loss: float, signal_number: int | None = None) -> None:
+        super().__init__()
+        self.measured_loss = loss
+        self.signal_number = signal_number
+
+    def evaluate(self, model: nn.Module) -> dict[str, float]:
+        if self.signal_number is not None:
+            os.kill(os.getpid(), self.signal_number)
+        return {"loss": self.measured_loss}
+
+
+def test_a_signal_while_the_end_of_a_phase_is_measured_is_heard(tmp_path: Path) -> None:
+    first, second = MeasuredLessons(1.0, signal.SIGTERM), CountingLessons()
+    trainer = trainer_in(tmp_path, Schedule(0.1, steps=10))
+    trainer.eval_every = 5
+    with pytest.raises(StoppedError, match="stopped after step 6") as stopped:
+        trainer.train(two_phases(first, second))
+    assert stopped.value.exit_code == 143
+    assert second.taken == [0]
+
+
+def test_the_best_of_a_phase_is_not_compared_with_that_of_another(tmp_path: Path) -> None:
+    trainer = trainer_in(tmp_path, Schedule(0.1, steps=10), keep=1)
+    trainer.eval_every = 1
+    trainer.train(two_phases(MeasuredLessons(1.0), MeasuredLessons(2.0)))
+    assert (trainer.state.best_step, trainer.state.best_figures) == (6, {"loss": 2.0})
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["step-000006", "step-000010"]
+
+
+def test_epochs_count_for_all_lengths() -> None:
+    assert steps_of_epochs(3.0, [14.0], [1.0]) == 42
+    assert steps_of_epochs(2.5, [10.5], [1.0]) == 27
+    steps = steps_of_epochs(1.0, [1600.0, 100.0], [0.1, 0.9])
+    assert 0.1 * steps / 1600 + 0.9 * steps / 100 == pytest.approx(1.0, abs=0.01)
+
+
 @pytest.mark.parametrize("wish", ["skip", "reload"])
 def test_a_training_that_fails_at_every_step_from_some_on_ends(wish: OnNonFinite, tmp_path: Path) -> None:
     lessons = CountingLessons(not_finite=range(7, 100))
-    settings = LoopSettings(seed=0, save_every=5, on_nonfinite=wish)
-    with pytest.raises(NonFiniteError, match="step 17"):
-        trainer_in(tmp_path, Schedule(0.1, steps=100), settings).train(lessons)
+    trainer = trainer_in(tmp_path, Schedule(0.1, steps=100), save_every=5, on_nonfinite=wish)
+    with pytest.raises(NonFiniteError, match=r"step 17 .* lower the learning rate$"):
+        trainer.train(one_phase(lessons))
 
 
 def test_a_training_that_was_killed_before_its_first_checkpoint_begins_its_log_anew(tmp_path: Path) -> None:
-    settings = LoopSettings(seed=0, log_every=1)
-    killed = trainer_in(tmp_path, Schedule(0.1, steps=9), settings)
-    killed.train(CountingLessons(), until=0.5)
+    killed = trainer_in(tmp_path, Schedule(0.1, steps=9), log_every=1)
+    with pytest.raises(NonFiniteError):
+        killed.train(one_phase(CountingLessons(not_finite=[5])))
     assert not (tmp_path / "checkpoints").exists()
-    resumed = trainer_in(tmp_path, Schedule(0.1, steps=9), settings)
-    assert not resumed.resume()
-    resumed.train(CountingLessons())
+    resumed = trainer_in(tmp_path, Schedule(0.1, steps=9), log_every=1)
+    resumed.resume()
+    assert resumed.state.step == 0
+    resumed.train(one_phase(CountingLessons()))
     lines = (tmp_path / "log.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["step"] for line in lines] == list(range(1, 10))
 
@@ -126,7 +179,7 @@ def test_a_training_that_was_killed_before_its_first_checkpoint_begins_its_log_a
     ],
 )
 def test_a_checkpoint_of_another_model_is_refused(model: nn.Module, message: str, tmp_path: Path) -> None:
-    trainer_in(tmp_path, Schedule(0.1, steps=2)).train(CountingLessons())
+    trainer_in(tmp_path, Schedule(0.1, steps=2)).train(one_phase(CountingLessons()))
     other = trainer_in(tmp_path, Schedule(0.1, steps=2))
     other.model = model
     with pytest.raises(IntegrityError, match=f"step-000002: is of another model: {message}"):

@@ -53,6 +53,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _failed(str(error), error.exit_code)
     except MemoryError:
         return _failed("there is not enough memory", ResourceError.exit_code)
+    except RuntimeError as error:  # torch has no kind of its own for it, but on a GPU
+        if "out of memory" not in str(error) and "can't allocate memory" not in str(error):
+            raise
+        return _failed("there is not enough memory", ResourceError.exit_code)
     except _Terminated:
         return _failed("terminated", TERMINATED)
     except KeyboardInterrupt:

@@ -10,6 +10,7 @@ import math
 import sys
 import time
 from collections import deque
+from collections.abc import Mapping
 from types import TracebackType
 from typing import ClassVar, Self
 
@@ -45,6 +46,7 @@ class TrainingDisplay(Listener):
             self._task = self._bar.add_task("training", total=1.0, state="")
         self._steps: int | None = None
         self._window_started = self._shown = self._last_step = time.monotonic()
+        self._counted_before: Mapping[str, float] = {}  # in the line to come, by a process that was stopped
         self._first: tuple[float, float] | None = None  # progress and time of the first step
 
     def __enter__(self) -> Self:
@@ -55,7 +57,7 @@ class TrainingDisplay(Listener):
             self._bar.stop()
 
     def begin(self, beginning: Beginning) -> None:
-        self._steps, self._first = beginning.steps, None
+        self._steps, self._first, self._counted_before = beginning.steps, None, beginning.sums
         self._window_started = time.monotonic()
         if self._bar is not None:
             self._bar.start()
@@ -76,7 +78,7 @@ class TrainingDisplay(Listener):
             self._window_started += time.monotonic() - self._last_step  # measuring is no part of the speed
         else:
             self._print(self._words(line))
-            self._window_started = time.monotonic()
+            self._window_started, self._counted_before = time.monotonic(), {}
 
     def remark(self, text: str) -> None:
         if not self._quiet:
@@ -94,14 +96,15 @@ class TrainingDisplay(Listener):
         return "  ".join([f"step {line['step']:,}{steps}", *figures, self._time_left(line["progress"])])
 
     def _figures(self, line: Line) -> list[str]:
-        return [f"loss {line['loss']:.3f}", f"{self._per_second(line['examples']):,.0f} examples/s"]
+        return [f"loss {line['loss']:.3f}", f"{self._per_second('examples', line):,.0f} examples/s"]
 
     def _heldout_figures(self, line: Line) -> str:
         figures = {name.removeprefix("dev_"): value for name, value in line.items() if name != "step"}
         return "dev: " + ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in figures.items())
 
-    def _per_second(self, count: float) -> float:
-        return count / max(1e-9, time.monotonic() - self._window_started)
+    def _per_second(self, name: str, line: Line) -> float:
+        count = line[name] - self._counted_before.get(name, 0.0)
+        return float(count / max(1e-9, time.monotonic() - self._window_started))
 
     def _time_left(self, progress: float) -> str:
         if self._first is None or progress <= self._first[0]:
@@ -126,7 +129,8 @@ class WordDisplay(TrainingDisplay):
         self._known = beginning.words
         if not self._quiet:
             assert self._known is not None
-            self._roof = _matrix_product_rate()
+            ranks = self._known.ranks
+            self._roof = ranks.count * _matrix_product_rate(ranks.device, self._known.precision)
             self.remark(
                 f"guessing costs {math.log(self._known.vocabulary_size):.2f} nats per masked piece, "
                 f"knowing frequencies alone {self._known.unigram_entropy:.2f}"
@@ -143,7 +147,7 @@ class WordDisplay(TrainingDisplay):
         figures = [f"loss {line['loss']:.3f}", f"words {line['mlm_loss']:.3f} ({line['mlm_accuracy']:.1%} right)"]
         if "nsp_loss" in line:
             figures.append(f"pairs {line['nsp_loss']:.3f} ({line['nsp_accuracy']:.1%} right)")
-        rate = self._per_second(line["pieces"])
+        rate = self._per_second("pieces", line)
         share = OPERATIONS_PER_WEIGHT * self._known.weights_used * rate / self._roof
         return [*figures, f"{rate:,.0f} pieces/s ({share:.0%} of the roof)"]
 
@@ -171,12 +175,12 @@ class WordDisplay(TrainingDisplay):
             )
 
 
-def _matrix_product_rate() -> float:
-    """Operations per second of a large matrix product: what no training on this machine exceeds."""
-    matrix = torch.ones(ROOF_SIZE, ROOF_SIZE)
+def _matrix_product_rate(device: torch.device, precision: torch.dtype) -> float:
+    """Operations per second of a large matrix product: what no training of one process exceeds."""
+    matrix = torch.ones(ROOF_SIZE, ROOF_SIZE, device=device, dtype=precision)
     best = math.inf
     for _ in range(ROOF_ROUNDS):
         started = time.perf_counter()
-        matrix @ matrix
+        (matrix @ matrix)[0, 0].item()  # a GPU is waited for
         best = min(best, time.perf_counter() - started)
     return 2 * ROOF_SIZE**3 / best

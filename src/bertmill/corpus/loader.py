@@ -9,7 +9,6 @@ a step of the smallest model takes, and most of that in numpy.
 
 from __future__ import annotations
 
-import math
 import threading
 from bisect import bisect_right
 from collections import deque
@@ -78,14 +77,10 @@ class Loader:
             start = part_stop
         return parts[0] if len(parts) == 1 else InstanceBatch.joined(parts)
 
-    def epoch(self, step: int) -> float:
-        """How many epochs lie before a step: 2.5 is in the middle of the third."""
-        epoch, start, stop = self._epoch_around(step * self.batch_size)
-        return epoch + (step * self.batch_size - start) / (stop - start)
-
-    def steps_of(self, epochs: float) -> int:
-        """The steps that so many epochs take, if all have as many instances as the first; they hardly differ."""
-        return math.ceil(epochs * self.instances.count(0) / self.batch_size)
+    @property
+    def steps_per_epoch(self) -> float:
+        """Of the first epoch; others hardly differ."""
+        return self.instances.count(0) / self.batch_size
 
     def _epoch_around(self, place: int) -> tuple[int, int, int]:
         """The epoch at a place of the endless row, and where it starts and stops."""

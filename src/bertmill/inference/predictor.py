@@ -163,7 +163,7 @@ class Predictor:
         """The logits of what stands in the place of each of `ids`."""
         sequence = [self.tokenizer.cls_token_id, *ids, self.tokenizer.sep_token_id]
         batch = PackedBatch(torch.tensor(sequence, device=self.device), [len(sequence)])
-        logits: Tensor = model(batch).logits
+        logits: Tensor = model(batch).logits[:, : len(self.tokenizer)]  # models may have spare rows
         return logits[:-2] if model.config.causal else logits[1:-1]  # read from left to right, each guesses the next
 
     def _guess(self, score: float, token: int, before: str, after: str) -> Guess:

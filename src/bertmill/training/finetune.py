@@ -28,8 +28,9 @@ from bertmill.tasks.windows import WindowMaker, window_maker
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import Ranks
 from bertmill.training.examples import ExampleLessons
+from bertmill.training.loop import Phase
 from bertmill.training.progress import Beginning, Journal, Listener
-from bertmill.training.runs import decide_precision, loop_settings, opened_run, with_whole_paths
+from bertmill.training.runs import decide_precision, opened_run, with_whole_paths
 from bertmill.training.schedule import Schedule
 from bertmill.training.state import RunFolder, State
 from bertmill.version import __version__
@@ -59,17 +60,17 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
         steps_per_epoch = len(lessons.train) / settings.batch_size
         steps = math.ceil(settings.epochs * steps_per_epoch)
         if run.is_new and ranks.is_first:
-            write_file(run.folder.data, json.dumps(sources) + "\n")
             write_file(run.folder.config, settings_toml(with_whole_paths(settings)))
-        loop = loop_settings(
+            write_file(run.folder.data, json.dumps(sources) + "\n")
+        trainer = run.trainer(
+            model,
+            Schedule(settings.learning_rate, steps, warmup_share=WARMUP_SHARE),
             settings,
             eval_every=settings.eval_every or math.ceil(steps_per_epoch),
-            save_every=settings.save_every,
             patience=settings.patience,
         )
-        trainer = run.trainer(model, Schedule(settings.learning_rate, steps, warmup_share=WARMUP_SHARE), loop)
-        run.journal.begin(Beginning(steps, None))
-        trainer.train(lessons)
+        run.journal.begin(Beginning(steps, dict(trainer.state.sums)))
+        trainer.train([Phase(lessons, 1.0)])
         trainer.take_best()
         task: Task = data.task
         tuned: dict[str, float] = {}
@@ -127,6 +128,8 @@ def _lessons(
 
 
 def _require_same_data(run: RunFolder, sources: dict[str, str]) -> None:
+    if not run.data.exists():  # the first start was killed just before
+        write_file(run.data, json.dumps(sources) + "\n")
     before = read_json(run.data)
     for name, now in sources.items():
         if before.get(name) != now:

@@ -11,11 +11,10 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +29,7 @@ from bertmill.checkpoint.store import (
     save_checkpoint,
     saved_steps,
 )
-from bertmill.config import OnNonFinite
+from bertmill.config import TrainingSettings
 from bertmill.errors import IntegrityError, NonFiniteError, StoppedError
 from bertmill.model.dropout import keyed_dropout
 from bertmill.training.distributed import Ranks
@@ -82,18 +81,11 @@ class Lessons(Protocol):
         """How a person finds this batch again."""
 
 
-@dataclass(frozen=True)
-class LoopSettings:
-    seed: int
-    weight_decay: float = 0.01
-    max_gradient_norm: float = 1.0
-    log_every: int = 50
-    save_every: int = 1000
-    eval_every: int = 1000
-    keep: int = 2
-    on_nonfinite: OnNonFinite = "stop"
-    precision: torch.dtype = torch.float32
-    patience: int | None = None  # evaluations without a better score after which training ends
+class Phase(NamedTuple):
+    """A part of a training with lessons of its own."""
+
+    lessons: Lessons
+    end: float  # how far the training has come when it ends; the last one ends with the training
 
 
 class Trainer:
@@ -103,58 +95,82 @@ class Trainer:
         self,
         model: nn.Module,
         schedule: Schedule,
-        settings: LoopSettings,
+        settings: TrainingSettings,
         run: RunFolder,
         ranks: Ranks,
         journal: Journal,
+        *,
+        eval_every: int,
+        patience: int | None = None,
     ) -> None:
+        """With `patience` the training ends after so many evaluations without a better score."""
         self.model = model
         self.schedule = schedule
         self.settings = settings
         self.run = run
         self.ranks = ranks
         self.journal = journal
+        self.eval_every = eval_every
+        self.patience = patience
         self.optimizer = make_optimizer(model, settings.weight_decay)
         self.state = State()
         self._resumed_from: int | None = None
-        self._seconds_of_step = 0.0
+        self._started = time.monotonic()  # less the seconds that were trained before
 
-    def train(self, lessons: Lessons, until: float = 1.0) -> None:
-        """Take steps until the training has come as far as `until` (1: its end), or back to an earlier phase.
+    def train(self, phases: Sequence[Phase]) -> None:
+        """Take steps to the end of the training, from the phase on that its state is in.
 
         StoppedError when a signal came and the step was saved; NonFiniteError when a loss or gradient is no number.
         """
-        phase, earlier_seconds, started = self.state.phase, self.state.seconds, time.monotonic()
-        batches = self._batches(lessons)
+        self._started = time.monotonic() - self.state.seconds
         with StopWish() as wish:
-            while self.state.phase == phase and not self._has_reached(until):
-                step_started = time.monotonic()
-                batch = next(batches)
-                if self.state.step not in self.state.left_out and not self._learn(lessons, batch):
-                    self._go_on_after_nonfinite(lessons.name_of(batch))
-                    batches = self._batches(lessons)
-                    continue
-                self.state.step += 1
-                seconds = earlier_seconds + time.monotonic() - started
-                # Ranks that disagreed on these would not stop at the same step, and wait for each other forever.
-                exit_code, self.state.seconds, self._seconds_of_step = self.ranks.largest(
-                    [wish.exit_code, seconds, time.monotonic() - step_started]
-                )
-                self._keep_records(lessons, is_stopping=exit_code > 0)
-                if exit_code:
-                    raise StoppedError(f"stopped after step {self.state.step:,}, which is saved", int(exit_code))
-        batches.close()
+            while not self._is_over():
+                while self._phase_is_over(phases):
+                    self._begin_next_phase()
+                batches = phases[self.state.phase].lessons.batches(self.state.step - self.state.phase_start)
+                with closing(batches):
+                    self._take_steps(phases, batches, wish)
 
-    def _batches(self, lessons: Lessons) -> Generator[Any]:
-        return lessons.batches(self.state.step - self.state.phase_start)
+    def _phase_is_over(self, phases: Sequence[Phase]) -> bool:
+        """Whether there is another one to go on with."""
+        phase = self.state.phase
+        return phase + 1 < len(phases) and self._progress() >= phases[phase].end
 
-    def _has_reached(self, until: float) -> bool:
+    def _begin_next_phase(self) -> None:
         state = self.state
-        if self.schedule.is_over(state.step, state.seconds, self._seconds_of_step):
+        state.phase, state.phase_start = state.phase + 1, state.step
+        # Figures on instances of another length cannot be compared.
+        state.best_step, state.best_score, state.best_figures = None, None, {}
+
+    def _take_steps(self, phases: Sequence[Phase], batches: Iterator[Any], wish: StopWish) -> None:
+        """To the end of the phase, or to a step that is left out, when the training may be back at a checkpoint."""
+        lessons = phases[self.state.phase].lessons
+        while not self._is_over() and not self._phase_is_over(phases):
+            step_started = time.monotonic()
+            batch = next(batches)
+            if self.state.step not in self.state.left_out and not self._learn(lessons, batch):
+                self._go_on_after_nonfinite(lessons.name_of(batch))
+                return
+            self.state.step += 1
+            # Ranks that disagreed on these would not stop at the same step, and wait for each other forever.
+            exit_code, self.state.seconds, self.state.seconds_of_step = self.ranks.largest(
+                [wish.exit_code, self._seconds(), time.monotonic() - step_started]
+            )
+            self._keep_records(lessons, is_stopping=exit_code > 0)
+            if exit_code:
+                raise StoppedError(f"stopped after step {self.state.step:,}, which is saved", int(exit_code))
+
+    def _seconds(self) -> float:
+        return time.monotonic() - self._started
+
+    def _progress(self) -> float:
+        return self.schedule.progress(self.state.step, self.state.seconds)
+
+    def _is_over(self) -> bool:
+        state = self.state
+        if self.patience is not None and state.evaluations_since_best >= self.patience:
             return True
-        if self.settings.patience is not None and state.evaluations_since_best >= self.settings.patience:
-            return True
-        return until < 1 and self.schedule.progress(state.step, state.seconds) >= until
+        return self.schedule.is_over(state.step, state.seconds, state.seconds_of_step)
 
     def _learn(self, lessons: Lessons, batch: Any) -> bool:
         """One update of the weights; False, and no update, if the loss or a gradient is not finite."""
@@ -181,9 +197,9 @@ class Trainer:
         return True
 
     def _precision(self) -> AbstractContextManager[object]:
-        if self.settings.precision == torch.float32:
+        if self.settings.precision != "bf16":
             return nullcontext()
-        return torch.autocast(next(self.model.parameters()).device.type, self.settings.precision)
+        return torch.autocast(self.ranks.device.type, torch.bfloat16)
 
     def _go_on_after_nonfinite(self, batch_name: str) -> None:
         """Leave the step out when it comes again, at once or from the checkpoint on that the training goes back to."""
@@ -193,11 +209,8 @@ class Trainer:
         # Counted in steps, since after going back there are good ones before the next that fails.
         fails_always = all(step - back in left_out for back in range(MAX_SKIPPED_IN_A_ROW + 1))
         if wish == "stop" or fails_always:
-            raise NonFiniteError(
-                f"{what}; no update was made",
-                where=self.run.path,
-                remedy="look at that batch, lower the learning rate, or use --on-nonfinite skip",
-            )
+            remedy = "look at that batch, lower the learning rate" + ", or use --on-nonfinite skip" * (wish == "stop")
+            raise NonFiniteError(f"{what}; no update was made", where=self.run.path, remedy=remedy)
         if wish == "reload":
             self._restore_newest()
         self.state.left_out = left_out
@@ -209,17 +222,18 @@ class Trainer:
         self.journal.step(self._figures(lessons))
         if step % settings.log_every == 0:
             self._log(lessons)
-        if self._has_reached(1.0) or step % settings.eval_every == 0:
+        if self._is_over() or step % self.eval_every == 0:
             self._evaluate(lessons)
+            (self.state.seconds,) = self.ranks.largest([self._seconds()])  # which measuring has taken too
         is_best = self.state.best_step == step
-        if is_best or is_stopping or self._has_reached(1.0) or step % settings.save_every == 0:
+        if is_best or is_stopping or self._is_over() or step % settings.save_every == 0:
             self._save()
 
     def _figures(self, lessons: Lessons) -> dict[str, Any]:
         state = self.state
         return {
             "step": state.step,
-            "progress": self.schedule.progress(state.step, state.seconds),
+            "progress": self._progress(),
             "seconds": round(state.seconds, 3),
             **(lessons.summary(state.sums) if state.sums else {}),
         }
@@ -271,14 +285,13 @@ class Trainer:
             best = load_checkpoint(checkpoint_path(self.run.checkpoints, self.state.best_step))
             self.model.load_state_dict(dict(best.weights), strict=False)
 
-    def resume(self) -> bool:
+    def resume(self) -> None:
         """Go on from the newest whole checkpoint; if there is none, the training begins, and so does its log."""
         if not self._restore_newest():
             self.journal.cut(0)
-            return False
+            return
         self._resumed_from = self.state.step
         self.journal.remark(f"resumed from step {self.state.step:,}")
-        return True
 
     def _restore_newest(self) -> bool:
         step, checkpoint, remarks = newest_whole(self.run.checkpoints)

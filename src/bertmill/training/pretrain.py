@@ -8,6 +8,7 @@ all share one schedule. Only the first of several ranks writes.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
@@ -32,11 +33,11 @@ from bertmill.storage import write_file
 from bertmill.text.files import find_files
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import Ranks
-from bertmill.training.loop import Trainer
+from bertmill.training.loop import Phase
 from bertmill.training.progress import Beginning, Listener, WordBeginning
-from bertmill.training.runs import decide_precision, loop_settings, opened_run, with_whole_paths
+from bertmill.training.runs import decide_precision, opened_run, with_whole_paths
 from bertmill.training.schedule import Schedule
-from bertmill.training.state import RunFolder, State
+from bertmill.training.state import PLANS_OF_RANK, RunFolder, State
 from bertmill.training.words import WordLessons
 from bertmill.version import __version__
 
@@ -62,22 +63,26 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
         corpus = Corpus(settings.corpus, verify=ranks.is_first)
         tokenizer = BertTokenizer.from_pretrained(corpus.vocabulary_folder)
         model = _make_model(settings, corpus, tokenizer).to(ranks.device)
+        if model.load_report is not None:
+            run.journal.remark(str(model.load_report).replace("\n", "; "))
         heldout = _heldout_corpus(settings, corpus, folder, tokenizer, ranks)
         lessons = [
             _lessons(settings, length, corpus, heldout, VocabularyIds.of(tokenizer), folder, ranks)
             for length, _ in parse_phases(settings.length)
         ]
-        schedule = _schedule(settings, lessons[0].loader)
-        if run.is_new:
-            lessons[0].loader.steps_of(1.0)  # plans: what cannot be trained on must not make the folder a run
-            if ranks.is_first:
-                write_file(folder.config, settings_toml(settings))
-        loop = loop_settings(settings, eval_every=settings.eval_every, save_every=settings.save_every)
-        trainer = run.trainer(model, schedule, loop)
-        share = 1.0 if settings.objective == "clm" else settings.mask_rate
-        words = WordBeginning(len(tokenizer), _entropy(corpus), model.config.weights_per_piece(share))
-        run.journal.begin(Beginning(schedule.steps, settings.budget, words))
-        _train_phases(trainer, lessons, [share for _, share in parse_phases(settings.length)])
+        shares = [share for _, share in parse_phases(settings.length)]
+        # Plans all: what cannot be trained on must not make the folder a run.
+        steps_per_epoch = [each.loader.steps_per_epoch for each in lessons]
+        assert settings.learning_rate is not None
+        steps = settings.steps
+        if settings.epochs is not None:
+            steps = steps_of_epochs(settings.epochs, steps_per_epoch, shares)
+        if run.is_new and ranks.is_first:
+            write_file(folder.config, settings_toml(settings))
+        schedule = Schedule(settings.learning_rate, steps, settings.budget)
+        trainer = run.trainer(model, schedule, settings, eval_every=settings.eval_every)
+        run.journal.begin(Beginning(steps, dict(trainer.state.sums), _words(settings, corpus, tokenizer, model, ranks)))
+        trainer.train([Phase(*each) for each in zip(lessons, [*accumulate(shares[:-1]), 1.0], strict=True)])
         return run.finish(model, tokenizer, _provenance(settings, corpus, trainer.state))
 
 
@@ -162,7 +167,7 @@ def _lessons(
 
     def instances(of: Corpus, name: str, plan: PlanSettings, seed: int) -> Instances:
         # Ranks plan each in a folder of their own: plans are the same, and nobody waits for files of another machine.
-        folder = run.plans / f"rank-{ranks.rank}" / f"{name}-{length}"
+        folder = run.plans / f"{PLANS_OF_RANK}{ranks.rank}" / f"{name}-{length}"
         return Instances(of, vocabulary, folder, plan, masking, seed=seed)
 
     loader = Loader(
@@ -176,27 +181,23 @@ def _lessons(
     return WordLessons(loader, of_heldout, ranks, settings.micro_batch_pieces)
 
 
-def _schedule(settings: PretrainSettings, loader: Loader) -> Schedule:
-    assert settings.learning_rate is not None
-    steps = settings.steps if settings.epochs is None else loader.steps_of(settings.epochs)
-    return Schedule(settings.learning_rate, steps, settings.budget)
+def steps_of_epochs(epochs: float, steps_per_epoch: Sequence[float], shares: Sequence[float]) -> int:
+    """The steps after which all phases together have gone `epochs` times through the corpus."""
+    epochs_per_step = sum(share / steps for share, steps in zip(shares, steps_per_epoch, strict=True))
+    return math.ceil(round(epochs / epochs_per_step, 6))
 
 
-def _train_phases(trainer: Trainer, lessons: list[WordLessons], shares: list[float]) -> None:
-    """One phase after another; after going back to a checkpoint, from the phase on that it was saved in."""
-    ends = [*accumulate(shares[:-1]), 1.0]
-    while True:
-        phase = trainer.state.phase
-        trainer.train(lessons[phase], until=ends[phase])
-        if trainer.state.phase < phase:
-            continue
-        if phase == len(lessons) - 1:
-            return
-        trainer.state.phase, trainer.state.phase_start = phase + 1, trainer.state.step
-
-
-def _entropy(corpus: Corpus) -> float:
-    return float(corpus.facts["doctor"]["unigram_entropy"])
+def _words(
+    settings: PretrainSettings, corpus: Corpus, tokenizer: BertTokenizer, model: Model, ranks: Ranks
+) -> WordBeginning:
+    share = 1.0 if settings.objective == "clm" else settings.mask_rate
+    return WordBeginning(
+        vocabulary_size=len(tokenizer),
+        unigram_entropy=float(corpus.facts["doctor"]["unigram_entropy"]),
+        weights_used=model.config.weights_per_piece(share),
+        ranks=ranks,
+        precision=torch.bfloat16 if settings.precision == "bf16" else torch.float32,
+    )
 
 
 def _provenance(settings: PretrainSettings, corpus: Corpus, state: State) -> dict[str, object]:

@@ -13,7 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertmill.storage import write_file
+import torch
+
+from bertmill.storage import append_to_file, write_file
+from bertmill.training.distributed import Ranks
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard.writer import SummaryWriter
@@ -28,6 +31,8 @@ class WordBeginning:
     vocabulary_size: int
     unigram_entropy: float  # the loss of a model that knows nothing but how frequent each piece is
     weights_used: float  # per piece: 6 operations for each, forward and backward
+    ranks: Ranks
+    precision: torch.dtype
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,7 @@ class Beginning:
     """What is known when a training begins, to set later figures against."""
 
     steps: int | None
-    seconds: float | None
+    sums: Mapping[str, float]  # what a resumed training had counted for the next line of the log
     words: WordBeginning | None = None  # where masked words are learnt
 
 
@@ -83,8 +88,7 @@ class Journal:
 
     def write(self, line: Line) -> None:
         if self._path is not None:
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
+            append_to_file(self._path, json.dumps(line) + "\n")
             self._draw(self._path.parent / "tensorboard", line)
         self._listener.line(line)
 

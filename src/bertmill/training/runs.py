@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-import torch
-
 from bertmill.checkpoint.names import MODEL_NOTE
 from bertmill.config import Precision, TrainingSettings, heldout_share, resumed_settings
 from bertmill.errors import UsageError
@@ -19,7 +17,7 @@ from bertmill.runtime import choose_device, keep_freed_memory, prefers_bf16, set
 from bertmill.storage import locked_folder, new_folder, write_file
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import Ranks, joined_ranks
-from bertmill.training.loop import LoopSettings, Trainer
+from bertmill.training.loop import Trainer
 from bertmill.training.progress import Journal, Listener
 from bertmill.training.schedule import Schedule
 from bertmill.training.state import RunFolder
@@ -43,11 +41,27 @@ class OpenRun(Generic[SettingsT]):
         """The folder of the result, to the first of several ranks only."""
         return self.folder.model if self.ranks.is_first else None
 
-    def trainer(self, model: BertPreTrainedModel, schedule: Schedule, settings: LoopSettings) -> Trainer:
+    def trainer(
+        self,
+        model: BertPreTrainedModel,
+        schedule: Schedule,
+        settings: TrainingSettings,
+        *,
+        eval_every: int,
+        patience: int | None = None,
+    ) -> Trainer:
         """At the beginning, or where the run was stopped."""
-        trainer = Trainer(model, schedule, settings, self.folder, self.ranks, self.journal)
-        if self.settings.resume:
-            trainer.resume()
+        trainer = Trainer(
+            model,
+            schedule,
+            settings,
+            self.folder,
+            self.ranks,
+            self.journal,
+            eval_every=eval_every,
+            patience=patience,
+        )
+        trainer.resume()
         return trainer
 
     def finish(self, model: BertPreTrainedModel, tokenizer: BertTokenizer, note: dict[str, Any]) -> Path | None:
@@ -77,6 +91,8 @@ def opened_run(settings: SettingsT, listener: Listener) -> Iterator[OpenRun[Sett
     # The first rank holds the folder for all.
     with joined_ranks(device) as ranks, locked_folder(folder.path) if ranks.is_first else nullcontext():
         journal = Journal(folder.log, listener) if ranks.is_first else Journal(None, Listener())
+        if sum(ranks.largest([is_new, not is_new])) > 1:
+            raise UsageError("is not there for all processes", where=folder.path, remedy="let all machines share it")
         is_finished = folder.model.exists()
         if is_finished:
             journal.remark(f"{folder.path} is finished already")
@@ -110,20 +126,3 @@ def decide_precision(given: TrainingSettings, ranks: Ranks) -> Precision:
     if given.precision != "auto":
         return given.precision
     return "bf16" if ranks.largest([ranks.is_first and prefers_bf16(ranks.device)])[0] else "fp32"
-
-
-def loop_settings(
-    settings: TrainingSettings, *, eval_every: int, save_every: int, patience: int | None = None
-) -> LoopSettings:
-    return LoopSettings(
-        seed=settings.seed,
-        weight_decay=settings.weight_decay,
-        max_gradient_norm=settings.max_gradient_norm,
-        log_every=settings.log_every,
-        save_every=save_every,
-        eval_every=eval_every,
-        keep=settings.keep,
-        on_nonfinite=settings.on_nonfinite,
-        precision=torch.bfloat16 if settings.precision == "bf16" else torch.float32,
-        patience=patience,
-    )

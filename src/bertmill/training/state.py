@@ -21,7 +21,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from bertmill.checkpoint.names import MODEL_OF_RUN, RUN_FILE
+from bertmill.corpus.shards import is_corpus
 from bertmill.errors import IntegrityError, UsageError
+
+PLANS_OF_RANK = "rank-"
 
 
 @dataclass
@@ -30,6 +33,7 @@ class State:
 
     step: int = 0
     seconds: float = 0.0
+    seconds_of_step: float = 0.0  # the last one
     phase: int = 0
     phase_start: int = 0  # the step at which the phase began
     sums: Counter[str] = field(default_factory=Counter)
@@ -91,11 +95,16 @@ class RunFolder:
 
     def refuse_other_things(self) -> None:
         """A new run does not mix with what somebody else put there; what is left of a start that failed may be."""
-        left = (self.plans, self.heldout, self.log, self.data)
         if self.path.exists() and not self.path.is_dir():
             raise UsageError("is a file, not a run folder", where=self.path, remedy="choose another name")
-        if self.path.is_dir() and any(path not in left and path.name[0] != "." for path in self.path.iterdir()):
+        there = [path for path in self.path.glob("*") if path.name[0] != "."]
+        if not all(self._is_left_of_start(path) for path in there):
             raise UsageError("is not a run, and not empty", where=self.path, remedy="choose another folder")
+
+    def _is_left_of_start(self, path: Path) -> bool:
+        if path == self.plans:
+            return all(folder.name.startswith(PLANS_OF_RANK) for folder in path.glob("*"))
+        return path == self.heldout and is_corpus(path)
 
     def forget_start(self) -> None:
         """Remove what a start that was refused or killed has made for settings that may have been others."""
