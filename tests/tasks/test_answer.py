@@ -183,6 +183,17 @@ def test_answers_that_cannot_be_found_are_counted() -> None:
         assert ("1 answers are longer than a window" in (make_windows.remark or "")) == is_lost
 
 
+def test_an_answer_that_no_window_may_start_with_is_lost() -> None:
+    """Whole in the second window, but its first piece has more around it in the first one."""
+    passage = "a " * 26 + "b " * 15 + "c " * 19
+    example = encode(row_of(passage, ("b " * 15).strip(), question="why " * 7), max_length=48, stride=16)
+    assert any(map(any, example.spans))
+    assert example.has_lost_answer
+    output = np.zeros((sum(len(window.ids) for window in example.sequences[0]), 2), np.float32)
+    (found,) = best_spans([example], [output], 10_000)
+    assert (26, 40) not in set(zip(found.firsts.tolist(), found.lasts.tolist(), strict=True))
+
+
 def test_a_kind_of_question_that_is_not_there_has_no_figure() -> None:
     judgements = np.array([[1, 1, 1, 3.0], [0, 0, 0, 1.0]])
     task = AnswerQuestions(0.0)

@@ -72,6 +72,9 @@ def test_scores_are_those_of_the_rules(answer: str, wanted: list[str]) -> None:
     ("given_answer", "wanted", "expected"),
     [
         ("The  Cat!", ["a cat"], (1.0, 1.0)),
+        ("Xia dynasty (夏朝)", ["the Xia dynasty (夏朝)"], (1.0, 1.0)),
+        ("sun 日", ["the sun"], (0.0, 2 / 3)),
+        ("A股", ["股"], (0.0, 2 / 3)),
         ("cat sat", ["cat"], (0.0, 2 / 3)),
         ("", [], (1.0, 1.0)),
         ("cat", [], (0.0, 0.0)),

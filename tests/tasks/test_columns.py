@@ -6,6 +6,7 @@ import pytest
 
 from bertmill.errors import BertmillError, DataError, UsageError
 from bertmill.tasks.columns import PRESETS, Columns, choose_columns, parse_columns, told_columns
+from bertmill.tasks.reading import SkippedRows, read_labelled
 from bertmill.tasks.rows import read_rows
 
 
@@ -158,6 +159,16 @@ def test_records_show_their_keys_when_unsure(tmp_path: Path) -> None:
 )
 def test_without_need_of_labels_texts_are_enough(tmp_path: Path, content: str, columns: Columns) -> None:
     assert guess(tmp_path, content, need_label=False) == columns
+
+
+def test_a_column_that_is_left_out_because_it_looks_like_labels_is_named(tmp_path: Path) -> None:
+    content = "".join(f"{'spam' if number % 3 else 'ham'}\tText number {number}\n" for number in range(40))
+    assert guess(tmp_path, content, need_label=False) == Columns("2", has_header=False, not_read="1")
+    file = tmp_path / "b.tsv"
+    file.write_text(content, encoding="utf-8")
+    skipped = SkippedRows()
+    assert len(list(read_labelled(str(file), with_label=False, skipped=skipped))) == 40
+    assert skipped.remark == "column 1 is not read: it looks like labels (--columns says otherwise)"
 
 
 def test_a_label_that_is_told_but_not_there_is_missed_only_where_it_is_needed(tmp_path: Path) -> None:

@@ -94,8 +94,10 @@ def test_the_labels_are_iob2_whatever_the_data_has() -> None:
     assert (plain.labels, plain.metric) == (("NOUN", "VERB"), "accuracy")
     with pytest.raises(DataError, match="two different tags"):
         Tag.for_rows([row_of(["a"], ("X",))], "", "file")
-    with pytest.raises(DataError, match="f:1: has the tag '0', where the others are like B-X"):
-        Tag.for_rows([*rows, row_of(["a"], ("0",))], "", "file")
+    slip = row_of(["a", "b"], ("E-LOC", "0"))  # is a bad row, and changes nothing for the others
+    assert Tag.for_rows([*rows, slip], "", "file") == task
+    with pytest.raises(DataError, match="f:1: the tag '0' is not one of O, B-LOC"):
+        task.example(slip)
     with pytest.raises(DataError, match="more than one text"):
         task.example(LabelledRow("f:1", ("a", "b")))
     for unknown in ("B-ORG", "NOUN"):
@@ -109,6 +111,11 @@ def test_models_of_others_keep_the_scheme_that_they_have_learnt() -> None:
     assert example.target == (4, 1, 3)
     figures = task.metrics(np.stack([task.judge(example, np.eye(5, dtype=np.float32)[[4, 1, 3]])]))
     assert figures == {"accuracy": 1.0, "precision": 1.0, "recall": 1.0, "f1": 1.0}
+
+
+def test_models_that_know_no_tags_for_beginnings_are_measured_with_what_they_know() -> None:
+    task = Tag.of_labels(["O", "I-LOC", "I-PER"])
+    assert task.example(row_of(["a", "b", "c"], ("I-PER", "I-PER", "O"))).target == (2, 2, 0)
 
 
 def test_plain_tags_are_measured_word_by_word() -> None:

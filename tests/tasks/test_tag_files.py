@@ -58,6 +58,12 @@ def test_lines_that_are_no_words_and_words_that_are_odd(
     assert [words(row) for row in read(tmp_path / "a.conll", content)] == sentences
 
 
+def test_lines_of_conll_u_that_are_no_words_are_left_out(tmp_path: Path) -> None:
+    lines = ["# text = don't go", "1-2\tdon't\t_", "1\tdo\tAUX", "2\tn't\tPART", "2.1\tto\tX", "3\tgo\tVERB", ""]
+    (row,) = read(tmp_path / "a.conllu", "\n".join(lines), columns="text=2,label=3")
+    assert (words(row), row.label) == (["do", "n't", "go"], ("AUX", "PART", "VERB"))
+
+
 def test_records_of_words_and_of_characters(tmp_path: Path) -> None:
     records = [
         {"tokens": ["Paris", "!"], "ner_tags": ["B-LOC", "O"]},

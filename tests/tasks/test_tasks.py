@@ -91,6 +91,13 @@ def test_a_number_that_is_none_is_refused() -> None:
         Regress().example(row("-1e300"))
 
 
+def test_several_labels_are_separated_by_the_first_mark_that_is_there() -> None:
+    task = Classify(("Arts, Culture", "Music"), multi_label=True)
+    assert task.example(row("Arts, Culture|Music")).target == (1.0, 1.0)
+    assert task.example(row("Music")).target == (0.0, 1.0)
+    assert Classify(("a", "b"), multi_label=True).example(row("a; b")).target == (1.0, 1.0)
+
+
 def test_choices_are_refused_where_none_are_known() -> None:
     with_choices = LabelledRow("f:1", ("a",), None, ("b", "c"))
     for task in (Regress(), Classify(("a", "b"))):

@@ -267,6 +267,15 @@ def test_a_start_that_is_refused_leaves_nothing(flags: dict[str, int], tiny: Pat
     assert [path.name for path in tmp_path.iterdir()] == ["rows.tsv"]
 
 
+def test_a_left_to_right_model_is_refused_where_nothing_would_reach_its_first_piece(
+    tiny: Path, rows_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = shutil.copytree(tiny, tmp_path / "model")
+    BertModel.from_pretrained(tiny, causal=True).save_pretrained(model)
+    assert main([*flags_of(model, rows_file, tmp_path / "run"), "--quiet"]) == 2
+    assert "nothing of a text reaches [CLS], which classify looks at" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", ["data.json", "log.jsonl", "heldout/a.txt", "plans/a.txt"])
 def test_a_folder_with_files_of_others_is_left_alone(name: str, tiny: Path, rows_file: Path, tmp_path: Path) -> None:
     file = tmp_path / "run" / name
@@ -327,6 +336,8 @@ def test_the_model_remembers_how_long_texts_were_read(
     assert TaskModel(model).make_windows.max_length == 16
     given = RowSettings(max_length=32, stride=4, truncate=True)
     assert TaskModel(model, reading=given).make_windows.note() == {"max_length": 32, "stride": 4, "truncate": True}
+    other_length = RowSettings(max_length=32)  # the stride of other windows is forgotten
+    assert TaskModel(model, reading=other_length).make_windows.note()["stride"] is None
     text = "dull " * 50
     for flags, said in (([], ""), (["--truncate"], "1 rows are longer than 16 pieces: cut there")):
         assert main(["predict", str(model), "--text", text, *flags]) == 0
@@ -526,7 +537,7 @@ def test_python_and_command_line_agree(finished: Path, rows_file: Path, capsys: 
 
 def test_python_refuses_what_the_command_line_refuses(finished: Path) -> None:
     model = bertmill.load(finished / "model")
-    for inputs in ("a text", None, [""], [("a", " ")], [3]):
+    for inputs in ("a text", None, {"text": "a"}, [""], [("a", " ")], [3]):
         with pytest.raises(UsageError):
             model.predict(inputs)
     with pytest.raises(DataError, match="has choices"):
@@ -621,6 +632,7 @@ def test_evaluate_reports_metrics_with_intervals(
         ("a film\tmaybe", "the label 'maybe' is not one of no, yes"),
         ("a film", "has 1 column, where the first row has 2"),
         (" \tno", "has an empty text in the column 'text'"),
+        ("a film\tno\u200b", r"has a label with characters that cannot be printed: 'no\u200b'; remove them"),
         ("a film\t", "has an empty label in the column 'label'"),
     ],
 )

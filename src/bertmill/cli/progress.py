@@ -75,6 +75,7 @@ class ProgressLine:
 def tell_about_rows(skipped: SkippedRows, repairs: Repairs, about_windows: str | None) -> None:
     """What a person should know about the rows that were read, after all of them were."""
     remarks = [
+        skipped.remark,
         f"mended: {skipped.mended_in_words}" if skipped.mended_in_words else "",
         f"skipped: {skipped}" if skipped else "",
         f"repaired: {repairs}" if repairs else "",

@@ -8,7 +8,7 @@ and `answer` are the same for tags and for questions, the latter called like Hug
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -153,7 +153,8 @@ class Predictor:
         if len(ids) <= room:
             logits = self._logits(model, ids)
             return [logits[place] for place in places]
-        starts = [min(max(0, place - room // 2), len(ids) - room) for place in places]
+        num_before = room - 1 if model.config.causal else room // 2
+        starts = [min(max(0, place - num_before), len(ids) - room) for place in places]
         return [
             self._logits(model, ids[start : start + room])[place - start]
             for start, place in zip(starts, places, strict=True)
@@ -194,7 +195,7 @@ def _row(given: Any, number: int) -> LabelledRow:
 
 def _listed(given: Any) -> list[Any]:
     """One text, or all of several."""
-    if not isinstance(given, Iterable):
+    if not isinstance(given, Iterable) or isinstance(given, Mapping):
         raise UsageError(f"should be a text or a list of texts, not {type(given).__name__}")
     return [given] if isinstance(given, str) else list(given)
 

@@ -43,6 +43,10 @@ class AnswerQuestions(Task):
     max_length = 384
     stride = 128
 
+    @property
+    def reads_first_piece(self) -> bool:
+        return self.null_threshold is not None
+
     def example(self, row: LabelledRow) -> Example:
         if len(row.texts) != 2 or row.choices:
             raise BadRowError("no question", "has no question", "give a question and a passage", where=row.place)

@@ -2,8 +2,7 @@
 
 Both are compared without case, without ASCII punctuation, without articles and with single blanks; the best agreement
 with any of the right answers counts, but for those of which nothing is left then. Where nothing is right, only the
-empty answer is. Where an answer has ideographs, each of them is a word, all punctuation goes, and there are no
-articles.
+empty answer is. An ideograph is a word, and where there are any, all punctuation goes.
 """
 
 from __future__ import annotations
@@ -23,19 +22,15 @@ _ALL_MARKS = _ASCII_MARKS | dict.fromkeys(map(ord, PUNCTUATION_CHARACTERS))
 
 def answer_scores(given: str, wanted: Sequence[str]) -> tuple[float, float]:
     """Exact match (0 or 1) and F1, against the right answers; none of them: there is no answer."""
-    is_chinese = any(map(_IDEOGRAPH.search, (given, *wanted)))
-    words_of = _chinese_words if is_chinese else _words
-    words = words_of(given)
-    right = [words_of_answer for answer in wanted if (words_of_answer := words_of(answer))] or [[]]
+    marks = _ALL_MARKS if any(map(_IDEOGRAPH.search, (given, *wanted))) else _ASCII_MARKS
+    words = _words(given, marks)
+    right = [words_of_answer for answer in wanted if (words_of_answer := _words(answer, marks))] or [[]]
     return float(words in right), max(_f1(words, each) for each in right)
 
 
-def _words(answer: str) -> list[str]:
-    return _ARTICLES.sub(" ", answer.lower().translate(_ASCII_MARKS)).split()
-
-
-def _chinese_words(answer: str) -> list[str]:
-    return _IDEOGRAPH.sub(r" \g<0> ", answer.lower().translate(_ALL_MARKS)).split()
+def _words(answer: str, marks: dict[int, None]) -> list[str]:
+    words = _ARTICLES.sub(" ", answer.lower().translate(marks))  # of which the A of A股 is none
+    return _IDEOGRAPH.sub(r" \g<0> ", words).split()
 
 
 def _f1(given: list[str], wanted: list[str]) -> float:

@@ -67,6 +67,11 @@ class Task(ABC):
     metric: str  # by which the best checkpoint is chosen; larger is better
 
     @property
+    def reads_first_piece(self) -> bool:
+        """Whether an answer depends on the vector of [CLS]."""
+        return True
+
+    @property
     def may_have_no_label(self) -> bool:
         """Whether an empty label says something: that none of several labels is right."""
         return False

@@ -26,7 +26,7 @@ from bertmill.tasks.rows import BadRowError, unknown_label
 
 MULTI_LABEL = "multi_label_classification"
 SINGLE_LABEL = "single_label_classification"
-LABEL_SEPARATORS = "|,;"
+LABEL_SEPARATORS = "|;,"  # the first that is there separates
 
 
 @dataclass(frozen=True)
@@ -140,10 +140,8 @@ def labels_of(row: LabelledRow, multi_label: bool) -> tuple[str, ...]:
         return row.label
     if not multi_label:
         return (row.label,)
-    text = row.label
-    for separator in LABEL_SEPARATORS:
-        text = text.replace(separator, "\n")
-    return tuple(part.strip() for part in text.split("\n") if part.strip())
+    separator = next((each for each in LABEL_SEPARATORS if each in row.label), None)
+    return tuple(part.strip() for part in row.label.split(separator) if part.strip()) if separator else (row.label,)
 
 
 def labels_in(rows: Iterable[LabelledRow], multi_label: bool, file: str) -> Counter[str]:

@@ -39,6 +39,7 @@ class Columns:
     label: str | None = None
     choices: tuple[str, ...] = ()  # one column that holds a list, or one column per choice
     has_header: bool = True
+    not_read: str | None = None  # a column that looks like labels, where none are wanted
 
     def all(self) -> list[str]:
         """Every column that is used."""
@@ -107,7 +108,8 @@ def choose_columns(
     first = head[-1]
     columns = told or _guess(head, rows, need_label=need_label)
     if not need_label:
-        columns = replace(columns, label=None)
+        was_guessed = told is None and not columns.has_header
+        columns = replace(columns, label=None, not_read=columns.label if was_guessed else None)
     elif columns.label is None:
         raise UsageError("--columns names no label", remedy="add label=COLUMN")
     rows = chain(head, rows)

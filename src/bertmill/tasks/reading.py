@@ -21,7 +21,7 @@ from bertmill.tasks.choice_files import read_json_rows, right_choice
 from bertmill.tasks.columns import Columns, choose_columns, told_columns
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.question_files import asked, read_question_rows
-from bertmill.tasks.rows import IDS, BadRowError, Quotes, RawRow, read_rows
+from bertmill.tasks.rows import IDS, BadRowError, Quotes, RawRow, read_rows, require_printable
 from bertmill.tasks.tag_files import read_tag_rows, tagged
 from bertmill.text.files import format_suffix
 from bertmill.text.repair import Repairs
@@ -39,6 +39,7 @@ class SkippedRows:
     reasons: Counter[str] = field(default_factory=Counter)
     mended: Counter[str] = field(default_factory=Counter)
     first_place: str | None = None
+    remark: str | None = None  # what was decided about the columns
 
     @property
     def num_skipped(self) -> int:
@@ -104,6 +105,8 @@ def read_labelled(
         is_json = format_suffix(file) == ".json"
         raw_rows = read_json_rows(file, repairs=repairs) if is_json else read_rows(file, quotes=quotes, repairs=repairs)
         found, raw_rows = choose_columns(raw_rows, told_columns(columns, preset), need_label=with_label)
+        if found.not_read is not None:
+            counts.remark = f"column {found.not_read} is not read: it looks like labels (--columns says otherwise)"
         meaning = partial(_labelled, columns=found, may_have_no_label=may_have_no_label)
     for raw in raw_rows:
         counts.num_rows += 1
@@ -198,4 +201,4 @@ def _label_word(label: Any, columns: Columns) -> str:
         return "true" if label else "false"
     if _is_empty(label) or not isinstance(label, str | int | float):
         raise _wrong_type(label, str(columns.label), "a label or a list of labels")
-    return str(label)
+    return require_printable(str(label))

@@ -50,6 +50,14 @@ def unknown_label(what: str, label: str, known: Sequence[str], place: str) -> Ba
     return BadRowError(f"unknown {what}", f"the {what} {label!r} is not one of {shown}", remedy, where=place)
 
 
+def require_printable(label: str) -> str:
+    """The label, unless it has characters that nobody sees, such as U+200B: what looks alike would be two classes."""
+    if not label.isprintable():
+        what = f"has a label with characters that cannot be printed: {label!r}"
+        raise BadRowError("label cannot be printed", what, "remove them")
+    return label
+
+
 class RawRow(NamedTuple):
     """The fields of one row, by name, or by number ("1", "2", …) in a table whose names are not known (yet)."""
 
@@ -68,7 +76,7 @@ def read_rows(file: str, *, quotes: Quotes = "auto", repairs: Repairs | None = N
     counts = Repairs() if repairs is None else repairs
     lines = read_file(file, repairs=counts)
     if file == STANDARD_INPUT:
-        first = next(lines, None)
+        first = next((line for line in lines if line.text), None)
         lines = lines if first is None else chain([first], lines)
         suffix = ".jsonl" if first is not None and first.text.startswith("{") else ""
     if suffix == ".jsonl":

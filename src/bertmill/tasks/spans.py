@@ -36,10 +36,13 @@ class EncodedQuestion(EncodedExample):
 
     @property
     def has_lost_answer(self) -> bool:
-        """Whether there is an answer that no window holds, or that is longer than any that is found."""
+        """Whether there is an answer that cannot be found: too long, or not whole in the window where it may start."""
         answer = self._answer_pieces()
-        is_long = answer is not None and answer[1] - answer[0] >= MAX_ANSWER_PIECES
-        return is_long or (bool(self.target) and not any(map(any, self.spans)))
+        if answer is None:
+            return bool(self.target)  # it has no piece
+        first, last = answer
+        window = widest_context(self.ranges, len(self.passage.ids))[first]
+        return last - first >= MAX_ANSWER_PIECES or last >= self.ranges[window][1]
 
     @property
     def spans(self) -> list[Range]:

@@ -33,7 +33,7 @@ from bertmill.tasks.tag_schemes import (
     iob2,
     iob2_tags,
     means_span,
-    odd_tag,
+    odd_tags,
     scheme_of,
     split_tag,
     strict_entities,
@@ -70,13 +70,11 @@ class Tag(Task):
     @classmethod
     def for_rows(cls, rows: Iterable[LabelledRow], metric: str, file: str) -> Tag:
         """With all tags that are in the rows."""
-        sentences = [(row.place, row.label) for row in rows if isinstance(row.label, tuple)]
-        tags = {tag for _, sentence in sentences for tag in sentence}
-        scheme = scheme_of(sentence for _, sentence in sentences)
-        odd = odd_tag(tags)
-        if odd is not None:
-            place = next(place for place, sentence in sentences if odd in sentence)
-            raise DataError(f"has the tag {odd!r}, where the others are like B-X, I-X and O", where=place)
+        sentences = [row.label for row in rows if isinstance(row.label, tuple)]
+        odd = odd_tags({tag for sentence in sentences for tag in sentence})
+        sentences = [sentence for sentence in sentences if odd.isdisjoint(sentence)]  # others will be bad rows
+        tags = {tag for sentence in sentences for tag in sentence}
+        scheme = scheme_of(sentences)
         if scheme is not None:
             kinds = sorted({split_tag(tag)[1] for tag in tags if tag != OUTSIDE})
             labels = [OUTSIDE, *(tag for kind in kinds for tag in iob2_tags(kind))]
@@ -91,6 +89,10 @@ class Tag(Task):
         """Of a model folder, whoever has made it."""
         return cls(tuple(labels), scheme_of([labels]) is not None)
 
+    @property
+    def reads_first_piece(self) -> bool:
+        return False
+
     def remarks(self) -> list[str]:
         if not self.has_spans:
             return []
@@ -104,7 +106,8 @@ class Tag(Task):
     @cached_property
     def _is_iob2(self) -> bool:
         """Whether spans are written as we write them; models of others may have learnt another scheme."""
-        return self.has_spans and all(label == OUTSIDE or label[0] in "BI" for label in self.labels)
+        wanted = {tag for kind in self._kinds for tag in iob2_tags(kind)}
+        return self.has_spans and set(self.labels) - {OUTSIDE} == wanted
 
     @cached_property
     def _places(self) -> dict[str, int]:
@@ -128,7 +131,7 @@ class Tag(Task):
         tags = self._as_learnt(row.label)
         unknown = [tag for tag in tags if tag not in self._numbers]
         if unknown:
-            raise unknown_label("tag", unknown[0], self.labels, row.place)
+            raise unknown_label("tag", min(unknown, key=means_span), self.labels, row.place)
         return tuple(self._numbers[tag] for tag in tags)
 
     def _as_learnt(self, tags: Any) -> Sequence[str]:
@@ -241,6 +244,7 @@ class Tag(Task):
         scores = probabilities.max(1)
         answer: Answer = {
             "words": [text[start:end] for start, end in row.spans],
+            "offsets": [list(span) for span in row.spans],
             "tags": tags,
             "scores": scores.tolist(),
         }

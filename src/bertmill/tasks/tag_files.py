@@ -11,6 +11,7 @@ words without a text, the text is the words with spaces between; none beside Chi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ from bertmill.errors import DataError, UsageError
 from bertmill.tasks.choice_files import read_json_rows
 from bertmill.tasks.columns import Columns, parse_columns
 from bertmill.tasks.labelled import LabelledRow
-from bertmill.tasks.rows import IDS, RECORDS, BadRowError, RawRow, read_rows, record_row
+from bertmill.tasks.rows import IDS, RECORDS, BadRowError, RawRow, read_rows, record_row, require_printable
 from bertmill.tasks.tag_schemes import Entity, iob2
 from bertmill.text.files import STANDARD_INPUT, Line, format_suffix, read_file
 from bertmill.text.repair import Repairs
@@ -28,6 +29,7 @@ from bertmill.text.words import Span, find_words, join_words
 _DOCUMENT_START = "-DOCSTART-"
 _WORD_LISTS = ("words", "tokens", "text")
 _TAG_LISTS = ("tags", "ner_tags", "pos_tags", "entities", "spans", "labels", "label")
+_NO_WORD = re.compile(r"\d+(-|\.)\d+")  # how CoNLL-U numbers several words written as one, and words left out
 _KINDS = ("label", "type", "kind", "tag", "entity_type")
 
 
@@ -63,7 +65,7 @@ def tagged(raw: RawRow) -> LabelledRow:
         raise BadRowError("misaligned", f"has {len(words)} words and {len(tags)} tags")
     if "" in tags:
         raise BadRowError("empty tag", f"has no tag for the word {words[tags.index('')]!r}")
-    return LabelledRow(raw.place, (text,), tuple(map(str, tags)), spans=tuple(spans))
+    return LabelledRow(raw.place, (text,), tuple(require_printable(str(tag)) for tag in tags), spans=tuple(spans))
 
 
 def _named(raw: RawRow, told: Columns | None, with_label: bool) -> RawRow:
@@ -99,6 +101,10 @@ def _column_rows(lines: Iterable[Line], told: Columns | None, with_label: bool, 
         raise UsageError("columns of words have no names", where=file, remedy="say --columns text=1,label=2")
     num_columns = 0
     for sentence in _sentences(lines):
+        if told is not None and told.text != "1":
+            sentence = [row for row in sentence if not _NO_WORD.fullmatch(row.values[0])]
+        if not sentence:
+            continue
         if not num_columns:
             num_columns = len(sentence[0].values)
             _require_columns(num_columns, told, with_label, sentence[0].line)

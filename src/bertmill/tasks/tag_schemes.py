@@ -71,10 +71,10 @@ def means_span(tag: str) -> bool:
     return tag == OUTSIDE or tag in _PREFIXES or bool(_TAG.fullmatch(tag))
 
 
-def odd_tag(tags: set[str]) -> str | None:
-    """A tag that is of no scheme where most are: a slip of the pen, since plain tags do not look like B-X and I-X."""
-    odd = sorted(tag for tag in tags if not means_span(tag))
-    return odd[0] if odd and len(odd) < sum(map(bool, map(_TAG.fullmatch, tags))) else None
+def odd_tags(tags: set[str]) -> set[str]:
+    """Tags that are of no scheme where most are: slips of the pen, since plain tags do not look like B-X and I-X."""
+    odd = {tag for tag in tags if not means_span(tag)}
+    return odd if len(odd) < sum(map(bool, map(_TAG.fullmatch, tags))) else set()
 
 
 def iob2(spans: Iterable[Entity], num_words: int) -> list[str]:

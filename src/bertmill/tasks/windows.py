@@ -31,7 +31,7 @@ from bertmill.text.wordpiece import Pieces
 
 Texts = tuple[str, ...]  # a text, or a pair of texts
 
-MAX_PASSAGES = 1024  # that are remembered
+MAX_REMEMBERED_PIECES = 1 << 18  # of passages; questions about the same one usually stand together
 PIECES_AT_ONCE = 1024  # that go through the model together, where nothing is learnt; more need memory and save no time
 
 
@@ -104,7 +104,7 @@ class WindowMaker:
     def pieces(self, text: str) -> Pieces:
         """The pieces of a passage with their characters, remembered for its other questions."""
         if text not in self._passages:
-            if len(self._passages) >= MAX_PASSAGES:
+            if sum(len(pieces.ids) for pieces in self._passages.values()) > MAX_REMEMBERED_PIECES:
                 self._passages.clear()
             self._passages[text] = self.tokenizer.wordpiece.pieces(text, split_special=True)
         return self._passages[text]
@@ -152,6 +152,8 @@ def remembered_settings(settings: RowSettings, folder: Path) -> RowSettings:
         remembered = RowSettings.model_validate(windows)
     except ValidationError:
         raise IntegrityError("says nothing sensible about windows", where=file, remedy="fine-tune again") from None
+    if settings.max_length is not None:  # the stride was one for windows of another length
+        remembered = remembered.model_copy(update={"stride": None})
     given = {name: getattr(settings, name) for name in ("max_length", "stride", "truncate")}
     return remembered.model_copy(update={name: value for name, value in given.items() if value is not None})
 

@@ -16,7 +16,7 @@ import torch
 
 from bertmill.config import FinetuneSettings, heldout_share, settings_toml
 from bertmill.corpus.shards import vocabulary_sha256
-from bertmill.errors import IntegrityError
+from bertmill.errors import IntegrityError, UsageError
 from bertmill.model.bert import MODEL_CLASSES
 from bertmill.model.config import BertConfig
 from bertmill.model.pretrained import BertPreTrainedModel
@@ -91,6 +91,12 @@ def _make_model(settings: FinetuneSettings, task: Task, journal: Journal) -> Ber
         changes |= dict.fromkeys(kinds, settings.dropout)
     assert settings.model is not None
     before = BertConfig.from_pretrained(settings.model)
+    if before.causal and task.reads_first_piece:
+        raise UsageError(
+            f"reads from left to right, so that nothing of a text reaches [CLS], which {task.name} looks at",
+            where=settings.model,
+            remedy="use a model that was pre-trained with masked words",
+        )
     config = before.with_settings(**changes)
     goes_on = (
         task.head in (before.architectures or [])
