@@ -47,8 +47,8 @@ class Predictor:
         """What a fine-tuned model answers for each text, or pair (a tuple of two texts).
 
         Multiple choice asks for `{"text": …, "pair": …, "choices": […]}`, where `pair` may be left out. An answer has
-        the keys of `bertmill predict`: label, score and scores; number; choice, score and scores; words, tags, scores
-        and entities; answer, start, end and score, where the pair is (question, passage).
+        the keys of `bertmill predict`: label, score and scores; number; choice, score and scores; words, offsets,
+        tags, scores and entities; answer, start, end and score, where the pair is (question, passage).
         """
         if isinstance(inputs, str):
             raise UsageError("predict takes a list of texts", remedy="put the text into a list")
@@ -57,7 +57,7 @@ class Predictor:
     def tag(self, texts: str | Sequence[str] | Sequence[Sequence[str]]) -> Answer | list[Answer]:
         """A tag for every word of a text, or of each of several; words may be given as lists of words.
 
-        An answer has `words`, `tags` and `scores`, and `entities` where tags mean spans of words.
+        An answer has `words`, `offsets`, `tags` and `scores`, and `entities` where tags mean spans of words.
         """
         self._require("tag")
         rows = [_tag_row(each, number) for number, each in enumerate(_listed(texts))]
