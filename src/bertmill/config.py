@@ -199,7 +199,8 @@ class TrainingSettings(Settings):
 class PretrainSettings(TrainingSettings):
     """Train a BERT from a corpus, or go on training one. A run that was stopped goes on with --resume."""
 
-    MAY_CHANGE: ClassVar[frozenset[str]] = TrainingSettings.MAY_CHANGE | {"eval_every", "workers"}
+    # A corpus may lie elsewhere now; plans know whether it is the same one.
+    MAY_CHANGE: ClassVar[frozenset[str]] = TrainingSettings.MAY_CHANGE | {"corpus", "eval_every", "workers"}
     MAY_BE_PATHS: ClassVar[tuple[str, ...]] = ("corpus", "init", "heldout")
 
     corpus: Path | None = Field(None, description="a folder made by `bertmill corpus` (a resumed run knows its own)")

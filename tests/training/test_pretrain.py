@@ -20,6 +20,7 @@ from safetensors.torch import load_file
 
 from bertmill import storage
 from bertmill.cli.main import main
+from bertmill.corpus.build import build_corpus
 from bertmill.corpus.instances import Instances
 from bertmill.corpus.shards import Corpus
 from bertmill.model.bert import BertForPreTraining
@@ -247,6 +248,22 @@ def test_the_command_that_began_a_run_resumes_it(
     shutil.rmtree(tmp_path / "run/model")
     assert pretrain(Path("corpus"), tmp_path / "run", *flags) == 0
     assert "resumed from step 2" in capsys.readouterr().err
+
+
+def test_a_corpus_may_be_moved_but_not_become_another(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    moved = shutil.copytree(corpus, tmp_path / "corpus")
+    assert pretrain(moved, tmp_path / "run", "--steps", 2) == 0
+    shutil.rmtree(tmp_path / "run/model")
+    moved = moved.rename(tmp_path / "moved")
+    assert main(["pretrain", "--out", str(tmp_path / "run"), "--resume", "--corpus", str(moved)]) == 0
+    shutil.rmtree(tmp_path / "run/model")
+    tokenizer = BertTokenizer.from_pretrained(Corpus(corpus).vocabulary_folder)
+    build_corpus([str(corpus.with_name("heldout.txt"))], tokenizer, tmp_path / "other", workers=1)
+    capsys.readouterr()
+    assert main(["pretrain", "--out", str(tmp_path / "run"), "--resume", "--corpus", str(tmp_path / "other")]) == 2
+    assert "was planned for something else: corpus" in capsys.readouterr().err
 
 
 def test_a_run_is_resumed_from_another_directory(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

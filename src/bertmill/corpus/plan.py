@@ -117,7 +117,7 @@ class Planner:
             raise UsageError(
                 f"was planned for something else: {'; '.join(different)}",
                 where=path,
-                remedy="choose another folder for the plan or remove this one",
+                remedy="take what it was planned for, or another folder",
             )
         return PlanFacts(Counts(**content["counts"]), content["block_ends"], content["sha256"])
 

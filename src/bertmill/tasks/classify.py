@@ -140,8 +140,8 @@ def labels_of(row: LabelledRow, multi_label: bool) -> tuple[str, ...]:
         return row.label
     if not multi_label:
         return (row.label,)
-    separator = next((each for each in LABEL_SEPARATORS if each in row.label), None)
-    return tuple(part.strip() for part in row.label.split(separator) if part.strip()) if separator else (row.label,)
+    separator = next((each for each in LABEL_SEPARATORS if each in row.label), "|")
+    return tuple(part.strip() for part in row.label.split(separator) if part.strip())
 
 
 def labels_in(rows: Iterable[LabelledRow], multi_label: bool, file: str) -> Counter[str]:

@@ -59,6 +59,7 @@ class WindowMaker:
     num_cut_questions: int = field(default=0, init=False)
     num_lost_answers: int = field(default=0, init=False)
     _passages: dict[str, Pieces] = field(default_factory=dict, init=False)
+    _num_remembered: int = field(default=0, init=False)  # pieces
 
     def __post_init__(self) -> None:
         if self.max_length < 5:
@@ -104,9 +105,11 @@ class WindowMaker:
     def pieces(self, text: str) -> Pieces:
         """The pieces of a passage with their characters, remembered for its other questions."""
         if text not in self._passages:
-            if sum(len(pieces.ids) for pieces in self._passages.values()) > MAX_REMEMBERED_PIECES:
+            if self._num_remembered > MAX_REMEMBERED_PIECES:
                 self._passages.clear()
+                self._num_remembered = 0
             self._passages[text] = self.tokenizer.wordpiece.pieces(text, split_special=True)
+            self._num_remembered += len(self._passages[text].ids)
         return self._passages[text]
 
     def window(self, *parts: NDArray[np.uint32]) -> Window:
