@@ -71,7 +71,7 @@ def choose_device(name: str = "auto") -> torch.device:
         device = torch.device(f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if name == "cuda" else name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
+        reason = str(error).splitlines()[0].partition("Expected one of")[0] or "there is no such device"
         raise UsageError(f"--device {name} cannot be used: {reason}", remedy="use cpu, cuda or auto") from None
     return device
 

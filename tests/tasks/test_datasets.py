@@ -86,7 +86,7 @@ def test_what_was_repaired_is_said(tmp_path: Path) -> None:
 )
 def test_the_metric_is_one_of_the_task(tmp_path: Path, task: str, more: dict[str, Any], metric: str) -> None:
     lines = [f"text {number}\t{number % 2}" for number in range(20)]
-    assert read(tmp_path, lines, task, dev="0.5", **more).task.metric == metric
+    assert read(tmp_path, lines, task, dev="0.5", **more).metric == metric
 
 
 @pytest.mark.parametrize(("task", "metric"), [("classify", "matthews"), ("regress", "pearson")])
@@ -94,7 +94,7 @@ def test_the_metric_of_a_preset_is_taken_where_the_task_has_it(tmp_path: Path, t
     file = tmp_path / "cola.tsv"
     file.write_text("".join(f"gj04\t{number % 2}\t\ttext {number}\n" for number in range(20)), encoding="utf-8")
     settings = read_settings(FinetuneSettings, flags_of(task, train=file, preset="cola", dev="0.5"))
-    assert read_dataset(settings, BertTokenizer.from_pretrained("minilm")).task.metric == metric
+    assert read_dataset(settings, BertTokenizer.from_pretrained("minilm")).metric == metric
 
 
 @pytest.mark.parametrize(

@@ -85,17 +85,17 @@ def test_a_word_is_read_where_it_has_the_widest_context() -> None:
 
 def test_the_labels_are_iob2_whatever_the_data_has() -> None:
     rows = [row_of(["a", "b", "c"], ("I-PER", "I-PER", "O")), row_of(["a", "b"], ("I-LOC", "B-LOC"))]
-    task = Tag.for_rows(rows, "", "file")
+    task = Tag.for_rows(rows, "file")
     assert task.labels == ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
     assert [task.example(row).target for row in rows] == [(3, 4, 0), (1, 1)]
     assert task.remarks() == ["tags mean spans of words (IOB1, learnt as IOB2)"]
     assert task.labels_of(rows[0]) == ("PER",)
-    plain = Tag.for_rows([row_of(["a", "b"], ("VERB", "NOUN"))], "", "file")
-    assert (plain.labels, plain.metric) == (("NOUN", "VERB"), "accuracy")
+    plain = Tag.for_rows([row_of(["a", "b"], ("VERB", "NOUN"))], "file")
+    assert (plain.labels, plain.goals) == (("NOUN", "VERB"), ("accuracy",))
     with pytest.raises(DataError, match="two different tags"):
-        Tag.for_rows([row_of(["a"], ("X",))], "", "file")
+        Tag.for_rows([row_of(["a"], ("X",))], "file")
     slip = row_of(["a", "b"], ("E-LOC", "0"))  # is a bad row, and changes nothing for the others
-    assert Tag.for_rows([*rows, slip], "", "file") == task
+    assert Tag.for_rows([*rows, slip], "file") == task
     with pytest.raises(DataError, match="f:1: the tag '0' is not one of O, B-LOC"):
         task.example(slip)
     with pytest.raises(DataError, match="more than one text"):

@@ -137,7 +137,7 @@ def test_losses_of_fifty_steps_are_those_of_hugging_face(name: str, tmp_path: Pa
     theirs = getattr(transformers, task.head).from_pretrained(tmp_path)
     train = examples_for(name, task, 64, WindowMaker(tokenizer, 64))
     ranks = Ranks(choose_device("cpu"))
-    lessons = ExampleLessons(task, train, [], ranks, seed=3, batch_size=4, micro_batch_pieces=40)
+    lessons = ExampleLessons(task, task.goals[0], train, [], ranks, seed=3, batch_size=4, micro_batch_pieces=40)
     optimizers = [torch.optim.AdamW(model.parameters(), lr=5e-5, fused=True) for model in (ours, theirs)]
     batches = lessons.batches(0)
     for model in (ours, theirs):

@@ -36,7 +36,7 @@ def measure(settings: BenchSettings, data: Path) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         torch.manual_seed(0)
-        changes = Tag.for_rows(rows, "", "eng.testa").settings()
+        changes = Tag.for_rows(rows, "eng.testa").settings()
         BertForTokenClassification.from_pretrained("minilm", **changes).save_pretrained(folder / "model")
         BertTokenizer.from_pretrained("minilm").save_pretrained(folder / "model")
         sides = {"ours": partial(_ours, folder, texts), "theirs": partial(_theirs, folder, texts)}

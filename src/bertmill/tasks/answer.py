@@ -35,11 +35,11 @@ class AnswerQuestions(Task):
     """`null_threshold` is None where every question has an answer; of several answers the others stand in a list."""
 
     null_threshold: float | None = None
-    metric: str = "f1"
     num_answers: int = 1
 
     name = "answer"
     head = "BertForQuestionAnswering"
+    goals = ("f1", "exact")
     max_length = 384
     stride = 128
 
@@ -59,7 +59,7 @@ class AnswerQuestions(Task):
         return {"num_labels": 2}
 
     def note(self) -> dict[str, Any]:
-        return {"task": self.name, "metric": self.metric, "null_threshold": self.null_threshold}
+        return {"task": self.name, "null_threshold": self.null_threshold}
 
     def encode(self, example: Example, make_windows: WindowMaker) -> EncodedQuestion:
         wordpiece = make_windows.tokenizer.wordpiece

@@ -64,7 +64,11 @@ class Task(ABC):
     head: ClassVar[str]  # the name of the model class
     max_length: ClassVar[int | None] = None  # pieces of a window where nobody says; None: what the model can read
     stride: ClassVar[int | None] = None
-    metric: str  # by which the best checkpoint is chosen; larger is better
+
+    @property
+    @abstractmethod
+    def goals(self) -> tuple[str, ...]:
+        """Metrics by which the best checkpoint may be chosen, the usual one first; of each, more is better."""
 
     @property
     def reads_first_piece(self) -> bool:

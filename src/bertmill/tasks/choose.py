@@ -21,10 +21,9 @@ from bertmill.tasks.rows import BadRowError
 
 @dataclass(frozen=True)
 class Choose(Sequences):
-    metric: str = "accuracy"
-
     name = "choose"
     head = "BertForMultipleChoice"
+    goals = ("accuracy",)
 
     def example(self, row: LabelledRow) -> Example:
         if len(row.choices) < 2:
@@ -42,7 +41,7 @@ class Choose(Sequences):
         return {}
 
     def note(self) -> dict[str, Any]:
-        return {"task": self.name, "metric": self.metric}
+        return {"task": self.name}
 
     def outputs(self, model: nn.Module, examples: Sequence[EncodedExample], device: torch.device) -> Sequence[Tensor]:
         of_sequences = torch.cat(list(super().outputs(model, examples, device)))

@@ -37,14 +37,13 @@ class Classify(Sequences):
     multi_label: bool = False
     class_weights: tuple[float, ...] | None = None
     label_smoothing: float = 0.0
-    metric: str = ""
 
     name = "classify"
     head = "BertForSequenceClassification"
 
-    def __post_init__(self) -> None:
-        if not self.metric:
-            object.__setattr__(self, "metric", "micro_f1" if self.multi_label else "accuracy")
+    @property
+    def goals(self) -> tuple[str, ...]:
+        return ("micro_f1", "macro_f1", "all_right") if self.multi_label else ("accuracy", "f1", "matthews")
 
     @property
     def may_have_no_label(self) -> bool:
@@ -81,7 +80,7 @@ class Classify(Sequences):
         }
 
     def note(self) -> dict[str, Any]:
-        return {"task": self.name, "labels": list(self.labels), "multi_label": self.multi_label, "metric": self.metric}
+        return {"task": self.name, "labels": list(self.labels), "multi_label": self.multi_label}
 
     def loss(self, outputs: Sequence[Tensor], examples: Sequence[EncodedExample]) -> Tensor:
         logits = torch.stack(list(outputs))  # [B, labels]

@@ -9,7 +9,7 @@ from functools import cache
 from bertmill.config import FinetuneSettings, RowSettings, heldout_share
 from bertmill.tasks.base import Example, Task
 from bertmill.tasks.first_look import FirstLook
-from bertmill.tasks.kinds import make_task
+from bertmill.tasks.kinds import choose_metric, make_task
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.reading import SkippedRows, read_labelled, stop_or_count
 from bertmill.tasks.rows import BadRowError
@@ -23,6 +23,7 @@ SPLIT_SEED = 0  # the same rows are measured on whatever the seed of the trainin
 @dataclass(frozen=True)
 class Dataset:
     task: Task
+    metric: str  # by which the best checkpoint is chosen
     train: list[Example]
     dev: list[Example]
     remarks: list[str]  # what a person should know about the data before it is used
@@ -66,7 +67,7 @@ def read_dataset(settings: FinetuneSettings, tokenizer: BertTokenizer) -> Datase
     remarks += [f"mended in {file}: {what}" for file, what in mended.items() if what]
     remarks += [f"skipped in {file}: {count}" for file, count in skipped.items() if count]
     remarks += [f"repaired in {file}: {count}" for file, count in repairs.items() if count]
-    return Dataset(task, of_train, of_dev, [*look.lines(), *remarks])
+    return Dataset(task, choose_metric(settings, task), of_train, of_dev, [*look.lines(), *remarks])
 
 
 def labelled_rows(

@@ -22,45 +22,32 @@ from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.regress import Regress
 from bertmill.tasks.tag import Tag
 
-# By which the best checkpoint may be chosen: figures of which more is better.
-METRICS = {
-    "classify": ("accuracy", "f1", "matthews"),
-    "classify --multi-label": ("micro_f1", "macro_f1", "all_right"),
-    "regress": ("pearson", "spearman"),
-    "choose": ("accuracy",),
-    "tag": ("f1", "strict_f1", "accuracy"),
-    "answer": ("f1", "exact"),
-}
 METRIC_OF_PRESET = {"cola": "matthews"}
 
 
 def make_task(settings: FinetuneSettings, rows: Sequence[LabelledRow]) -> Task:
     """The task that `settings` ask for, with the labels that are in the training rows."""
-    metric = _metric(settings)
+    file = str(settings.train)
     if settings.task == "regress":
-        return Regress.for_rows(rows, metric, str(settings.train))
+        return Regress.for_rows(rows, file)
     if settings.task == "choose":
-        return Choose(metric)
+        return Choose()
     if settings.task == "tag":
-        task = Tag.for_rows(rows, metric if settings.metric else "", str(settings.train))
-        if not task.has_spans and task.metric != "accuracy":
-            raise UsageError(f"--metric {task.metric} is for tags that mean spans", remedy="these have accuracy alone")
-        return task
+        return Tag.for_rows(rows, file)
     if settings.task == "answer":
-        return AnswerQuestions(0.0 if any(row.label == () for row in rows) else None, metric)
-    counts = labels_in(rows, settings.multi_label, str(settings.train))
+        return AnswerQuestions(0.0 if any(row.label == () for row in rows) else None)
+    counts = labels_in(rows, settings.multi_label, file)
     weights = None if settings.class_weights is None else parse_class_weights(settings.class_weights, counts)
-    return Classify(tuple(counts), settings.multi_label, weights, settings.label_smoothing, metric)
+    return Classify(tuple(counts), settings.multi_label, weights, settings.label_smoothing)
 
 
-def _metric(settings: FinetuneSettings) -> str:
-    assert settings.task is not None
-    known = METRICS[settings.task + (" --multi-label" if settings.multi_label else "")]
+def choose_metric(settings: FinetuneSettings, task: Task) -> str:
+    """By which the best checkpoint is chosen."""
     if settings.metric is None:
         of_preset = METRIC_OF_PRESET.get(settings.preset or "")
-        return of_preset if of_preset in known else known[0]
-    if settings.metric not in known:
-        raise unknown_name("metric", settings.metric, known)
+        return of_preset if of_preset in task.goals else task.goals[0]
+    if settings.metric not in task.goals:
+        raise unknown_name("metric", settings.metric, task.goals)
     return settings.metric
 
 

@@ -22,17 +22,16 @@ MAX_NUMBER = 1e15  # of which the square can still be computed with
 
 @dataclass(frozen=True)
 class Regress(Sequences):
-    metric: str = "pearson"
-
     name = "regress"
     head = "BertForSequenceClassification"
+    goals = ("pearson", "spearman")
 
     @classmethod
-    def for_rows(cls, rows: Sequence[LabelledRow], metric: str, file: str) -> Self:
+    def for_rows(cls, rows: Sequence[LabelledRow], file: str) -> Self:
         if len({row.label for row in rows}) < 2:
             remedy = "there must be at least two different ones"
             raise DataError("all rows have the same number", where=file, remedy=remedy)
-        return cls(metric)
+        return cls()
 
     def example(self, row: LabelledRow) -> Example:
         self.refuse_choices(row)
@@ -58,7 +57,7 @@ class Regress(Sequences):
         return {"num_labels": 1, "problem_type": "regression"}
 
     def note(self) -> dict[str, Any]:
-        return {"task": self.name, "metric": self.metric}
+        return {"task": self.name}
 
     def loss(self, outputs: Sequence[Tensor], examples: Sequence[EncodedExample]) -> Tensor:
         numbers = torch.cat(list(outputs))  # [B]

@@ -57,18 +57,17 @@ class Tag(Task):
 
     labels: tuple[str, ...]
     has_spans: bool  # whether tags mean spans of words; their labels are IOB2 then
-    metric: str = ""
     scheme: str | None = None
 
     name = "tag"
     head = "BertForTokenClassification"
 
-    def __post_init__(self) -> None:
-        if not self.metric:
-            object.__setattr__(self, "metric", "f1" if self.has_spans else "accuracy")
+    @property
+    def goals(self) -> tuple[str, ...]:
+        return ("f1", "strict_f1", "accuracy") if self.has_spans else ("accuracy",)
 
     @classmethod
-    def for_rows(cls, rows: Iterable[LabelledRow], metric: str, file: str) -> Tag:
+    def for_rows(cls, rows: Iterable[LabelledRow], file: str) -> Tag:
         """With all tags that are in the rows."""
         sentences = [row.label for row in rows if isinstance(row.label, tuple)]
         odd = odd_tags({tag for sentence in sentences for tag in sentence})
@@ -82,7 +81,7 @@ class Tag(Task):
             labels = sorted(tags)
         if len(labels) < 2:
             raise DataError("there are no two different tags", where=file, remedy="say with --columns where they are")
-        return cls(tuple(labels), scheme is not None, metric, scheme)
+        return cls(tuple(labels), scheme is not None, scheme)
 
     @classmethod
     def of_labels(cls, labels: Sequence[str]) -> Tag:
@@ -155,7 +154,7 @@ class Tag(Task):
         }
 
     def note(self) -> dict[str, Any]:
-        return {"task": self.name, "labels": list(self.labels), "scheme": self.scheme, "metric": self.metric}
+        return {"task": self.name, "labels": list(self.labels), "scheme": self.scheme}
 
     def encode(self, example: Example, make_windows: WindowMaker) -> EncodedWords:
         tokenizer = make_windows.tokenizer

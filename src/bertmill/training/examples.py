@@ -30,6 +30,7 @@ class ExampleLessons:
 
     measured_on: ClassVar[str] = "dev"
     task: Task
+    metric: str  # by which the best checkpoint is chosen
     train: Sequence[EncodedExample]
     dev: Sequence[EncodedExample]
     ranks: Ranks
@@ -96,7 +97,7 @@ class ExampleLessons:
         return task, task.metrics(judgements)
 
     def score(self, figures: Mapping[str, float]) -> list[float]:
-        return [figures[self.task.metric], -figures["loss"]]
+        return [figures[self.metric], -figures["loss"]]
 
     def name_of(self, batch: list[EncodedExample]) -> str:
         places = [example.example.row.place for example in batch[:3]]

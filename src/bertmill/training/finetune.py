@@ -79,7 +79,13 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
             task, tuned = lessons.tuned_task(model)
             figures = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in tuned.items())
             run.journal.remark(f"tuned on dev: {task.tuning}; {figures}")
-        note = {**task.note(), "windows": make_windows.note(), "model": settings.model, **sources}
+        note = {
+            **task.note(),
+            "metric": data.metric,
+            "windows": make_windows.note(),
+            "model": settings.model,
+            **sources,
+        }
         return run.finish(model, tokenizer, {**note, **_provenance(settings, trainer.state, tuned)})
 
 
@@ -130,7 +136,16 @@ def _lessons(
     train, dev = encoded(data.train), encoded(data.dev)
     if make_windows.remark:
         journal.remark(make_windows.remark)
-    return ExampleLessons(data.task, train, dev, ranks, settings.seed, settings.batch_size, settings.micro_batch_pieces)
+    return ExampleLessons(
+        data.task,
+        data.metric,
+        train,
+        dev,
+        ranks,
+        seed=settings.seed,
+        batch_size=settings.batch_size,
+        micro_batch_pieces=settings.micro_batch_pieces,
+    )
 
 
 def _require_same_data(run: RunFolder, sources: dict[str, str]) -> None:
