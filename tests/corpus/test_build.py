@@ -226,7 +226,7 @@ def test_jieba_says_nothing_and_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_without_jieba_the_remedy_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jieba", None)
     (tmp_path / "a.txt").write_text("a")
-    with pytest.raises(UsageError, match=r"pip install 'bertmill\[chinese\]'"):
+    with pytest.raises(UsageError, match=r"pip install jieba"):
         build_corpus([str(tmp_path / "a.txt")], TOKENIZER, tmp_path / "corpus", chinese_words=True)
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 

@@ -243,7 +243,7 @@ def test_records_of_epochs_that_are_over_are_removed_and_made_again_for_one_who_
 def test_a_plan_for_something_else_is_refused(planner: Planner, tmp_path: Path) -> None:
     planner.facts(0)
     other = write_corpus(tmp_path / "other", random_documents(400, seed=1))
-    with pytest.raises(UsageError, match=r"planned for something else: corpus .*choose another folder"):
+    with pytest.raises(UsageError, match=r"planned for something else: corpus .*take what it was planned for"):
         Planner(other, planner.folder, planner.settings, planner.seed).records(0)
     with pytest.raises(UsageError, match="length 128, not 64"):
         Planner(planner.corpus, planner.folder, PlanSettings(length=64), planner.seed).records(0)

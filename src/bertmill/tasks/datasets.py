@@ -45,6 +45,7 @@ def read_dataset(settings: FinetuneSettings, tokenizer: BertTokenizer) -> Datase
 
     train = rows_of(train_file)
     task = make_task(settings, train)  # with all labels of the file, also where its only row will be measured on
+    metric = choose_metric(settings, task)
     if share is None:
         dev = rows_of(dev_file)
     else:
@@ -67,7 +68,7 @@ def read_dataset(settings: FinetuneSettings, tokenizer: BertTokenizer) -> Datase
     remarks += [f"mended in {file}: {what}" for file, what in mended.items() if what]
     remarks += [f"skipped in {file}: {count}" for file, count in skipped.items() if count]
     remarks += [f"repaired in {file}: {count}" for file, count in repairs.items() if count]
-    return Dataset(task, choose_metric(settings, task), of_train, of_dev, [*look.lines(), *remarks])
+    return Dataset(task, metric, of_train, of_dev, [*look.lines(), *remarks])
 
 
 def labelled_rows(
