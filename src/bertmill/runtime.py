@@ -54,7 +54,8 @@ def keep_freed_memory() -> None:
 def give_back_freed_memory() -> None:
     """Let the C library hand back what is free now. Small things that stay keep it from doing so by itself.
 
-    A stream of 60,000 rows left 130 MB of free memory behind, in pieces between words that the tokenizer remembers.
+    A stream of 60,000 rows left 130 MB of free memory behind, in pieces between words that the tokenizer remembers;
+    700 steps of question answering, no two of one size, 5 GB.
     """
     malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
     if malloc_trim is not None:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from bertmill.config import OnNonFinite, TrainingSettings
 from bertmill.errors import IntegrityError, NonFiniteError, StoppedError
+from bertmill.training import loop
 from bertmill.training.distributed import Ranks
 from bertmill.training.loop import Phase, Trainer
 from bertmill.training.pretrain import steps_of_epochs
@@ -140,6 +141,15 @@ def test_the_best_of_a_phase_is_not_compared_with_that_of_another(tmp_path: Path
     trainer.train(two_phases(MeasuredLessons(1.0), MeasuredLessons(2.0)))
     assert (trainer.state.best_step, trainer.state.best_figures) == (6, {"loss": 2.0})
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["step-000006", "step-000010"]
+
+
+def test_freed_memory_is_given_back_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given_back: list[int] = []
+    monkeypatch.setattr(loop, "GIVE_BACK_EVERY_S", 0.0)
+    trainer = trainer_in(tmp_path, Schedule(0.1, steps=3))
+    monkeypatch.setattr(loop, "give_back_freed_memory", lambda: given_back.append(trainer.state.step))
+    trainer.train(one_phase(CountingLessons()))
+    assert given_back == [1, 2, 3]
 
 
 def test_epochs_count_for_all_lengths() -> None:

@@ -32,6 +32,7 @@ from bertmill.checkpoint.store import (
 from bertmill.config import TrainingSettings
 from bertmill.errors import IntegrityError, NonFiniteError, StoppedError
 from bertmill.model.dropout import keyed_dropout
+from bertmill.runtime import give_back_freed_memory
 from bertmill.training.distributed import Ranks
 from bertmill.training.optimizer import (
     clip_gradients,
@@ -47,6 +48,7 @@ from bertmill.training.signals import StopWish
 from bertmill.training.state import RunFolder, State
 
 MAX_SKIPPED_IN_A_ROW = 10
+GIVE_BACK_EVERY_S = 60.0  # freed memory; steps of other sizes leave more and more of it between what is in use
 
 
 class Lessons(Protocol):
@@ -116,6 +118,7 @@ class Trainer:
         self.state = State()
         self._resumed_from: int | None = None
         self._started = time.monotonic()  # less the seconds that were trained before
+        self._gave_back = time.monotonic()
 
     def train(self, phases: Sequence[Phase]) -> None:
         """Take steps to the end of the training, from the phase on that its state is in.
@@ -159,6 +162,9 @@ class Trainer:
             self._keep_records(lessons, is_stopping=exit_code > 0)
             if exit_code:
                 raise StoppedError(f"stopped after step {self.state.step:,}, which is saved", int(exit_code))
+            if time.monotonic() - self._gave_back >= GIVE_BACK_EVERY_S:
+                give_back_freed_memory()
+                self._gave_back = time.monotonic()
 
     def _seconds(self) -> float:
         return time.monotonic() - self._started
