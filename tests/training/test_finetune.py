@@ -336,8 +336,13 @@ def test_the_model_remembers_how_long_texts_were_read(
     assert TaskModel(model).make_windows.max_length == 16
     given = RowSettings(max_length=32, stride=4, truncate=True)
     assert TaskModel(model, reading=given).make_windows.note() == {"max_length": 32, "stride": 4, "truncate": True}
-    other_length = RowSettings(max_length=32)  # the stride of other windows is forgotten
-    assert TaskModel(model, reading=other_length).make_windows.note()["stride"] is None
+    note = json.loads((model / "bertmill.json").read_text(encoding="utf-8"))
+    with_stride = shutil.copytree(model, tmp_path / "with stride")
+    note["windows"]["stride"] = 7
+    (with_stride / "bertmill.json").write_text(json.dumps(note), encoding="utf-8")
+    for given_length, stride in ((None, 7), (16, 7), (32, None)):  # that of other windows is forgotten
+        made = TaskModel(with_stride, reading=RowSettings(max_length=given_length)).make_windows
+        assert made.stride == stride
     text = "dull " * 50
     for flags, said in (([], ""), (["--truncate"], "1 rows are longer than 16 pieces: cut there")):
         assert main(["predict", str(model), "--text", text, *flags]) == 0

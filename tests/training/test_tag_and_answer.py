@@ -209,7 +209,9 @@ def test_what_does_not_fit_the_task_is_told(
     plain.write_text("a\tX\nb\tY\n\n" * 20, encoding="utf-8")
     flags = ["--model", tiny, "--train", plain, "--out", tmp_path / "run", "--metric", "f1"]
     assert main(["finetune", "tag", *map(str, flags)]) == 2
-    assert "accuracy" in capsys.readouterr().err
+    assert "metric" in (said := capsys.readouterr().err)
+    assert "f1" in said
+    assert "accuracy" in said
 
 
 @pytest.mark.parametrize(

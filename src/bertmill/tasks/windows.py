@@ -155,7 +155,7 @@ def remembered_settings(settings: RowSettings, folder: Path) -> RowSettings:
         remembered = RowSettings.model_validate(windows)
     except ValidationError:
         raise IntegrityError("says nothing sensible about windows", where=file, remedy="fine-tune again") from None
-    if settings.max_length is not None:  # the stride was one for windows of another length
+    if settings.max_length not in (None, remembered.max_length):  # the stride was one for windows of another length
         remembered = remembered.model_copy(update={"stride": None})
     given = {name: getattr(settings, name) for name in ("max_length", "stride", "truncate")}
     return remembered.model_copy(update={name: value for name, value in given.items() if value is not None})
