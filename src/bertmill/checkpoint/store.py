@@ -80,12 +80,10 @@ def newest_whole(folder: Path) -> tuple[int | None, Checkpoint | None, list[str]
 
 
 def remove_checkpoints(folder: Path, keep: Collection[int | None]) -> None:
-    """Remove all checkpoints but those of the steps `keep`, and what a kill left half-written."""
+    """Remove all checkpoints but those of the steps `keep`."""
     for step in saved_steps(folder):
         if step not in keep:
             _remove(checkpoint_path(folder, step))
-    for left_over in folder.glob(f"{TEMPORARY_PREFIX}*"):
-        shutil.rmtree(left_over, ignore_errors=True)
 
 
 def _remove(path: Path) -> None:
