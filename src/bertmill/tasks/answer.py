@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from bertmill.tasks.answer_scores import answer_scores
 from bertmill.tasks.base import Answer, Array, EncodedExample, Example, Judgement, Judgements, Task, run_windows
 from bertmill.tasks.labelled import LabelledRow
-from bertmill.tasks.rows import BadRowError
+from bertmill.tasks.raw_rows import BadRowError
 from bertmill.tasks.spans import EncodedQuestion, Spans, best_spans, texts_of
 from bertmill.tasks.windows import WindowMaker
 

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.metrics import ByClass
-from bertmill.tasks.rows import BadRowError
+from bertmill.tasks.raw_rows import BadRowError
 from bertmill.tasks.windows import Texts, Window, WindowMaker, in_portions, merge_windows, pack
 
 Answer = dict[str, Any]

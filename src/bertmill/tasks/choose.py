@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from bertmill.tasks.base import Answer, Array, EncodedExample, Example, Judgement, Judgements, Sequences
 from bertmill.tasks.labelled import LabelledRow
-from bertmill.tasks.rows import BadRowError
+from bertmill.tasks.raw_rows import BadRowError
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from bertmill.errors import DataError, UsageError
 from bertmill.tasks.base import Answer, Array, EncodedExample, Example, Judgement, Judgements, Sequences
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.metrics import ByClass, class_metrics, class_table, confusion_matrix, label_set_metrics
-from bertmill.tasks.rows import BadRowError, unknown_label
+from bertmill.tasks.raw_rows import BadRowError, unknown_label
 
 MULTI_LABEL = "multi_label_classification"
 SINGLE_LABEL = "single_label_classification"

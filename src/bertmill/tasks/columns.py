@@ -22,7 +22,8 @@ from types import MappingProxyType
 
 from bertmill.errors import DataError, UsageError
 from bertmill.tasks.column_names import KnownNames, find_known_names, is_known_name
-from bertmill.tasks.rows import RawRow, header_names, name_columns
+from bertmill.tasks.raw_rows import RawRow
+from bertmill.tasks.rows import header_names, name_columns
 
 _HEAD_ROWS = 1000
 _MAX_LABEL_CHARACTERS = 40

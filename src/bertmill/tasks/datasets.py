@@ -11,8 +11,8 @@ from bertmill.tasks.base import Example, Task
 from bertmill.tasks.first_look import FirstLook
 from bertmill.tasks.kinds import choose_metric, make_task
 from bertmill.tasks.labelled import LabelledRow
+from bertmill.tasks.raw_rows import BadRowError
 from bertmill.tasks.reading import SkippedRows, read_labelled, stop_or_count
-from bertmill.tasks.rows import BadRowError
 from bertmill.tasks.split import split_rows
 from bertmill.text.repair import Repairs
 from bertmill.text.tokenizer import BertTokenizer

@@ -1,7 +1,6 @@
 """Questions about passages, out of SQuAD's JSON or of records → labelled rows whose spans are the answers.
 
-    SQuAD      {"data": [{"paragraphs": [{"context": …, "qas": [{"question": …, "answers": [{"text", "answer_start"}],
-               "is_impossible": …}]}]}]}, 1.1 and 2.0, .json
+    SQuAD      "answers": [{"text", "answer_start"}], "is_impossible", 1.1 and 2.0, in the .json of json_rows.py
     records    {"question": …, "passage": …, "answer": text}, where `answers` may be a list of texts, of SQuAD's
                answers, or {"text": […], "answer_start": […]}; `context` is a passage too; .jsonl, .json or .parquet
 A question without an answer (no answers, "" or is_impossible) is unanswerable. An answer must stand in the passage: at
@@ -15,11 +14,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from bertmill.errors import DataError, UsageError
-from bertmill.tasks.choice_files import rows_of_json
-from bertmill.tasks.json_files import JsonList, JsonObject, line_of, read_whole_json, type_of
+from bertmill.errors import UsageError
 from bertmill.tasks.labelled import LabelledRow
-from bertmill.tasks.rows import RECORDS, BadRowError, RawRow, read_rows, repair_strings
+from bertmill.tasks.raw_rows import BadRowError, RawRow
+from bertmill.tasks.rows import RECORDS, read_rows
 from bertmill.text.files import STANDARD_INPUT, format_suffix
 from bertmill.text.repair import Repairs
 from bertmill.text.words import Span
@@ -33,12 +31,7 @@ _LEFT_OUT = "one of several answers is not in the passage, left out"
 
 def read_question_rows(file: str, repairs: Repairs) -> Iterator[RawRow]:
     """One row per question."""
-    suffix = format_suffix(file)
-    if suffix == ".json":
-        content = read_whole_json(file, repairs)
-        is_squad = isinstance(content, JsonObject)
-        return _squad_rows(content, file, repairs) if is_squad else rows_of_json(content, file, repairs)
-    if suffix not in RECORDS and file != STANDARD_INPUT:
+    if format_suffix(file) not in RECORDS and file != STANDARD_INPUT:
         raise UsageError("questions are read from records", where=file, remedy=f"write {', '.join(RECORDS)}")
     return read_rows(file, repairs=repairs)
 
@@ -79,33 +72,6 @@ def place_answer(passage: str, text: str, start: int | None) -> Span | None:
             nearest = place
         place = passage.find(text, place + 1)
     return None if nearest is None else (nearest, nearest + len(text))
-
-
-def _squad_rows(content: JsonObject, file: str, repairs: Repairs) -> Iterator[RawRow]:
-    try:
-        paragraphs = [paragraph for article in content["data"] for paragraph in article["paragraphs"]]
-        contexts = [(paragraph["context"], paragraph["qas"]) for paragraph in paragraphs]
-    except (LookupError, TypeError):
-        contexts = None
-    if contexts is None or not all(isinstance(questions, JsonList) for _, questions in contexts):
-        raise DataError(
-            'is not in the form of SQuAD: {"data": [{"paragraphs": [{"context": …, "qas": […]}]}]}',
-            where=file,
-            remedy="or write a list of records with question, passage and answer",
-        )
-    number = 0
-    for context, questions in contexts:
-        passage = repair_strings(context, repairs)
-        for question in questions:
-            number += 1
-            name = question.get("id", number) if isinstance(question, dict) else number
-            place = f"{file}:{line_of(question, questions)}, question {name}"
-            if not isinstance(question, dict):
-                problem = BadRowError("not a question", f"is not a JSON object (found: {type_of(question)})")
-                yield RawRow(place, {}, problem=problem)
-            else:
-                fields = {name: repair_strings(value, repairs) for name, value in question.items()}
-                yield RawRow(place, {**fields, "context": passage})
 
 
 def _text(fields: Mapping[str, Any], names: tuple[str, ...]) -> str:

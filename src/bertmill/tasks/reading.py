@@ -1,34 +1,34 @@
 """A file of labelled data, of whatever format → labelled rows; what is wrong with a row is told or counted.
 
-Raw rows (`rows.py`, `choice_files.py`) get their meaning from the columns (`columns.py`). Texts keep every character; a
-text is empty if it has only white space. Labels stay as they are written: JSON's numbers as text, true and false as
-such words, a list as several labels; of several choices, the label is the text of the right one. A bad row stops the
-reading, or is skipped and counted; more than 5 % bad rows stop it all the same, at the end or once a thousand rows
-were read. Wrong quotes always stop it, since nobody knows then where the next row begins.
+Raw rows (`rows.py`) get their meaning from the columns (`columns.py`). Texts keep every character; a text is empty if
+it has only white space. Labels stay as they are written: JSON's numbers as text, true and false as such words, a list
+as several labels; of several choices, the label is the text of the right one. A bad row stops the reading, or is
+skipped and counted; more than 5 % bad rows stop it all the same, at the end or once a thousand rows were read. Wrong
+quotes always stop it, since nobody knows then where the next row begins.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
 from bertmill.errors import DataError, UsageError
-from bertmill.tasks.choice_files import read_json_rows, right_choice
 from bertmill.tasks.columns import Columns, choose_columns, told_columns
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.question_files import asked, read_question_rows
-from bertmill.tasks.rows import IDS, BadRowError, Quotes, RawRow, read_rows, require_printable
+from bertmill.tasks.raw_rows import IDS, BadRowError, RawRow, require_printable
+from bertmill.tasks.rows import Quotes, read_rows
 from bertmill.tasks.tag_files import read_tag_rows, tagged
-from bertmill.text.files import format_suffix
 from bertmill.text.repair import Repairs
 
 OnBadRow = Literal["stop", "skip"]
 _MAX_BAD_SHARE = 0.05
 _ROWS_BEFORE_GIVING_UP = 1000
+_LETTERS = "ABCDEFGH"  # of choices
 
 
 @dataclass
@@ -102,8 +102,7 @@ def read_labelled(
         raw_rows = read_question_rows(file, repairs)
         meaning = partial(asked, with_label=with_label, mended=counts.mended)
     else:
-        is_json = format_suffix(file) == ".json"
-        raw_rows = read_json_rows(file, repairs=repairs) if is_json else read_rows(file, quotes=quotes, repairs=repairs)
+        raw_rows = read_rows(file, quotes=quotes, repairs=repairs)
         found, raw_rows = choose_columns(raw_rows, told_columns(columns, preset), need_label=with_label)
         if found.not_read is not None:
             counts.remark = f"column {found.not_read} is not read: it looks like labels (--columns says otherwise)"
@@ -148,6 +147,28 @@ def _labelled(raw: RawRow, columns: Columns, may_have_no_label: bool) -> Labelle
             return LabelledRow(raw.place, texts, (), choices)
         raise _nothing_in(raw.fields, columns.label, "label")
     return LabelledRow(raw.place, texts, right_choice(label, choices) if choices else _label(label, columns), choices)
+
+
+def right_choice(label: Any, choices: Sequence[str]) -> str:
+    """The choice that `label` means: by its text, by its number from 0 on, or by its letter from A on."""
+    if isinstance(label, str) and label in choices:
+        if choices.count(label) > 1:
+            raise BadRowError("same choices", f"has the label {label!r}, and several choices are the same")
+        return label
+    number = -1
+    if isinstance(label, str) and label.strip().isdecimal():
+        number = int(label)
+    elif isinstance(label, str):
+        number = _LETTERS.find(label.strip()) if len(label.strip()) == 1 else -1
+    elif isinstance(label, int) and not isinstance(label, bool):
+        number = label
+    if not 0 <= number < len(choices):
+        raise BadRowError(
+            "label is none of the choices",
+            f"has the label {label!r}, which is none of its {len(choices)} choices",
+            f"write the text of a choice, a number from 0 to {len(choices) - 1}, or a letter from A on",
+        )
+    return choices[number]
 
 
 def _is_empty(value: Any) -> bool:

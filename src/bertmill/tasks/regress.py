@@ -15,7 +15,7 @@ from bertmill.errors import DataError
 from bertmill.tasks.base import Answer, Array, EncodedExample, Example, Judgement, Judgements, Sequences
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.metrics import number_metrics
-from bertmill.tasks.rows import BadRowError
+from bertmill.tasks.raw_rows import BadRowError
 
 MAX_NUMBER = 1e15  # of which the square can still be computed with
 

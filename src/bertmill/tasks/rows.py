@@ -1,8 +1,9 @@
 """The rows of one file of labelled data, with nothing said yet about what a column means.
 
-The suffix tells the format (.gz, .xz and .zst may follow): `.jsonl` has a JSON object per line, `.csv` is separated by
-commas, `.parquet` needs pyarrow, anything else is separated by tabs; standard input has JSON lines where its first line
-begins with `{`, else tabs. Lines without a character are no rows, unless they stand inside quotes. Quotes are
+The suffix tells the format (.gz, .xz and .zst may follow): `.jsonl` has a JSON object per line, `.json` is one of the
+forms of json_rows.py, `.csv` is separated by commas, `.parquet` needs pyarrow, anything else is separated by tabs;
+standard input has JSON lines where its first line begins with `{`, else tabs. Lines without a character are no rows,
+unless they stand inside quotes. Quotes are
 
     literal    every quote is a character, as in the files of GLUE; a line is a row
     standard   RFC 4180: a field that begins with a quote ends with one; it may hold separators and newlines, and a
@@ -11,60 +12,27 @@ begins with `{`, else tabs. Lines without a character are no rows, unless they s
                rows differ in width from the first; where both are equal, it is `standard` in a .csv and where a
                quote is written twice inside a quoted field, else `literal`, as it always is on standard input.
 
-Reading streams: memory holds the head, then one row.
+Reading streams, but for `.json`: memory holds the head, then one row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
 from bertmill.errors import DataError, UsageError
+from bertmill.tasks.json_rows import read_json_rows
+from bertmill.tasks.raw_rows import BadRowError, RawRow, repair_strings
 from bertmill.text.files import STANDARD_INPUT, Line, format_suffix, parse_record, read_file
-from bertmill.text.repair import Repairs, replace_surrogates
+from bertmill.text.repair import Repairs
 
 Quotes = Literal["auto", "literal", "standard"]
 RECORDS = (".jsonl", ".json", ".parquet")  # formats whose fields have names
-IDS = ("id", "ID", "idx", "index", "guid")  # names of the column that says which row it is, the first one counts
 _HEAD_CHARACTERS = 1 << 20
 _MAX_ROW_CHARACTERS = 1 << 24  # a quote that is never closed must not fill the memory
 _PARQUET_ROWS = 1024  # read at a time
 _REMEDY_FOR_QUOTES = "write quotes inside a quoted field twice, or say --quotes literal if quotes are characters here"
-
-
-class BadRowError(DataError):
-    """Why a row cannot be used: a reason to count by, what is wrong with this row, and the remedy."""
-
-    def __init__(
-        self, reason: str, what: str | None = None, remedy: str | None = None, *, where: str | None = None
-    ) -> None:
-        super().__init__(what or reason, where=where, remedy=remedy)
-        self.reason = reason
-
-
-def unknown_label(what: str, label: str, known: Sequence[str], place: str) -> BadRowError:
-    """The error for a label (a tag) that is none of the `known` ones."""
-    shown = ", ".join(known[:10]) + " …" * (len(known) > 10)
-    remedy = "correct it, or train with data that has it"
-    return BadRowError(f"unknown {what}", f"the {what} {label!r} is not one of {shown}", remedy, where=place)
-
-
-def require_printable(label: str) -> str:
-    """The label, unless it has characters that nobody sees, such as U+200B: what looks alike would be two classes."""
-    if not label.isprintable():
-        what = f"has a label with characters that cannot be printed: {label!r}"
-        raise BadRowError("label cannot be printed", what, "remove them")
-    return label
-
-
-class RawRow(NamedTuple):
-    """The fields of one row, by name, or by number ("1", "2", …) in a table whose names are not known (yet)."""
-
-    place: str  # file:line, of the first line where a row has several
-    fields: Mapping[str, Any]
-    is_numbered: bool = False
-    problem: BadRowError | None = None  # the fields are of no use then
 
 
 def read_rows(file: str, *, quotes: Quotes = "auto", repairs: Repairs | None = None) -> Iterator[RawRow]:
@@ -74,6 +42,9 @@ def read_rows(file: str, *, quotes: Quotes = "auto", repairs: Repairs | None = N
         yield from _parquet_rows(file)
         return
     counts = Repairs() if repairs is None else repairs
+    if suffix == ".json":
+        yield from read_json_rows(file, counts)
+        return
     lines = read_file(file, repairs=counts)
     if file == STANDARD_INPUT:
         first = next((line for line in lines if line.text), None)
@@ -101,15 +72,6 @@ def header_names(header: RawRow) -> list[str]:
     return [str(cell).strip() for cell in header.fields.values()]
 
 
-def repair_strings(value: Any, repairs: Repairs) -> Any:
-    """A value out of JSON with every string repaired, also those in lists and objects; no character moves."""
-    if isinstance(value, list):
-        return [repair_strings(item, repairs) for item in value]
-    if isinstance(value, dict):
-        return {name: repair_strings(item, repairs) for name, item in value.items()}
-    return replace_surrogates(value, repairs) if isinstance(value, str) else value
-
-
 def record_row(line: Line, repairs: Repairs) -> RawRow:
     """The fields of a line of JSON."""
     try:
@@ -117,7 +79,7 @@ def record_row(line: Line, repairs: Repairs) -> RawRow:
     except DataError as error:
         return RawRow(line.place, {}, problem=BadRowError("not a JSON object", error.what))
     if "\\" in line.text:  # the line is repaired already, but an escape may stand for anything
-        record = {name: repair_strings(value, repairs) for name, value in record.items()}
+        record = repair_strings(record, repairs)
     return RawRow(line.place, record)
 
 

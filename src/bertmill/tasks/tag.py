@@ -24,7 +24,7 @@ from bertmill.errors import DataError
 from bertmill.tasks.base import Answer, Array, EncodedExample, Example, Judgement, Judgements, Task, run_windows
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.metrics import ByClass, ClassFigures
-from bertmill.tasks.rows import BadRowError, unknown_label
+from bertmill.tasks.raw_rows import BadRowError, unknown_label
 from bertmill.tasks.tag_schemes import (
     NO_KIND,
     OUTSIDE,

@@ -17,10 +17,10 @@ from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 from bertmill.errors import DataError, UsageError
-from bertmill.tasks.choice_files import read_json_rows
 from bertmill.tasks.columns import Columns, parse_columns
 from bertmill.tasks.labelled import LabelledRow
-from bertmill.tasks.rows import IDS, RECORDS, BadRowError, RawRow, read_rows, record_row, require_printable
+from bertmill.tasks.raw_rows import IDS, BadRowError, RawRow, require_printable
+from bertmill.tasks.rows import RECORDS, read_rows, record_row
 from bertmill.tasks.tag_schemes import Entity, iob2
 from bertmill.text.files import STANDARD_INPUT, Line, format_suffix, read_file
 from bertmill.text.repair import Repairs
@@ -40,8 +40,7 @@ def read_tag_rows(file: str, columns: str | None, with_label: bool, repairs: Rep
         raise UsageError(f"--columns {columns} does not say where words and tags are", remedy="name text and label")
     suffix = format_suffix(file)
     if suffix in RECORDS:
-        raw = read_json_rows(file, repairs=repairs) if suffix == ".json" else read_rows(file, repairs=repairs)
-        return (_named(row, told, with_label) for row in raw)
+        return (_named(row, told, with_label) for row in read_rows(file, repairs=repairs))
     if told is None and not with_label and (suffix == ".txt" or file == STANDARD_INPUT):
         return _texts(read_file(file, repairs=repairs), repairs)
     return _column_rows(read_file(file, repairs=repairs), told, with_label, file)

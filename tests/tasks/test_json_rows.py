@@ -1,4 +1,4 @@
-"""Questions with choices come out of JSON, and a label means one of the choices."""
+"""Records, dialogues and passages come out of JSON, and a label means one of the choices."""
 
 import json
 from pathlib import Path
@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from bertmill.errors import DataError
-from bertmill.tasks.choice_files import read_json_rows, right_choice
 from bertmill.tasks.labelled import LabelledRow
-from bertmill.tasks.reading import SkippedRows, read_labelled
-from bertmill.tasks.rows import BadRowError
+from bertmill.tasks.raw_rows import BadRowError
+from bertmill.tasks.reading import SkippedRows, read_labelled, right_choice
+from bertmill.tasks.rows import read_rows
 
 QUESTION = {"question": "Who?", "choice": ["A man.", "A dog."], "answer": "A dog."}
 
@@ -100,7 +100,7 @@ def test_the_line_of_a_question_is_told(tmp_path: Path) -> None:
     text = json.dumps(entries, indent=1)
     (tmp_path / "a.json").write_text(text)
     lines = text.splitlines()
-    rows = list(read_json_rows(str(tmp_path / "a.json")))
+    rows = list(read_rows(str(tmp_path / "a.json")))
     told = [int(row.place.removeprefix(f"{tmp_path}/a.json:").split(",")[0]) for row in rows]
     of_objects = [number for number, line in enumerate(lines, start=1) if line.strip() == "{"]
     list_of_questions, whole_file = of_objects[2] - 1, 1  # where a string and a number stand that have no line
@@ -110,8 +110,10 @@ def test_the_line_of_a_question_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('{"data": []}', "a.json: is not a list of records or dialogues (found: object); write a list"),
+        ("3", "a.json: is not a list of records or dialogues (found: number); write a list"),
+        ('{"a": 1}', "a.json: is not in the form of SQuAD"),
         ("[]", "a.json: there are no rows in it"),
+        ('{"data": [{"paragraphs": [{"context": "a", "qas": [{"question": "b"}]}]}]}', "cannot tell which column is"),
     ],
 )
 def test_other_json_is_refused(tmp_path: Path, content: str, message: str) -> None:
