@@ -192,3 +192,11 @@ def test_columns_that_do_not_fit_the_file_are_refused(tmp_path: Path, told: str,
     with pytest.raises(BertmillError) as caught:
         guess(tmp_path, "text\tlabel\ttwice\ttwice\na\t1\t2\t3\n", told=told)
     assert message in str(caught.value)
+
+
+def test_a_pair_that_the_first_record_does_not_have_is_not_lost_silently(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text('{"text": "a", "label": "x"}\n{"text": "b", "pair": "c", "label": "y"}\n')
+    with pytest.raises(DataError, match=r"a.jsonl:2: has a pair of texts, the second in 'pair'"):
+        list(read_labelled(str(file)))
+    assert [row.texts for row in read_labelled(str(file), columns="text=text,label=label")] == [("a",), ("b",)]

@@ -22,7 +22,7 @@ from types import MappingProxyType
 
 from bertmill.errors import DataError, UsageError
 from bertmill.tasks.column_names import KnownNames, find_known_names, is_known_name
-from bertmill.tasks.raw_rows import RawRow
+from bertmill.tasks.raw_rows import BadRowError, RawRow
 from bertmill.tasks.rows import header_names, name_columns
 
 _HEAD_ROWS = 1000
@@ -117,7 +117,25 @@ def choose_columns(
     if first.is_numbered:
         _check_table(columns, first)
         rows = name_columns(rows) if columns.has_header else rows
+    elif told is None and columns.pair is None:
+        rows = _without_other_pairs(rows)
     return columns, rows
+
+
+def _without_other_pairs(rows: Iterator[RawRow]) -> Iterator[RawRow]:
+    """Records; one with a pair, which the first does not have, is a bad row: its pair would be lost silently."""
+    without_pair: set[tuple[str, ...]] = set()
+    for row in rows:
+        names = tuple(row.fields)
+        if names not in without_pair:
+            pair = find_known_names(names).pair
+            if pair is None:
+                without_pair.add(names)
+            else:
+                what = f"has a pair of texts, the second in {pair!r}, where the first row has one text"
+                remedy = "give every row the same columns, or say with --columns which count"
+                row = row._replace(problem=BadRowError("pair only in some rows", what, remedy))
+        yield row
 
 
 def _guess(head: list[RawRow], rows: Iterator[RawRow], *, need_label: bool) -> Columns:
