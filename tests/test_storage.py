@@ -143,6 +143,13 @@ def test_a_folder_that_is_missing_or_a_file_in_the_way_is_a_usage_error(tmp_path
             write_file(path, "x")
 
 
+def test_a_pipe_is_not_replaced_by_a_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UsageError, match="it is no ordinary file"):
+        write_file(tmp_path / "pipe", "x")
+    assert (tmp_path / "pipe").is_fifo()
+
+
 def test_a_manifest_can_be_renewed_for_some_files_alone(tmp_path: Path) -> None:
     (tmp_path / "inner").mkdir()
     for name in ("a", "b", "inner/manifest.json"):

@@ -69,7 +69,7 @@ def parse_mask_mix(text: str) -> tuple[float, float, float]:
 
 
 def heldout_share(text: str | None) -> float | None:
-    """The share of the documents that --heldout asks for; None if it names files, or nothing."""
+    """The share of the data that --heldout or --dev asks for; None if it names files, or nothing."""
     try:
         return None if text is None else float(text)
     except ValueError:

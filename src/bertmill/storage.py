@@ -48,6 +48,8 @@ def new_file(path: Path) -> Iterator[Path]:
     """A temporary name to write to; on leaving without error the file takes the place of `path`."""
     if not path.name or path.is_dir():
         raise UsageError("cannot be written: it is a folder", where=path)
+    if path.exists() and not path.is_file():  # a device or a pipe would be replaced by a file
+        raise UsageError("cannot be written: it is no ordinary file", where=path, remedy="choose another name")
     if not path.parent.is_dir():
         raise UsageError(f"cannot be written: there is no folder {path.parent}", where=path, remedy="make it first")
     temporary = _temporary_sibling(path)

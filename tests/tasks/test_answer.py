@@ -180,7 +180,7 @@ def test_answers_that_cannot_be_found_are_counted() -> None:
     ):
         make_windows = WindowMaker(TOKENIZER, max_length, 16)
         TASK.encode(TASK.example(row_of(f"{long_answer} word.", answer)), make_windows)
-        assert ("1 answers are longer than a window" in (make_windows.remark or "")) == is_lost
+        assert ("1 answers are too long, or cut by the window" in (make_windows.remark or "")) == is_lost
 
 
 def test_an_answer_that_no_window_may_start_with_is_lost() -> None:

@@ -49,6 +49,18 @@ def test_the_order_of_rows_does_not_matter() -> None:
     assert split_rows(rows, 0.2, seed=2) != (train, dev)
 
 
+def test_what_several_rows_ask_about_stands_on_one_side() -> None:
+    rows = [
+        LabelledRow(f"a:{number}", (f"premise {number // 3}", f"other {number}"), str(number % 3))
+        for number in range(90)
+    ]
+    train, dev = split_rows(rows, 0.2, seed=0)
+    assert not {row.texts[0] for row in train} & {row.texts[0] for row in dev}
+    questions = [LabelledRow(row.place, row.texts[::-1], row.label) for row in rows]
+    train, dev = split_rows(questions, 0.2, seed=0, stratify=False, of_questions=True)
+    assert not {row.texts[1] for row in train} & {row.texts[1] for row in dev}
+
+
 def test_labels_keep_their_proportion(data: Path) -> None:
     rows = list(read_labelled(str(data / "sms_spam/SMSSpamCollection")))
     train, dev = split_rows(rows, 0.1, seed=7)

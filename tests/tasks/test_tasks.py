@@ -56,6 +56,14 @@ def test_several_labels_are_written_in_one_field_or_as_a_list() -> None:
         Classify(("a", "b")).example(row(("a", "b")))
 
 
+def test_a_file_has_one_separator_of_labels() -> None:
+    rows = [row("Arts, Culture|Music"), row("Arts, Culture"), row(("Law", "Music"))]
+    labels = tuple(labels_in(rows, multi_label=True, file="f.tsv"))
+    assert labels == ("Arts, Culture", "Law", "Music")
+    assert Classify(labels, multi_label=True).example(rows[1]).target == (1.0, 0.0, 0.0)
+    assert list(labels_in([row("a, b"), row("c")], multi_label=True, file="f.tsv")) == ["a", "b", "c"]
+
+
 def test_balanced_weights_make_rare_classes_as_heavy() -> None:
     counts = Counter({"ham": 30, "spam": 10})
     weights = parse_class_weights("balanced", counts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -30,9 +31,11 @@ from bertmill.tasks.answer import AnswerQuestions
 from bertmill.tasks.base import EncodedExample, Task
 from bertmill.tasks.choose import Choose
 from bertmill.tasks.classify import Classify
+from bertmill.tasks.datasets import SPLIT_SEED
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.regress import Regress
 from bertmill.tasks.spans import EncodedQuestion
+from bertmill.tasks.split import split_rows
 from bertmill.tasks.tag import EncodedWords, Tag
 from bertmill.tasks.windows import PIECES_AT_ONCE, WindowMaker, pack
 from bertmill.text.tokenizer import BertTokenizer
@@ -220,6 +223,7 @@ def test_killed_again_and_again_gives_the_same_bits(tiny: Path, rows_file: Path,
         words = [*flags_of(tiny, rows_file, out, **often), "--resume"]
         done = subprocess.run([sys.executable, PROGRAM, mode, *words], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
+        assert name == "whole" or int(done.stdout.split()[-1]) > 0  # times that it was killed
         outcomes.append(outcome(out))
     assert outcomes[0] == outcomes[1]
 
@@ -231,6 +235,7 @@ def test_patience_is_not_forgotten_when_a_run_is_killed(tiny: Path, rows_file: P
         words = [*flags_of(tiny, rows_file, tmp_path / name, **wishes), "--resume"]
         done = subprocess.run([sys.executable, PROGRAM, mode, *words], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
+        assert name == "whole" or int(done.stdout.split()[-1]) > 0
         outcomes.append(outcome(tmp_path / name))
         note = json.loads((tmp_path / name / "model/bertmill.json").read_text(encoding="utf-8"))
         assert (note["best_step"], note["steps"]) == (4, 12)
@@ -265,6 +270,25 @@ def test_a_start_that_is_refused_leaves_nothing(flags: dict[str, int], tiny: Pat
     rows.write_text("text\tlabel\na film\tno\n \tyes\n", encoding="utf-8")
     assert main([*flags_of(tiny, rows, tmp_path / "run", **flags), "--quiet"]) == 3
     assert [path.name for path in tmp_path.iterdir()] == ["rows.tsv"]
+
+
+def test_rows_out_of_a_pipe_are_refused(tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for name in (str(tmp_path / "pipe"), "-"):
+        assert main([*flags_of(tiny, Path(name), tmp_path / "run"), "--quiet"]) == 2
+        assert "cannot come out of a pipe" in capsys.readouterr().err
+
+
+def test_there_must_be_a_good_row_to_measure_on(tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [LabelledRow(f"row {number}", (f"film {number}",), str(number)) for number in range(40)]
+    _, (drawn,) = split_rows(rows, 0.025, SPLIT_SEED, stratify=False)
+    lines = [f"{row.texts[0]}\t{'many' if row == drawn else row.label}" for row in rows]
+    (tmp_path / "rows.tsv").write_text("\n".join(["text\tlabel", *lines]), encoding="utf-8")
+    words = flags_of(tiny, tmp_path / "rows.tsv", tmp_path / "run", dev=0.025)
+    words[words.index("classify")] = "regress"
+    assert main([*words, "--quiet", "--on-bad-row", "skip"]) == 3
+    assert "no good row is left" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_left_to_right_model_is_refused_where_nothing_would_reach_its_first_piece(
@@ -344,9 +368,9 @@ def test_the_model_remembers_how_long_texts_were_read(
         made = TaskModel(with_stride, reading=RowSettings(max_length=given_length)).make_windows
         assert made.stride == stride
     text = "dull " * 50
-    for flags, said in (([], ""), (["--truncate"], "1 rows are longer than 16 pieces: cut there")):
+    for flags, fate in (([], "read in windows"), (["--truncate"], "cut there")):
         assert main(["predict", str(model), "--text", text, *flags]) == 0
-        assert said in capsys.readouterr().err
+        assert f"1 rows are longer than 16 pieces: {fate}" in capsys.readouterr().err
     broken = shutil.copytree(model, tmp_path / "model")
     (broken / "bertmill.json").write_text('{"windows": {"max_length": "many"}}', encoding="utf-8")
     assert main(["predict", str(broken), "--text", "a film"]) == 4

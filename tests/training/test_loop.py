@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +19,6 @@ from bertmill.errors import IntegrityError, NonFiniteError, StoppedError
 from bertmill.training import loop
 from bertmill.training.distributed import Ranks
 from bertmill.training.loop import Phase, Trainer
-from bertmill.training.pretrain import steps_of_epochs
 from bertmill.training.progress import Journal, Listener
 from bertmill.training.schedule import Schedule
 from bertmill.training.state import RunFolder
@@ -152,11 +152,25 @@ def test_freed_memory_is_given_back_now_and_then(tmp_path: Path, monkeypatch: py
     assert given_back == [1, 2, 3]
 
 
-def test_epochs_count_for_all_lengths() -> None:
-    assert steps_of_epochs(3.0, [14.0], [1.0]) == 42
-    assert steps_of_epochs(2.5, [10.5], [1.0]) == 27
-    steps = steps_of_epochs(1.0, [1600.0, 100.0], [0.1, 0.9])
-    assert 0.1 * steps / 1600 + 0.9 * steps / 100 == pytest.approx(1.0, abs=0.01)
+def test_the_log_ends_with_the_last_step(tmp_path: Path) -> None:
+    trainer_in(tmp_path, Schedule(0.1, steps=7), log_every=3).train(one_phase(CountingLessons()))
+    assert [json.loads(line)["step"] for line in (tmp_path / "log.jsonl").read_text().splitlines()] == [3, 6, 7]
+
+
+def test_a_best_step_that_is_gone_is_forgotten(tmp_path: Path) -> None:
+    """As where a better one came, which is broken now: the training is back before it, and its best was removed."""
+    trainer = trainer_in(tmp_path, Schedule(0.1, steps=4), keep=9, save_every=1)
+    trainer.eval_every = 2
+    trainer.train(one_phase(MeasuredLessons(1.0)))
+    assert trainer.state.best_step == 2
+    shutil.rmtree(tmp_path / "checkpoints/step-000002")
+    again = trainer_in(tmp_path, Schedule(0.1, steps=8), keep=9, save_every=1)
+    again.eval_every = 2
+    again.resume()
+    assert again.state.best_step is None
+    again.train(one_phase(MeasuredLessons(3.0)))
+    again.take_best()
+    assert (again.state.best_step, again.state.best_figures) == (6, {"loss": 3.0})
 
 
 @pytest.mark.parametrize("wish", ["skip", "reload"])

@@ -411,13 +411,18 @@ def test_a_folder_belongs_to_one_training_at_a_time(
 def test_a_full_disk_leaves_the_last_checkpoint(corpus: Path, tmp_path: Path) -> None:
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 21, 1 << 21));"
     program = f"{limit} import sys; from bertmill.cli.main import main; sys.exit(main(sys.argv[1:]))"
-    flags = ["--corpus", corpus, "--out", tmp_path / "run", "--size", "tiny", "--length", "32", "--steps", "4"]
-    words_ = [sys.executable, "-c", program, "pretrain", *map(str, flags)]
-    done = subprocess.run(words_, capture_output=True, text=True, check=False)
+    run = tmp_path / "run"
+    assert pretrain(corpus, run, "--steps", 4, "--save-every", 2) == 0
+    shutil.rmtree(run / "model")
+    shutil.rmtree(run / "checkpoints/step-000004")
+    before = {path: path.read_bytes() for path in (run / "checkpoints").rglob("*") if path.is_file()}
+    assert before
+    resume = ["pretrain", "--out", str(run), "--resume"]
+    done = subprocess.run([sys.executable, "-c", program, *resume], capture_output=True, text=True, check=False)
     assert done.returncode == 6, done.stderr
     assert "cannot be written" in done.stderr.splitlines()[-1]
-    assert not list((tmp_path / "run/checkpoints").iterdir())
-    assert main(["pretrain", "--out", str(tmp_path / "run"), "--resume"]) == 0
+    assert {path: path.read_bytes() for path in (run / "checkpoints").rglob("*") if path.is_file()} == before
+    assert main(resume) == 0
 
 
 def torchrun(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertmill.training.schedule import MAX_WARMUP_STEPS, Schedule
+from bertmill.training.schedule import MAX_WARMUP_STEPS, Schedule, steps_of_epochs
 
 
 def test_the_rate_rises_over_six_percent_of_the_steps_and_falls_to_zero() -> None:
@@ -38,3 +38,11 @@ def test_no_rate_is_negative_or_above_the_peak(steps: int, peak: float) -> None:
     schedule = Schedule(peak, steps=steps)
     assert all(0 < schedule.rate(step, 0.0) <= peak * (1 + 1e-12) for step in range(steps))
     assert schedule.is_over(steps, 0.0)
+
+
+def test_epochs_count_for_all_lengths() -> None:
+    assert steps_of_epochs(3.0, [14.0], [1.0]) == 42
+    assert steps_of_epochs(2.5, [10.5], [1.0]) == 27
+    assert steps_of_epochs(1.1, [50.0], [1.0]) == 55  # 1.1 times 50 is a little more in floating point
+    steps = steps_of_epochs(1.0, [1600.0, 100.0], [0.1, 0.9])
+    assert 0.1 * steps / 1600 + 0.9 * steps / 100 == pytest.approx(1.0, abs=0.01)

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, TaskProgressColumn, TextColumn
 
 from bertmill.tasks.reading import SkippedRows
 from bertmill.text.repair import Repairs
@@ -23,6 +23,15 @@ ItemT = TypeVar("ItemT")
 
 BAR_INTERVAL_S = 0.1
 LINE_INTERVAL_S = 10.0
+
+
+def make_bar(*columns: ProgressColumn, quiet: bool) -> Progress | None:
+    """A bar behind `columns` on a terminal, with the `state` of its task behind it; None elsewhere."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        return None
+    columns = (*columns, BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[state]}"))
+    return Progress(*columns, console=console, auto_refresh=False, transient=True)
 
 
 class ProgressLine:
@@ -34,11 +43,8 @@ class ProgressLine:
         self._quiet = quiet
         self._text_bytes = 0
         self._started = self._shown = time.monotonic()
-        console = Console(stderr=True)
-        self._bar = None
-        if console.is_terminal and not quiet:
-            columns = (TextColumn(what), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[state]}"))
-            self._bar = Progress(*columns, console=console, auto_refresh=False, transient=True)
+        self._bar = make_bar(TextColumn(what), quiet=quiet)
+        if self._bar is not None:
             self._task = self._bar.add_task(what, total=total_bytes, state="")
 
     def __enter__(self) -> ProgressLine:

@@ -12,13 +12,11 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import Self
 
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
-from bertmill.cli.progress import time_left
+from bertmill.cli.progress import make_bar, time_left
 from bertmill.training.progress import Beginning, Line, Listener, WordBeginning
 
 BAR_INTERVAL_S = 0.2
@@ -34,15 +32,10 @@ STUCK_WITHIN = 0.03
 class TrainingDisplay(Listener):
     """Shows steps and lines of the log as they come."""
 
-    MEASURED_ON: ClassVar[str] = "dev"
-
     def __init__(self, *, quiet: bool) -> None:
-        console = Console(stderr=True)
         self._quiet = quiet
-        self._bar: Progress | None = None
-        if console.is_terminal and not quiet:
-            columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[state]}"))
-            self._bar = Progress(*columns, console=console, auto_refresh=False, transient=True)
+        self._bar = make_bar(quiet=quiet)
+        if self._bar is not None:
             self._task = self._bar.add_task("training", total=1.0, state="")
         self._steps: int | None = None
         self._window_started = self._shown = self._last_step = time.monotonic()
@@ -73,7 +66,7 @@ class TrainingDisplay(Listener):
     def line(self, line: Line) -> None:
         if self._quiet:
             return
-        if f"{self.MEASURED_ON}_loss" in line:
+        if "progress" not in line:  # it is one of an evaluation
             self._print(f"step {line['step']:,}  {self._heldout_figures(line)}")
             self._window_started += time.monotonic() - self._last_step  # measuring is no part of the speed
         else:
@@ -115,8 +108,6 @@ class TrainingDisplay(Listener):
 
 class WordDisplay(TrainingDisplay):
     """Of masked words and pairs: losses are set against guessing, and the speed against what the machine can do."""
-
-    MEASURED_ON: ClassVar[str] = "heldout"
 
     def __init__(self, *, quiet: bool) -> None:
         super().__init__(quiet=quiet)

@@ -16,7 +16,6 @@ from bertmill.tasks.metrics import ByClass, intervals
 class WorstError:
     row: LabelledRow
     answer: Answer
-    error: float
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ def evaluate(model: TaskModel, examples: Iterable[Example], num_worst: int) -> E
         intervals(task.metrics, judgements),
         task.by_class(judgements),
         [
-            WorstError(answered[number][0].example.row, task.decode(*answered[number]), errors[number])
+            WorstError(answered[number][0].example.row, task.decode(*answered[number]))
             for number in worst
             if errors[number]
         ],

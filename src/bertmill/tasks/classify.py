@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from bertmill.tasks.raw_rows import BadRowError, unknown_label
 
 MULTI_LABEL = "multi_label_classification"
 SINGLE_LABEL = "single_label_classification"
-LABEL_SEPARATORS = "|;,"  # the first that is there separates
+LABEL_SEPARATORS = "|;,"  # the first that a file has separates
 
 
 @dataclass(frozen=True)
@@ -58,10 +59,14 @@ class Classify(Sequences):
         return Example(row, (row.texts,), None if row.label is None else self._target(row))
 
     def labels_of(self, row: LabelledRow) -> tuple[str, ...]:
-        return () if row.label is None else labels_of(row, self.multi_label)
+        """The labels of a row: one, or for several per text a list or a text such as `toxic|insult`; maybe none."""
+        if row.label is None:
+            return ()
+        is_whole = not self.multi_label or row.label in self._numbers  # a label may have a comma in it
+        return _parts(row.label, None if is_whole else _separator([row.label]))
 
     def _target(self, row: LabelledRow) -> int | tuple[float, ...]:
-        given = labels_of(row, self.multi_label)
+        given = self.labels_of(row)
         if len(given) != 1 and not self.multi_label:
             raise BadRowError("several labels", f"has {len(given)} labels", "use --multi-label", where=row.place)
         unknown = [label for label in given if label not in self._numbers]
@@ -132,22 +137,27 @@ class Classify(Sequences):
         return {"label": best, "score": scores[best], "scores": scores}
 
 
-def labels_of(row: LabelledRow, multi_label: bool) -> tuple[str, ...]:
-    """The labels of a row: one, or for several per text a list or a text such as `toxic|insult`; maybe none."""
-    assert row.label is not None
-    if isinstance(row.label, tuple):
-        return row.label
-    if not multi_label:
-        return (row.label,)
-    separator = next((each for each in LABEL_SEPARATORS if each in row.label), "|")
-    return tuple(part.strip() for part in row.label.split(separator) if part.strip())
+def _separator(labels: Iterable[Iterable[str]]) -> str:
+    """What stands between several labels in one field: the first of the usual characters that any of them has."""
+    characters = set(chain.from_iterable(labels))
+    return next((each for each in LABEL_SEPARATORS if each in characters), LABEL_SEPARATORS[0])
+
+
+def _parts(label: str | tuple[str, ...], separator: str | None) -> tuple[str, ...]:
+    if isinstance(label, tuple):
+        return label
+    if separator is None:
+        return (label,)
+    return tuple(part.strip() for part in label.split(separator) if part.strip())
 
 
 def labels_in(rows: Iterable[LabelledRow], multi_label: bool, file: str) -> Counter[str]:
     """How often each label occurs, in the order that the model's outputs will have: numbers by value, then words."""
+    labels = [row.label for row in rows if row.label is not None]
+    separator = _separator(label for label in labels if isinstance(label, str)) if multi_label else None
     counts: Counter[str] = Counter()
-    for row in rows:
-        given = labels_of(row, multi_label)
+    for label in labels:
+        given = _parts(label, separator)
         if multi_label or len(given) == 1:  # others are bad rows, which are told one by one
             counts.update(given)
     if len(counts) < 2:

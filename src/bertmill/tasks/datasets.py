@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from bertmill.config import FinetuneSettings, RowSettings, heldout_share
+from bertmill.errors import DataError
 from bertmill.tasks.base import Example, Task
 from bertmill.tasks.first_look import FirstLook
 from bertmill.tasks.kinds import choose_metric, make_task
@@ -50,13 +51,14 @@ def read_dataset(settings: FinetuneSettings, tokenizer: BertTokenizer) -> Datase
         dev = rows_of(dev_file)
     else:
         stratify = settings.task == "classify" and not settings.multi_label
-        # Questions about the same passage go together.
-        whole = (lambda row: row.texts[1:]) if settings.task == "answer" else None
-        train, dev = split_rows(train, share, SPLIT_SEED, stratify=stratify, file=train_file, texts_of=whole)
+        of_questions = settings.task == "answer"
+        train, dev = split_rows(train, share, SPLIT_SEED, stratify=stratify, file=train_file, of_questions=of_questions)
     of_train, of_dev = (
         list(examples_of(task, rows, settings, skipped[file], file))
         for rows, file in ((train, train_file), (dev, dev_file))
     )
+    if not of_train or not of_dev:
+        raise DataError("no good row is left to train with or to measure on", where=dev_file)
     look = FirstLook.at(
         [example.row for example in of_train],
         [example.row for example in of_dev],

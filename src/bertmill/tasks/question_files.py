@@ -38,8 +38,6 @@ def read_question_rows(file: str, repairs: Repairs) -> Iterator[RawRow]:
 
 def asked(raw: RawRow, with_label: bool, mended: Counter[str]) -> LabelledRow:
     """What a row of `read_question_rows` says; BadRowError if that is nothing sensible."""
-    if raw.problem is not None:
-        raise raw.problem
     question = _text(raw.fields, ("question",))
     passage = _text(raw.fields, _PASSAGES)
     if not with_label:

@@ -14,10 +14,8 @@ IDS = ("id", "ID", "idx", "index", "guid")  # names of the column that says whic
 class BadRowError(DataError):
     """Why a row cannot be used: a reason to count by, what is wrong with this row, and the remedy."""
 
-    def __init__(
-        self, reason: str, what: str | None = None, remedy: str | None = None, *, where: str | None = None
-    ) -> None:
-        super().__init__(what or reason, where=where, remedy=remedy)
+    def __init__(self, reason: str, what: str, remedy: str | None = None, *, where: str | None = None) -> None:
+        super().__init__(what, where=where, remedy=remedy)
         self.reason = reason
 
 

@@ -68,7 +68,7 @@ class SkippedRows:
 
     def __str__(self) -> str:
         counts = ", ".join(f"{reason} {count:,}" for reason, count in self.reasons.most_common())
-        return f"{self.num_skipped:,} of {self.num_rows:,} rows ({counts})" if self else "nothing"
+        return f"{self.num_skipped:,} of {self.num_rows:,} rows ({counts})"
 
 
 def read_labelled(
@@ -110,6 +110,8 @@ def read_labelled(
     for raw in raw_rows:
         counts.num_rows += 1
         try:
+            if raw.problem is not None:
+                raise raw.problem
             yield replace(meaning(raw), id=_id(raw.fields, counts.num_rows))
         except BadRowError as problem:
             stop_or_count(problem, raw.place, on_bad_row, counts)
@@ -134,8 +136,6 @@ def _id(fields: Mapping[str, Any], number: int) -> str | int:
 
 
 def _labelled(raw: RawRow, columns: Columns, may_have_no_label: bool) -> LabelledRow:
-    if raw.problem is not None:
-        raise raw.problem
     text = _text(raw.fields, columns.text)
     texts = (text,) if columns.pair is None else (text, _text(raw.fields, columns.pair))
     choices = _choices(raw.fields, columns.choices) if columns.choices else ()

@@ -1,16 +1,17 @@
 """Rows → a part to train with and a part to measure on, the same ones whatever the order of the rows.
 
-A row's place in the draw is a hash of the seed and its texts, so it depends on no other row. Rows with the same texts
-go together: no text stands on both sides. Where labels are kept in proportion, the texts of each label (or of the same
-few labels, where a text has been labelled in several ways) are drawn apart, and at least one of them stays in the
-training part.
+A row's place in the draw is a hash of the seed and its text, so it depends on no other row. Rows with the same text go
+together: it does not stand on both sides. Of a pair the first text counts, which is what others are asked about (a
+premise, a dialogue); of a question the passage. Where labels are kept in proportion, the texts of each label (or of
+the same few labels, where a text has been labelled in several ways) are drawn apart, and at least one of them stays in
+the training part.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from bertmill.errors import DataError, UsageError
 from bertmill.runtime import keyed_generator, keyed_seed
@@ -26,42 +27,40 @@ def split_rows(
     *,
     stratify: bool = True,
     file: str | None = None,
-    texts_of: Callable[[LabelledRow], tuple[str, ...]] | None = None,
+    of_questions: bool = False,
 ) -> tuple[list[LabelledRow], list[LabelledRow]]:
     """(training rows, the `share` of the distinct texts that is kept back), both in the order of `rows`.
 
     `stratify=False` draws whatever the labels are, for numbers and for several labels per text. `file` is for messages.
-    Rows of which `texts_of` gives the same go together; by default that is all of their texts.
     """
-    texts_of = texts_of or _all_texts
     if not 0 < share < 1:
         raise UsageError(f"the share {share} of rows to measure on is not between 0 and 1")
-    labels_of_texts: dict[tuple[str, ...], set[str]] = defaultdict(set)
-    for row in rows:
-        labels_of_texts[texts_of(row)].add(repr(row.label) if stratify else "")
-    groups: dict[tuple[str, ...], list[tuple[str, ...]]] = defaultdict(list)
-    for texts, labels in labels_of_texts.items():
-        groups[tuple(sorted(labels))].append(texts)
 
-    kept_back: set[tuple[str, ...]] = set()
+    def text_of(row: LabelledRow) -> str:
+        return row.texts[-1 if of_questions else 0]
+
+    labels_of_text: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        labels_of_text[text_of(row)].add(repr(row.label) if stratify else "")
+    groups: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for text, labels in labels_of_text.items():
+        groups[tuple(sorted(labels))].append(text)
+
+    kept_back: set[str] = set()
     start = float(keyed_generator(seed, _PURPOSE).random())
     num_before = 0
     for _, group in sorted(groups.items()):
         # Shares are counted through all groups, so that many small ones give their part too.
         num_after = num_before + len(group)
         num_drawn = math.floor(share * num_after + start) - math.floor(share * num_before + start)
-        group.sort(key=lambda texts: (keyed_seed(seed, _PURPOSE, *texts), texts))
+        group.sort(key=lambda text: (keyed_seed(seed, _PURPOSE, text), text))
         kept_back.update(group[: min(num_drawn, len(group) - 1)])
         num_before = num_after
     if not kept_back:
         raise DataError(
-            f"{len(rows):,} rows with {len(labels_of_texts):,} different texts: too few to keep {share:g} of them back",
+            f"{len(rows):,} rows with {len(labels_of_text):,} different texts: too few to keep {share:g} of them back",
             where=file,
             remedy="give more rows, or a file of its own",
         )
-    train = [row for row in rows if texts_of(row) not in kept_back]
-    return train, [row for row in rows if texts_of(row) in kept_back]
-
-
-def _all_texts(row: LabelledRow) -> tuple[str, ...]:
-    return (*row.texts, *row.choices)
+    train = [row for row in rows if text_of(row) not in kept_back]
+    return train, [row for row in rows if text_of(row) in kept_back]

@@ -48,8 +48,6 @@ def read_tag_rows(file: str, columns: str | None, with_label: bool, repairs: Rep
 
 def tagged(raw: RawRow) -> LabelledRow:
     """What a row of `read_tag_rows` says; BadRowError if that is nothing sensible."""
-    if raw.problem is not None:
-        raise raw.problem
     words, tags = raw.fields["words"], raw.fields.get("tags")
     if isinstance(words, str):
         return _with_found_words(raw.place, words, tags)

@@ -71,7 +71,7 @@ class WindowMaker:
         fate = "cut there" if self.truncate else "read in windows"
         parts = [f"{self.num_long:,} rows are longer than {self.max_length} pieces: {fate}"] if self.num_long else []
         parts += [f"{self.num_cut_questions:,} questions are too long: cut"] if self.num_cut_questions else []
-        lost = f"{self.num_lost_answers:,} answers are longer than a window or than answers may be: never found"
+        lost = f"{self.num_lost_answers:,} answers are too long, or cut by the window they begin in: never found"
         parts += [lost] if self.num_lost_answers else []
         return "; ".join(parts) or None
 

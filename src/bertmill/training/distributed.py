@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 _BUCKET_ELEMENTS = 1 << 22
-_TIMEOUT = timedelta(minutes=30)  # the longest that one rank may plan an epoch while the others wait
+_TIMEOUT = timedelta(minutes=30)  # the longest that one rank may do something alone, as saving, while the others wait
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ class ExampleLessons:
     def loss(
         self, model: nn.Module, part: list[EncodedExample], totals: Mapping[str, float]
     ) -> tuple[Tensor, Mapping[str, float]]:
-        outputs = self.task.outputs(model, part, self.ranks.device)
+        outputs = [output.float() for output in self.task.outputs(model, part, self.ranks.device)]  # bf16 rounds labels
         loss = self.task.loss(outputs, part)
         sums = {
             "loss": float(loss.detach()),
@@ -83,8 +83,6 @@ class ExampleLessons:
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         """Metrics on the examples that are not trained on. Every rank measures all of them, and gets the same."""
-        if not self.dev:
-            return {}
         answered = list(run_examples(self.task, model, self.dev, self.ranks.device))
         outputs = [torch.from_numpy(output) for _, output in answered]
         loss = self.task.loss(outputs, self.dev)

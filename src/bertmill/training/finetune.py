@@ -25,13 +25,14 @@ from bertmill.storage import read_json, sha256_of, write_file
 from bertmill.tasks.base import EncodedExample, Example, Task
 from bertmill.tasks.datasets import Dataset, read_dataset
 from bertmill.tasks.windows import WindowMaker, window_maker
+from bertmill.text.files import STANDARD_INPUT
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import Ranks
 from bertmill.training.examples import ExampleLessons
 from bertmill.training.loop import Phase
 from bertmill.training.progress import Beginning, Journal, Listener
 from bertmill.training.runs import decide_precision, opened_run, with_whole_paths
-from bertmill.training.schedule import Schedule
+from bertmill.training.schedule import Schedule, steps_of_epochs
 from bertmill.training.state import RunFolder, State
 from bertmill.version import __version__
 
@@ -58,7 +59,7 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
         make_windows = window_maker(settings, tokenizer, model.config, data.task.max_length, data.task.stride)
         lessons = _lessons(settings, data, make_windows, ranks, run.journal)
         steps_per_epoch = len(lessons.train) / settings.batch_size
-        steps = math.ceil(settings.epochs * steps_per_epoch)
+        steps = steps_of_epochs(settings.epochs, [steps_per_epoch], [1.0])
         if run.is_new and ranks.is_first:
             write_file(run.folder.config, settings_toml(with_whole_paths(settings)))
             write_file(run.folder.data, json.dumps(sources) + "\n")
@@ -74,7 +75,7 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
         trainer.take_best()
         task: Task = data.task
         tuned: dict[str, float] = {}
-        if task.is_to_be_tuned and lessons.dev:
+        if task.is_to_be_tuned:
             model.eval()
             task, tuned = lessons.tuned_task(model)
             figures = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in tuned.items())
@@ -83,7 +84,7 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
             **task.note(),
             "metric": data.metric,
             "windows": make_windows.note(),
-            "model": settings.model,
+            "model": with_whole_paths(settings).model,  # as a resumed run would say it
             **sources,
         }
         return run.finish(model, tokenizer, {**note, **_provenance(settings, trainer.state, tuned)})
@@ -167,6 +168,10 @@ def _hashes(settings: FinetuneSettings, tokenizer: BertTokenizer) -> dict[str, s
     files = {"train": settings.train}
     if heldout_share(settings.dev) is None:
         files["dev"] = Path(settings.dev)
+    for path in files.values():
+        if str(path) == STANDARD_INPUT or (path.exists() and not path.is_file()):
+            remedy = "write them to a file: they are read again when the run is resumed"
+            raise UsageError("rows to train with cannot come out of a pipe or a folder", where=path, remedy=remedy)
     # One that is not there is told when it is read.
     hashes = {f"{name}_sha256": sha256_of(path) for name, path in files.items() if path.is_file()}
     return {**hashes, "vocabulary_sha256": vocabulary_sha256(tokenizer.wordpiece)}

@@ -117,7 +117,6 @@ class Trainer:
         self.optimizer = make_optimizer(model, settings.weight_decay)
         self.state = State()
         self._resumed_from: int | None = None
-        self._started = time.monotonic()  # less the seconds that were trained before
         self._gave_back = time.monotonic()
 
     def train(self, phases: Sequence[Phase]) -> None:
@@ -125,7 +124,7 @@ class Trainer:
 
         StoppedError when a signal came and the step was saved; NonFiniteError when a loss or gradient is no number.
         """
-        self._started = time.monotonic() - self.state.seconds
+        self._started = time.monotonic() - self.state.seconds  # as if this process had trained all of it
         with StopWish() as wish:
             while not self._is_over():
                 while self._phase_is_over(phases):
@@ -142,8 +141,10 @@ class Trainer:
     def _begin_next_phase(self) -> None:
         state = self.state
         state.phase, state.phase_start = state.phase + 1, state.step
-        # Figures on instances of another length cannot be compared.
-        state.best_step, state.best_score, state.best_figures = None, None, {}
+        self._forget_best()  # figures on instances of another length cannot be compared
+
+    def _forget_best(self) -> None:
+        self.state.best_step, self.state.best_score, self.state.best_figures = None, None, {}
 
     def _take_steps(self, phases: Sequence[Phase], batches: Iterator[Any], wish: StopWish) -> None:
         """To the end of the phase, or to a step that is left out, when the training may be back at a checkpoint."""
@@ -223,10 +224,10 @@ class Trainer:
         self.journal.remark(f"{what}; it is left out, going on from step {self.state.step:,}")
 
     def _keep_records(self, lessons: Lessons, is_stopping: bool) -> None:
-        """What is due after a step: a line in the log, an evaluation, a checkpoint; the last two also at the end."""
+        """What is due after a step, and at the end: a line in the log, an evaluation, a checkpoint."""
         step, settings = self.state.step, self.settings
         self.journal.step(self._figures(lessons))
-        if step % settings.log_every == 0:
+        if self._is_over() or step % settings.log_every == 0:
             self._log(lessons)
         if self._is_over() or step % self.eval_every == 0:
             self._evaluate(lessons)
@@ -319,6 +320,8 @@ class Trainer:
             )
             self.journal.cut(step)
         self.ranks.wait()
+        if self.state.best_step not in (None, *saved_steps(self.run.checkpoints)):
+            self._forget_best()  # it went when a better one came, which is broken: the next evaluation decides
         return True
 
     def _refuse_other_weights(self, saved: Mapping[str, Tensor], where: Path) -> None:

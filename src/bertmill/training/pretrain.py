@@ -8,7 +8,6 @@ all share one schedule. Only the first of several ranks writes.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
@@ -36,7 +35,7 @@ from bertmill.training.distributed import Ranks
 from bertmill.training.loop import Phase
 from bertmill.training.progress import Beginning, Listener, WordBeginning
 from bertmill.training.runs import decide_precision, opened_run, with_whole_paths
-from bertmill.training.schedule import Schedule
+from bertmill.training.schedule import Schedule, steps_of_epochs
 from bertmill.training.state import PLANS_OF_RANK, RunFolder, State
 from bertmill.training.words import WordLessons
 from bertmill.version import __version__
@@ -82,7 +81,8 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
         schedule = Schedule(settings.learning_rate, steps, settings.budget)
         trainer = run.trainer(model, schedule, settings, eval_every=settings.eval_every)
         run.journal.begin(Beginning(steps, dict(trainer.state.sums), _words(settings, corpus, tokenizer, model, ranks)))
-        trainer.train([Phase(*each) for each in zip(lessons, [*accumulate(shares[:-1]), 1.0], strict=True)])
+        ends = [*(round(end, 9) for end in accumulate(shares[:-1])), 1.0]  # 0.1 and 0.2 are a little more than 0.3
+        trainer.train([Phase(*each) for each in zip(lessons, ends, strict=True)])
         return run.finish(model, tokenizer, _provenance(settings, corpus, trainer.state))
 
 
@@ -179,12 +179,6 @@ def _lessons(
     )
     of_heldout = None if heldout is None else instances(heldout, "heldout", heldout_plan, HELDOUT_SEED)
     return WordLessons(loader, of_heldout, ranks, settings.micro_batch_pieces)
-
-
-def steps_of_epochs(epochs: float, steps_per_epoch: Sequence[float], shares: Sequence[float]) -> int:
-    """The steps after which all phases together have gone `epochs` times through the corpus."""
-    epochs_per_step = sum(share / steps for share, steps in zip(shares, steps_per_epoch, strict=True))
-    return math.ceil(round(epochs / epochs_per_step, 6))
 
 
 def _words(

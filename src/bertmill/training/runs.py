@@ -90,6 +90,8 @@ def opened_run(settings: SettingsT, listener: Listener) -> Iterator[OpenRun[Sett
     keep_freed_memory()
     # The first rank holds the folder for all.
     with joined_ranks(device) as ranks, locked_folder(folder.path) if ranks.is_first else nullcontext():
+        if is_new and ranks.is_first:
+            folder.refuse_other_things()  # somebody else may just have begun there
         journal = Journal(folder.log, listener) if ranks.is_first else Journal(None, Listener())
         if sum(ranks.largest([is_new, not is_new])) > 1:
             raise UsageError("is not there for all processes", where=folder.path, remedy="let all machines share it")

@@ -6,6 +6,8 @@ at most 10,000 steps where steps are what is counted. By the clock, the rate is 
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 WARMUP_SHARE = 0.06
@@ -45,3 +47,9 @@ class Schedule:
             return step >= self.steps
         assert self.seconds is not None
         return seconds + seconds_of_step > self.seconds
+
+
+def steps_of_epochs(epochs: float, steps_per_epoch: Sequence[float], shares: Sequence[float]) -> int:
+    """The steps after which all phases together have gone `epochs` times through the corpus."""
+    epochs_per_step = sum(share / steps for share, steps in zip(shares, steps_per_epoch, strict=True))
+    return math.ceil(round(epochs / epochs_per_step, 6))

@@ -7,6 +7,8 @@
     RUN/plans/                which instances there are, per epoch (corpus/plan.py)
     RUN/heldout/              the held-out text as a corpus
     RUN/trials/               of several fine-tunings: a run folder each (trials.py)
+    RUN/trials.json           of several fine-tunings: their figures
+    RUN/tensorboard/          the log once more, where TensorBoard is installed
     RUN/model/                the result: a model folder
 The folder is locked while a process trains in it (storage.py).
 """
@@ -97,6 +99,8 @@ class RunFolder:
         """A new run does not mix with what somebody else put there; what is left of a start that failed may be."""
         if self.path.exists() and not self.path.is_dir():
             raise UsageError("is a file, not a run folder", where=self.path, remedy="choose another name")
+        if self.config.exists():
+            raise UsageError("holds a run that has just begun", where=self.path, remedy="go on with --resume")
         there = [path for path in self.path.glob("*") if path.name[0] != "."]
         if not all(self._is_left_of_start(path) for path in there):
             raise UsageError("is not a run, and not empty", where=self.path, remedy="choose another folder")

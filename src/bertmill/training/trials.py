@@ -69,6 +69,7 @@ def finetune_once_or_more(settings: FinetuneSettings, listener: Listener) -> Pat
         folder.refuse_other_things()
     with locked_folder(folder.path):
         if is_new:
+            folder.refuse_other_things()  # somebody else may just have begun there
             write_file(folder.config, settings_toml(asked))
         try:
             return _finetune_all(asked, folder, listener)
