@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bertmill.model import attention
 from bertmill.model.attention import attend, attend_from
-from bertmill.model.dropout import Dropout
+from bertmill.model.dropout import Dropout, keyed_dropout
 from bertmill.model.packing import Layout, PackedBatch, plan_layout
 
 LENGTHS = [5, 31, 5, 1, 17, 30]
@@ -122,3 +122,25 @@ def test_the_gradient_of_some_queries_under_dropout_is_the_numerical_one() -> No
         lambda query, rest: attention._DroppingAttentionOfSome.apply(query, rest, mask, keep, 1.5),  # type: ignore[no-untyped-call]
         (numbers(B, A, Q, d), numbers(2, B, A, T, d)),
     )
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("at_once", [1, 2000])
+def test_dropping_attention_in_portions_is_the_same_as_in_one_go(
+    at_once: int, causal: bool, hidden: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout = make_layout(causal, hidden)
+    dropout = Dropout(0.1, 0, "weights")
+    generator = torch.Generator().manual_seed(0)
+    qkv = torch.randn(sum(LENGTHS), 3 * HEADS * 8, generator=generator, requires_grad=True)
+    above = torch.randn(sum(LENGTHS), HEADS * 8, generator=generator)
+
+    def run() -> tuple[Tensor, Tensor]:
+        with keyed_dropout(seed=1, step=2):
+            output = attend(qkv, layout, HEADS, dropout)
+        return output, torch.autograd.grad(output, qkv, above)[0]
+
+    whole = run()
+    monkeypatch.setattr(attention, "WEIGHTS_AT_ONCE", at_once)
+    torch.testing.assert_close(run(), whole, atol=1e-6, rtol=0)

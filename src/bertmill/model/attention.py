@@ -11,7 +11,8 @@ those ask (`attend_from`), in a narrower rectangle.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Final
 
 import torch
 import torch.nn.functional as F
@@ -21,6 +22,9 @@ from torch.nn.attention import varlen
 
 from bertmill.model.dropout import Dropout, keep_scaled
 from bertmill.model.packing import Group, Layout
+
+# What is made between two products stays in the caches: at 21 sequences of 384 pieces a step takes half the time.
+WEIGHTS_AT_ONCE: Final = 1 << 20
 
 
 def attend(qkv: Tensor, layout: Layout, num_heads: int, dropout: Dropout) -> Tensor:
@@ -238,26 +242,39 @@ def _dropping_forward(
     dropout_scale: float,
 ) -> Tensor:
     """softmax(Q·Kᵀ/√d + mask), dropped, · V for each of G = batch · heads: [G, Q, d] from [G, Q, d] and [G, T, d]."""
-    scores = _scaled_bmm(query, key.transpose(1, 2), 1 / math.sqrt(query.shape[-1]))  # [G, Q, T]
-    if mask is not None:
-        scores.view(*batch_and_heads, *scores.shape[1:]).add_(mask)
-    weights = torch.softmax(scores, -1)
-    del scores
+    B, A = batch_and_heads
+    weights = query.new_empty(*query.shape[:2], key.shape[1])  # [G, Q, T]
+    gathered = torch.empty_like(query)
+    for some in _portions(B, A * weights[0].numel()):
+        of_some = slice(some.start * A, some.stop * A)
+        scores = _scaled_bmm(query[of_some], key[of_some].transpose(1, 2), 1 / math.sqrt(query.shape[-1]))
+        if mask is not None:
+            scores.view(-1, A, *scores.shape[1:]).add_(mask if len(mask) == 1 else mask[some])
+        dropped = torch.where(keep[of_some], torch.softmax(scores, -1, out=weights[of_some]), 0.0)
+        _scaled_bmm(dropped, value[of_some], dropout_scale, out=gathered[of_some])
     ctx.save_for_backward(query, key, value, weights, keep)
     ctx.dropout_scale = dropout_scale
-    return _scaled_bmm(torch.where(keep, weights, 0.0), value, dropout_scale)
+    return gathered
 
 
 def _dropping_backward(ctx: Any, above: Tensor, of_query: Tensor, of_key: Tensor, of_value: Tensor) -> None:
     """From the gradient of the result [G, Q, d], those of queries, keys and values, written where they belong."""
-    query, key, value, weights, keep = ctx.saved_tensors
-    scale = 1 / math.sqrt(query.shape[-1])
-    dropped = torch.where(keep, weights, 0.0)
-    _scaled_bmm(dropped.transpose(1, 2), above, ctx.dropout_scale, out=of_value)
-    of_weights = keep_scaled(torch.bmm(above, value.transpose(1, 2)), keep, ctx.dropout_scale)  # [G, Q, T]
-    of_scores = torch._softmax_backward_data(of_weights, weights, -1, weights.dtype)
-    _scaled_bmm(of_scores, key, scale, out=of_query)
-    _scaled_bmm(of_scores.transpose(1, 2), query, scale, out=of_key)
+    scale = 1 / math.sqrt(above.shape[-1])
+    saved = ctx.saved_tensors
+    for some in _portions(len(above), saved[-1][0].numel()):
+        query, key, value, weights, keep = (tensor[some] for tensor in saved)
+        dropped = torch.where(keep, weights, 0.0)
+        _scaled_bmm(dropped.transpose(1, 2), above[some], ctx.dropout_scale, out=of_value[some])
+        of_weights = keep_scaled(torch.bmm(above[some], value.transpose(1, 2)), keep, ctx.dropout_scale)
+        of_scores = torch._softmax_backward_data(of_weights, weights, -1, weights.dtype)
+        _scaled_bmm(of_scores, key, scale, out=of_query[some])
+        _scaled_bmm(of_scores.transpose(1, 2), query, scale, out=of_key[some])
+
+
+def _portions(count: int, weights_each: int) -> Iterator[slice]:
+    """0 … count in slices of as many as have WEIGHTS_AT_ONCE together, at least one each."""
+    step = max(1, WEIGHTS_AT_ONCE // weights_each)
+    return (slice(start, min(start + step, count)) for start in range(0, count, step))
 
 
 def _scaled_bmm(left: Tensor, right: Tensor, scale: float, out: Tensor | None = None) -> Tensor:
