@@ -289,6 +289,9 @@ class FinetuneSettings(TrainingSettings, RowSettings):
     )
     dev: Heldout = Field("0.1", description="rows to measure on: a file, or a share of the training rows")
     epochs: float = Field(3.0, gt=0, description="times through the training rows")
+    # A quarter of pre-training's, which must add up the gradient of the whole vocabulary after each micro-batch: what
+    # these leave for the way back is more often found in the caches.
+    micro_batch_pieces: int = Field(2048, ge=1, description="pieces that go through the model at once")
     learning_rate: float = Field(5e-5, gt=0, description="the highest rate, after a tenth of the steps")
     dropout: float | None = Field(None, ge=0, lt=1, description="share of activations dropped (default: the model's)")
     multi_label: bool = Field(False, description="a text may have several labels, a|b (or with , or ;), or none")
