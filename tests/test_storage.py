@@ -245,10 +245,11 @@ def test_a_folder_that_an_error_leaves_empty_goes_again_if_it_was_made_for_the_w
 def test_what_a_kill_left_half_written_goes_when_the_folder_is_taken(tmp_path: Path) -> None:
     (tmp_path / "checkpoints/.tmp-step-000010").mkdir(parents=True)
     (tmp_path / "checkpoints/.tmp-step-000010/weights").touch()
-    (tmp_path / ".tmp-model").touch()
+    (tmp_path / ".tmp-model-0123abcd").touch()
+    (tmp_path / ".tmp-mine").touch()  # not one of ours
     (tmp_path / "log").touch()
     with locked_folder(tmp_path):
-        assert sorted(path.name for path in tmp_path.rglob("*")) == ["checkpoints", "log"]
+        assert sorted(path.name for path in tmp_path.rglob("*")) == [".tmp-mine", "checkpoints", "log"]
 
 
 def test_an_error_of_the_work_keeps_its_name(tmp_path: Path) -> None:

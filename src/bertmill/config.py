@@ -18,7 +18,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
-from bertmill.errors import UsageError
+from bertmill.errors import IntegrityError, UsageError
 
 POSITIONAL: Final = "positional"  # marks a field that is an argument without a flag
 
@@ -80,10 +80,17 @@ def _heldout(given: Any) -> Any:
     """A share may be a number in a TOML file; one way to write it, so that settings can be compared."""
     share = heldout_share(str(given)) if isinstance(given, str | int | float) else None
     if share is None:
+        if given == "":
+            raise ValueError("should not be empty")
         return given
     if not 0 < share < 1:
         raise ValueError(f"should be a share between 0 and 1, or files (./{given} is a file called {given})")
     return str(share)
+
+
+def _written(given: Any) -> Any:
+    """A number in a TOML file as it would be on the command line."""
+    return str(given) if type(given) is int else given
 
 
 def _checked_by(parse: Callable[[str], object]) -> AfterValidator:
@@ -94,8 +101,9 @@ def _checked_by(parse: Callable[[str], object]) -> AfterValidator:
     return AfterValidator(check)
 
 
-Seconds = Annotated[int, Field(ge=1), BeforeValidator(_seconds)]
-Phases = Annotated[str, _checked_by(parse_phases)]
+Seconds = Annotated[int, Field(ge=1, le=10**9), BeforeValidator(_seconds)]
+Threads = Annotated[int, Field(ge=1, le=1024)]
+Phases = Annotated[str, BeforeValidator(_written), _checked_by(parse_phases)]
 Heldout = Annotated[str, BeforeValidator(_heldout)]
 MaskMix = Annotated[str, _checked_by(parse_mask_mix)]
 TextFiles = Annotated[
@@ -141,7 +149,7 @@ class VocabSettings(Settings):
     )
     unused: int = Field(0, ge=0, le=100_000, description="[unused…] tokens to reserve")
     min_frequency: int = Field(2, ge=1, description="rarer words are not learnt from, rarer pairs not merged")
-    workers: int | None = Field(None, ge=1, description="processes (default: one per core)")
+    workers: int | None = Field(None, ge=1, le=1024, description="processes (default: one per core)")
     text_field: str = Field("text", description="the field of a .jsonl record that holds the text")
     as_json: bool = Field(False, alias="json", description="print one JSON object instead of sentences")
 
@@ -152,7 +160,7 @@ class CorpusSettings(Settings):
     files: TextFiles = []
     vocab: str = Field(description="a vocabulary folder or file, a model folder or the name of an installed model")
     out: Path = Field(description="the corpus folder to write; it must not exist yet")
-    workers: int | None = Field(None, ge=1, description="processes (default: one per core)")
+    workers: int | None = Field(None, ge=1, le=1024, description="processes (default: one per core)")
     document: Literal["blank-line", "file", "record"] | None = Field(
         None,
         description="what ends a document: a blank line, the end of its file, or of each line or record "
@@ -178,7 +186,7 @@ class TrainingSettings(Settings):
 
     out: Path = Field(description="the run folder: settings, log, checkpoints and in the end the model")
     resume: bool = Field(False, description="go on with the run in --out where it was stopped; begin if there is none")
-    batch_size: int = Field(32, ge=1, description="instances or examples per step, over all processes")
+    batch_size: int = Field(32, ge=1, le=1_000_000, description="instances or examples per step, over all processes")
     micro_batch_pieces: int = Field(8192, ge=1, description="pieces that go through the model at once")
     weight_decay: float = Field(0.01, ge=0, description="decay of matrices; biases and LayerNorm have none")
     max_gradient_norm: float = Field(1.0, gt=0, description="longer gradients are scaled down to this norm")
@@ -189,11 +197,15 @@ class TrainingSettings(Settings):
     precision: Precision = Field("fp32", description="numbers to compute with; auto tries both and takes the faster")
     gradient_checkpointing: bool = Field(False, description="compute activations twice instead of keeping them")
     device: str = Field("auto", description="cpu, cuda, or auto")
-    threads: int | None = Field(None, ge=1, description="threads to compute with (default: one per core)")
+    threads: Threads | None = Field(None, description="threads to compute with (default: one per core)")
     seed: int = Field(0, description="decides first weights, order, masks and dropout")
 
     def require_all(self) -> None:
         """UsageError unless everything is there that a run needs to begin; one that is resumed knows it."""
+
+    def missing(self) -> list[str]:
+        """What a run that has begun must know, and does not."""
+        return []
 
 
 class PretrainSettings(TrainingSettings):
@@ -204,14 +216,14 @@ class PretrainSettings(TrainingSettings):
     MAY_BE_PATHS: ClassVar[tuple[str, ...]] = ("corpus", "init", "heldout")
 
     corpus: Path | None = Field(None, description="a folder made by `bertmill corpus` (a resumed run knows its own)")
-    size: SizeName = Field("mini", description="the size of the model")
+    size: SizeName | None = Field(None, description="the size of the model (default: mini)")
     init: str | None = Field(None, description="go on training this model instead of beginning with a random one")
     objective: Objective = Field("mlm+nsp", description="what is learnt besides masked words; clm: left to right")
-    steps: int | None = Field(None, ge=1, description="how long to train: a number of steps")
+    steps: int | None = Field(None, ge=1, le=10**12, description="how long to train: a number of steps")
     epochs: float | None = Field(
-        None, gt=0, description="how long to train: times through the corpus (1 if nothing else is said)"
+        None, gt=0, le=1e6, description="how long to train: times through the corpus (1 if nothing else is said)"
     )
-    budget: Seconds | None = Field(None, description="how long to train: a time such as 30m or 2h")
+    budget: Seconds | None = Field(None, description="how long to train: a time such as 30m or 2h; a number is seconds")
     length: Phases = Field("128", description="pieces per instance, or lengths with shares: 128:0.9,512:0.1")
     learning_rate: float | None = Field(None, gt=0, description="the highest rate (default: by the model's size)")
     dropout: float = Field(0.1, ge=0, lt=1, description="share of activations and attention weights dropped")
@@ -226,7 +238,7 @@ class PretrainSettings(TrainingSettings):
         "as 0.01, which are then not trained on",
     )
     eval_every: int = Field(1000, ge=1, description="steps between measurements on held-out text")
-    workers: int = Field(1, ge=0, description="threads that prepare batches ahead (0: none)")
+    workers: int = Field(1, ge=0, le=1024, description="threads that prepare batches ahead (0: none)")
 
     @model_validator(mode="after")
     def _one_duration(self) -> Self:
@@ -238,8 +250,17 @@ class PretrainSettings(TrainingSettings):
     def require_all(self) -> None:
         if self.corpus is None:
             raise UsageError("--corpus is required: a folder made by `bertmill corpus`")
-        if self.init is not None and "size" in self.model_fields_set:
+        if self.init is not None and self.size is not None:
             raise UsageError("--init brings a size of its own", remedy="leave --size away")
+
+    def missing(self) -> list[str]:
+        needed = {
+            "corpus": self.corpus,
+            "learning_rate": self.learning_rate,
+            "size or init": self.size or self.init,
+            "steps, epochs or budget": self.steps or self.epochs or self.budget,
+        }
+        return [name for name, value in needed.items() if value is None]
 
 
 class RowSettings(Settings):
@@ -288,7 +309,7 @@ class FinetuneSettings(TrainingSettings, RowSettings):
         None, description="the labelled rows: .tsv, .csv, .jsonl, .json, .parquet, or columns of words and tags"
     )
     dev: Heldout = Field("0.1", description="rows to measure on: a file, or a share of the training rows")
-    epochs: float = Field(3.0, gt=0, description="times through the training rows")
+    epochs: float = Field(3.0, gt=0, le=1e6, description="times through the training rows")
     # A quarter of pre-training's, which must add up the gradient of the whole vocabulary after each micro-batch: what
     # these leave for the way back is more often found in the caches.
     micro_batch_pieces: int = Field(2048, ge=1, description="pieces that go through the model at once")
@@ -298,7 +319,9 @@ class FinetuneSettings(TrainingSettings, RowSettings):
     class_weights: str | None = Field(None, description="how much classes count: balanced, or ham=1,spam=5")
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of each target that is spread over all classes")
     freeze: bool = Field(False, description="train the head alone; the encoder stays as it is")
-    metric: str | None = Field(None, description="what chooses the best checkpoint (default: the task's first)")
+    metric: str | None = Field(
+        None, description="what chooses the best checkpoint (default: the task's first; matthews with --preset cola)"
+    )
     patience: int | None = Field(None, ge=1, description="evaluations without a better one, after which to stop")
     eval_every: int | None = Field(None, ge=1, description="steps between evaluations (default: an epoch)")
     seeds: int = Field(1, ge=1, description="trainings to make, with --seed and the numbers after it; the best stays")
@@ -316,10 +339,12 @@ class FinetuneSettings(TrainingSettings, RowSettings):
         return self
 
     def require_all(self) -> None:
-        needed = {"TASK": self.task, "--model": self.model, "--train": self.train}
-        missing = [name for name, value in needed.items() if value is None]
+        missing = ", ".join("TASK" if name == "task" else f"--{name}" for name in self.missing())
         if missing:
-            raise UsageError(f"{', '.join(missing)} must be given for a new run", remedy="or name a run to --resume")
+            raise UsageError(f"{missing} must be given for a new run", remedy="or name a run to --resume")
+
+    def missing(self) -> list[str]:
+        return [name for name in ("task", "model", "train") if getattr(self, name) is None]
 
 
 class EvaluateSettings(RowSettings):
@@ -329,7 +354,7 @@ class EvaluateSettings(RowSettings):
     data: Path = Field(description="the labelled rows, in any format that finetune reads")
     worst: int = Field(5, ge=0, description="errors to show, the surest first")
     device: str = Field("auto", description="cpu, cuda, or auto")
-    threads: int | None = Field(None, ge=1, description="threads to compute with (default: one per core)")
+    threads: Threads | None = Field(None, description="threads to compute with (default: one per core)")
     as_json: bool = Field(False, alias="json", description="print one JSON object instead of tables")
 
 
@@ -348,7 +373,7 @@ class PredictSettings(RowSettings):
     )
     top_k: int = Field(1, ge=1, le=20, description="answers for each question; several stand in a list")
     device: str = Field("auto", description="cpu, cuda, or auto")
-    threads: int | None = Field(None, ge=1, description="threads to compute with (default: one per core)")
+    threads: Threads | None = Field(None, description="threads to compute with (default: one per core)")
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -425,6 +450,7 @@ COMMAND_SETTINGS: dict[str, type[Settings]] = {
 }
 
 SettingsT = TypeVar("SettingsT", bound=Settings)
+TrainingT = TypeVar("TrainingT", bound=TrainingSettings)
 
 
 def key_of(name: str, field: FieldInfo) -> str:
@@ -476,14 +502,26 @@ def settings_toml(settings: Settings) -> str:
     for name, field in type(settings).model_fields.items():
         value = getattr(settings, name)
         if value is not None:
+            _require_utf8(flag_of(name, field), str(value))
             # A JSON string, number, boolean or list of strings is one in TOML too.
             lines.append(f"{key_of(name, field)} = {json.dumps(value, default=str, ensure_ascii=False)}\n")
     return "".join(lines)
 
 
-def resumed_settings(given: SettingsT, path: Path, may_change: frozenset[str]) -> SettingsT:
+def _require_utf8(flag: str, value: str) -> None:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{flag} has a name that is not UTF-8: {value!r}", remedy="rename it") from None
+
+
+def resumed_settings(given: TrainingT, path: Path) -> TrainingT:
     """The settings of the run whose config.toml is `path`, with what may change as it is given now."""
-    before = read_settings(type(given), {}, toml_path=path)
+    before = read_settings(type(given), {"out": given.out}, toml_path=path)
+    if before.missing():
+        what = f"does not say {', '.join(before.missing())}, which it did when the run began"
+        raise IntegrityError(what, where=path, remedy="restore the file, or begin a new run")
+    may_change = given.MAY_CHANGE
     differing = [
         flag_of(name, type(given).model_fields[name])
         for name in sorted(given.model_fields_set - may_change)
@@ -512,7 +550,8 @@ def _problem(kind: type[Settings], detail: dict[str, Any], flags: Mapping[str, A
     if POSITIONAL in field.metadata and not in_file:
         label = name.upper()
     if detail["type"] == "missing":
-        return f"{flag_of(name, field)} is required: {field.description}"
+        named = name.upper() if POSITIONAL in field.metadata else flag_of(name, field)
+        return f"{named} is required: {field.description}"
     value = detail["input"]
     return f"{label}: {message} (got {value!r})"
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import torch
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
-_PROBE_SIZE = 1024
+_PROBE_SIZE = 512  # some CPUs need seconds for twice that in half precision
 _PROBE_ROUNDS = 3
 
 
@@ -70,6 +70,8 @@ def choose_device(name: str = "auto") -> torch.device:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if name == "cuda" else name)
+        if device.type not in ("cpu", "cuda"):
+            raise RuntimeError("it is of a kind that is not known here")
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0].partition("Expected one of")[0] or "there is no such device"

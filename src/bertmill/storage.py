@@ -14,6 +14,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 import time
@@ -26,6 +27,7 @@ from bertmill.errors import IntegrityError, ResourceError, UsageError
 
 MANIFEST = "manifest.json"
 TEMPORARY_PREFIX = ".tmp-"
+_LEFTOVER = re.compile(r"\.tmp-(.+-[0-9a-f]{8}|step-\d+)", re.DOTALL)  # the latter are checkpoints being removed
 MAX_MANIFEST_BYTES = 256 << 20  # a large corpus has many files
 _BLOCK = 1 << 20
 _LOCK_PATIENCE_S = 3.0
@@ -145,6 +147,8 @@ def locked_folder(folder: Path) -> Iterator[None]:
 
 def _remove_leftovers(folder: Path) -> None:
     for path in list(folder.rglob(f"{TEMPORARY_PREFIX}*")):
+        if not _LEFTOVER.fullmatch(path.name):  # it is somebody else's
+            continue
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:

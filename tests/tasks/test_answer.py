@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -152,7 +153,8 @@ def test_a_null_answer_is_empty_with_its_probability() -> None:
     assert answer["score"] > 0.99
     several = AnswerQuestions(-20.0, num_answers=3).decode(example, output)["answers"]
     assert [bool(each["answer"]) for each in several] == [True, False, True]
-    assert AnswerQuestions(0.0).error(example, output) > 0
+    task = AnswerQuestions(0.0)
+    assert task.error(example, output, task.judge(example, output)) > 0
     assert AnswerQuestions(-20.0).decode(example, output)["answer"]
 
 
@@ -181,6 +183,15 @@ def test_answers_that_cannot_be_found_are_counted() -> None:
         make_windows = WindowMaker(TOKENIZER, max_length, 16)
         TASK.encode(TASK.example(row_of(f"{long_answer} word.", answer)), make_windows)
         assert ("1 answers are too long, or cut by the window" in (make_windows.remark or "")) == is_lost
+
+
+def test_answers_are_lost_only_where_none_of_them_can_be_found() -> None:
+    passage = "word " * (MAX_ANSWER_PIECES + 1) + "Paris"
+    long_answer, short = (0, 5 * (MAX_ANSWER_PIECES + 1) - 1), (len(passage) - 5, len(passage))
+    answers = tuple(passage[start:end] for start, end in (long_answer, short))
+    row = LabelledRow("file:1", (QUESTION, passage), answers, spans=(long_answer, short))
+    assert not encode(row).has_lost_answer
+    assert encode(replace(row, label=answers[:1], spans=(long_answer,))).has_lost_answer
 
 
 def test_an_answer_that_no_window_may_start_with_is_lost() -> None:

@@ -178,6 +178,16 @@ def test_a_label_that_is_told_but_not_there_is_missed_only_where_it_is_needed(tm
         guess(tmp_path, content, told="text=sentence,label=label")
 
 
+def test_a_header_is_no_row_where_labels_are_not_wanted_either(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="looks like a header: sentence, label"):
+        guess(tmp_path, "sentence\tlabel\nA text\t1\n", told="text=1,label=2", need_label=False)
+
+
+def test_a_name_that_stands_there_twice_in_other_letters_is_not_known(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="cannot tell which column is the text"):
+        guess(tmp_path, "Text\ttext\tlabel\na\tb\t1\n")
+
+
 @pytest.mark.parametrize(
     ("told", "message"),
     [

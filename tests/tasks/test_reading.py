@@ -77,9 +77,14 @@ def test_reading_is_fast(data: Path) -> None:
     assert time.process_time() - start < 2  # 0.7 s of one core
 
 
-def test_texts_keep_every_character(tmp_path: Path) -> None:
+def test_texts_keep_every_character_and_labels_lose_blanks_around_them(tmp_path: Path) -> None:
     file = write(tmp_path / "a.tsv", "text\tlabel\n  two blanks \u3000 \t 1 \n")
-    assert list(read_labelled(file)) == [LabelledRow(f"{file}:2", ("  two blanks \u3000 ",), " 1 ")]
+    assert list(read_labelled(file)) == [LabelledRow(f"{file}:2", ("  two blanks \u3000 ",), "1")]
+
+
+def test_an_id_that_is_empty_is_the_number_of_the_row(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.tsv", "id\ttext\tlabel\nx7\ta\t1\n\tb\t0\n")
+    assert [row.id for row in read_labelled(file)] == ["x7", 2]
 
 
 @pytest.mark.parametrize(

@@ -127,4 +127,11 @@ def test_plain_tags_are_measured_word_by_word() -> None:
     noun, verb = task.by_class(judgements).figures
     assert (noun.precision, noun.recall, verb.precision, verb.recall) == (0.5, 1.0, 1.0, 0.5)
     assert "entities" not in task.decode(example, output)
-    assert task.error(example, output) == pytest.approx(1.0)
+    assert task.error(example, output, task.judge(example, output)) == pytest.approx(1.0)
+
+
+def test_kinds_are_counted_whatever_they_are_called() -> None:
+    plain = Tag(("NOUN", "_"), has_spans=False)
+    assert plain.labels_of(row_of(["a", "b"], ("_", "NOUN"))) == ("NOUN", "_")
+    segments = Tag.for_rows([row_of(["a", "b", "c"], ("B", "E", "S"))], "file")
+    assert segments.labels_of(row_of(["a", "b", "c"], ("B", "E", "S"))) == ("_",)

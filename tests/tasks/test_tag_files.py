@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from bertmill.errors import DataError, UsageError
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.reading import SkippedRows, read_labelled
+from bertmill.text import files
 
 CONLL = """-DOCSTART- -X- -X- O
 
@@ -98,6 +100,17 @@ def test_what_is_to_be_tagged_may_be_lines_of_text(tmp_path: Path) -> None:
     assert [(words(row), row.label) for row in again] == [(["Hello", "there"], None)]
 
 
+@pytest.mark.parametrize("columns", [None, "text=words,label=tags"])
+@pytest.mark.parametrize("with_label", [True, False])
+def test_standard_input_may_have_records(
+    with_label: bool, columns: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = b'\n{"words": ["a", "b"], "tags": ["O", "B-X"]}\n'
+    monkeypatch.setattr(files, "_open", lambda _: io.BufferedReader(io.BytesIO(lines)))
+    (row,) = read_labelled("-", task="tag", with_label=with_label, columns=columns)
+    assert (words(row), row.label) == (["a", "b"], ("O", "B-X") if with_label else None)
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -110,6 +123,8 @@ def test_what_is_to_be_tagged_may_be_lines_of_text(tmp_path: Path) -> None:
         ("a.jsonl", '{"text": "abc", "spans": [[0, 2, "X"], [1, 3, "Y"]]}', "overlap: X 0 to 2, and Y from 1 on"),
         ("a.jsonl", '{"text": "a  b", "spans": [[1, 2, "X"]]}', "has no word in the entity X 1 to 2"),
         ("a.jsonl", '{"text": "abc", "spans": [{"start": 0}]}', "has an entity without start, end and label"),
+        ("a.jsonl", '{"text": "abc", "spans": [[0, true, "X"]]}', "has an entity without start, end and label"),
+        ("a.jsonl", '{"text": "abc", "spans": [[0, 1, "X\\u200b"]]}', "characters that cannot be printed"),
         ("a.jsonl", '{"text": " ", "spans": []}', "has an empty text"),
         ("a.conll", "a\nb\n", "a.conll:1: has 1 column, and column 2 is wanted"),
         ("a.tsv", "a\tO\nb\t\n", "a.tsv:1: has no tag for the word 'b'"),

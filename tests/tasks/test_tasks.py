@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from bertmill.tasks.choose import Choose
 from bertmill.tasks.classify import Classify, labels_in, parse_class_weights
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.metrics import ByClass, intervals
+from bertmill.tasks.reading import read_labelled
 from bertmill.tasks.regress import Regress
 
 
@@ -154,21 +156,43 @@ def test_a_choice_is_answered_with_its_number_and_its_text() -> None:
 def test_metrics_of_classes_are_scikit_learns(answers: list[tuple[int, int]], num_classes: int) -> None:
     judgements = np.minimum(np.array(answers), num_classes - 1)
     given, wanted = judgements[:, 0], judgements[:, 1]
-    which = {"average": "binary"} if num_classes == 2 else {"average": "macro", "labels": range(num_classes)}
+    average = "binary" if num_classes == 2 else "macro"
     assert Classify(tuple("abcd"[:num_classes])).metrics(judgements) == pytest.approx(
         {
             "accuracy": (given == wanted).mean(),
-            "f1": sklearn.metrics.f1_score(wanted, given, zero_division=0.0, **which),
+            "f1": sklearn.metrics.f1_score(wanted, given, zero_division=0.0, average=average),
             "matthews": sklearn.metrics.matthews_corrcoef(wanted, given),
         }
     )
+
+
+@given(st.lists(st.lists(st.booleans(), min_size=6, max_size=6), min_size=1, max_size=20))
+def test_metrics_of_several_labels_are_scikit_learns(answers: list[list[bool]]) -> None:
+    judgements = np.array(answers).reshape(-1, 2, 3)
+    given, wanted = judgements[:, 0], judgements[:, 1]
+    task = Classify(("a", "b", "c"), multi_label=True)
+    figures = task.metrics(judgements)
+    for average in ("micro", "macro"):
+        expected = sklearn.metrics.f1_score(wanted, given, average=average, zero_division=0.0)
+        assert figures[f"{average}_f1"] == pytest.approx(expected)
+    columns = sklearn.metrics.precision_recall_fscore_support(wanted, given, average=None, zero_division=0.0)
+    ours = [(each.precision, each.recall, each.f1, each.rows) for each in task.by_class(judgements).figures]
+    assert ours == [pytest.approx(each) for each in zip(*columns, strict=True)]
+
+
+def test_a_label_with_a_separator_in_it_may_have_blanks_around_it(tmp_path: Path) -> None:
+    file = tmp_path / "a.tsv"
+    file.write_text("text\tlabel\nx\tc, d\ny\tc, d \nz\ta|b\n")
+    rows = list(read_labelled(str(file)))
+    task = Classify(tuple(labels_in(rows, True, "a.tsv")), multi_label=True)
+    assert [task.labels_of(row) for row in rows] == [("c, d",), ("c, d",), ("a", "b")]
 
 
 def test_an_output_is_judged_once_and_tells_what_metrics_need() -> None:
     several = Classify(("a", "b"), multi_label=True)
     judged = several.judge(encoded(several, row("a")), np.array([-1.0, 2.0], np.float32))
     assert judged.tolist() == [[False, True], [True, False]]
-    assert several.error(encoded(several, row("a")), np.array([-1.0, 2.0], np.float32)) == 3.0
+    assert several.error(encoded(several, row("a")), np.array([-1.0, 2.0], np.float32), judged) == 3.0
     assert Classify(("a", "b")).judge(encoded(Classify(("a", "b")), row("a")), np.array([0, 1])).tolist() == [1, 0]
     assert Choose().judge(encoded(Choose(), row("x", "x", "y")), np.array([2, 1])).tolist() == [True]
     numbers = np.array([[1.0, 2.0], [2.0, 4.0], [3.0, 6.0]])

@@ -164,3 +164,10 @@ def test_bytes_are_counted_as_they_are_on_disk(tmp_path: Path, suffix: str) -> N
     assert len(list(read_lines([str(path)], on_bytes=counts.append))) == 20_000
     assert sum(counts) == path.stat().st_size == size_of_files([str(path)])
     assert size_of_files([str(path), "-"]) is None
+
+
+def test_a_link_that_leads_nowhere_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    for name in ("dangling", "dang*"):
+        with pytest.raises(UsageError, match="there is no such file"):
+            find_files([str(tmp_path / name)])

@@ -157,6 +157,26 @@ def test_the_log_ends_with_the_last_step(tmp_path: Path) -> None:
     assert [json.loads(line)["step"] for line in (tmp_path / "log.jsonl").read_text().splitlines()] == [3, 6, 7]
 
 
+class TiringLessons(MeasuredLessons):
+    """The metric stays as it is; the loss, which breaks ties, becomes a little better each time."""
+
+    def evaluate(self, model: nn.Module) -> dict[str, float]:
+        self.measured_loss -= 0.01
+        return {"loss": self.measured_loss}
+
+    def score(self, figures: Mapping[str, float]) -> list[float]:
+        return [0.5, -figures["loss"]]
+
+
+def test_patience_counts_the_metric_and_the_log_ends_where_it_does(tmp_path: Path) -> None:
+    trainer = trainer_in(tmp_path, Schedule(0.1, steps=100), log_every=50)
+    trainer.eval_every, trainer.patience = 2, 3
+    trainer.train(one_phase(TiringLessons(1.0)))
+    assert (trainer.state.step, trainer.state.best_step) == (8, 8)
+    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if "loss" in line] == [8]
+
+
 def test_a_best_step_that_is_gone_is_forgotten(tmp_path: Path) -> None:
     """As where a better one came, which is broken now: the training is back before it, and its best was removed."""
     trainer = trainer_in(tmp_path, Schedule(0.1, steps=4), keep=9, save_every=1)

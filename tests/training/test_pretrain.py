@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from bertmill import storage
 from bertmill.cli.main import main
@@ -501,3 +501,119 @@ def test_a_gradient_that_is_not_a_number_on_one_rank_stops_all_of_them(corpus: P
     (checkpoint,) = (tmp_path / "run/checkpoints").iterdir()
     assert checkpoint.name == "step-000005"
     assert all(tensor.isfinite().all() for tensor in load_file(checkpoint / "weights.safetensors").values())
+
+
+@pytest.mark.parametrize("redirected", ["2>/dev/full", "2>&-", "2>&1 >{out}/printed | head -1"])
+def test_a_training_goes_on_where_nobody_reads_what_it_says(redirected: str, corpus: Path, tmp_path: Path) -> None:
+    flags = "--size tiny --length 32 --batch-size 8 --threads 1 --steps 4 --log-every 1"
+    command = f"{sys.executable} -m bertmill pretrain --corpus {corpus} --out {tmp_path}/run {flags} "
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command + redirected.format(out=tmp_path)], capture_output=True, text=True
+    )
+    assert done.returncode == 0
+    assert [line["step"] for line in log_of(tmp_path / "run")] == [1, 2, 3, 4]
+    assert (tmp_path / "run/model/config.json").exists()
+
+
+@pytest.mark.parametrize("wish", ["stop", "skip", "reload"])
+def test_weights_that_are_not_finite_are_never_saved(
+    wish: str, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    assert pretrain(corpus, run, "--steps", 8, "--learning-rate", 1e39, "--on-nonfinite", wish) == 5
+    assert "lower the learning rate" in capsys.readouterr().err
+    assert not (run / "model").exists()
+    assert not list(run.glob("checkpoints/*"))
+
+
+def test_a_model_of_what_is_no_number_answers_nothing(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert pretrain(corpus, tmp_path / "run", "--steps", 1) == 0
+    weights = load_file(tmp_path / "run/model/model.safetensors")
+    weights["bert.embeddings.word_embeddings.weight"][7, 7] = math.nan
+    shutil.copytree(tmp_path / "run/model", tmp_path / "model", ignore=shutil.ignore_patterns("manifest.json"))
+    save_file(weights, tmp_path / "model/model.safetensors", metadata={"format": "pt"})
+    assert main(["fill", str(tmp_path / "model"), "Bada [MASK]."]) == 4
+    assert "weights that are not finite" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("damage", [b"5\n", b'{"a": 1}\n', b"\xff\xfe\n"])
+def test_a_damaged_log_is_cut_where_the_damage_is(damage: bytes, corpus: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert pretrain(corpus, run, "--steps", 4, "--log-every", 1, "--save-every", 2) == 0
+    shutil.rmtree(run / "model")
+    shutil.rmtree(run / "checkpoints/step-000004")
+    first = (run / "log.jsonl").read_bytes().splitlines(keepends=True)[0]
+    (run / "log.jsonl").write_bytes(first + damage)
+    assert main(["pretrain", "--out", str(run), "--resume"]) == 0
+    assert [line["step"] for line in log_of(run)] == [1, 3, 4]
+
+
+@pytest.mark.parametrize("key", ["corpus", "learning_rate", "steps", "size", "out"])
+def test_settings_that_are_gone_from_a_run_are_missed(
+    key: str, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    assert pretrain(corpus, run, "--steps", 1) == 0
+    lines = (run / "config.toml").read_text().splitlines(keepends=True)
+    (run / "config.toml").write_text("".join(line for line in lines if not line.startswith(f"{key} =")))
+    assert main(["pretrain", "--out", str(run), "--resume"]) == (0 if key == "out" else 4)
+    assert f"does not say {key}" in capsys.readouterr().err or key == "out"
+
+
+def test_a_run_knows_its_corpus_also_without_its_plans(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    assert pretrain(corpus, run, "--steps", 1) == 0
+    for name in ("model", "plans"):
+        shutil.rmtree(run / name)
+    tokenizer = BertTokenizer.from_pretrained(corpus.parent / "vocab.txt")
+    build_corpus([str(corpus.parent / "heldout.txt")], tokenizer, tmp_path / "other", workers=1)
+    assert main(["pretrain", "--out", str(run), "--resume", "--corpus", str(tmp_path / "other")]) == 4
+    assert "the corpus is not what this run began with" in capsys.readouterr().err
+
+
+def test_the_settings_of_a_run_that_went_on_with_a_model_begin_another(corpus: Path, tmp_path: Path) -> None:
+    assert pretrain(corpus, tmp_path / "first", "--steps", 1) == 0
+    assert pretrain(corpus, tmp_path / "second", "--steps", 1, "--init", tmp_path / "first/model") == 0
+    config = tmp_path / "second/config.toml"
+    config.write_text(re.sub(r'length = "32"', "length = 32", config.read_text()))  # as a person would write it
+    assert main(["pretrain", "--config", str(config), "--out", str(tmp_path / "third")]) == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--epochs", "1e308"], "--epochs"),
+        (["--steps", "9" * 320], "--steps"),
+        (["--budget", "9" * 320], "--budget"),
+        (["--threads", "100000000"], "--threads"),
+        (["--workers", "9999999"], "--workers"),
+        (["--device", "meta"], "--device meta cannot be used"),
+        (["--heldout", ""], "--heldout: should not be empty"),
+        (["--out", "folder\udcff"], "--out has a name that is not UTF-8"),
+    ],
+)
+def test_what_no_machine_can_do_is_refused(
+    flags: list[str],
+    message: str,
+    corpus: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert pretrain(corpus, Path("run"), *flags) == 2
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.rglob("config.toml"))
+
+
+@pytest.mark.parametrize("size", ["abc", "2"])
+def test_an_environment_that_torchrun_did_not_make_is_refused(
+    size: str, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", size)
+    assert pretrain(corpus, tmp_path / "run", "--steps", 1) == 2
+    assert "WORLD_SIZE is" in capsys.readouterr().err

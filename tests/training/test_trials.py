@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from statistics import mean
 
@@ -39,6 +40,10 @@ def test_seeds_are_runs_of_their_own_and_the_best_is_kept(
                                                   several / "model/model.safetensors"))  # fmt: skip
     assert kept == model
     assert not list(several.glob("trials/*/checkpoints"))
+    shutil.rmtree(several / "trials")
+    assert main(["finetune", "--out", str(several), "--resume"]) == 0
+    assert f"{several} is finished already" in capsys.readouterr().err
+    assert not (several / "trials").exists()
 
 
 def test_several_trainings_go_on_where_they_were_stopped(

@@ -10,9 +10,10 @@ from __future__ import annotations
 import importlib.util
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from typing import Any
 
 from bertmill.errors import UsageError
-from bertmill.storage import safe_join
+from bertmill.storage import read_json, safe_join
 
 GROUP = "bertmill.models"
 CONFIG_FILE = "config.json"  # by which a folder is known to hold a model
@@ -36,6 +37,12 @@ def find_model(model: str | Path) -> Path:
         raise UsageError("is not a folder; a model is one", where=path)
     names = ", ".join(sorted(offered))
     raise UsageError(f"there is no model folder {str(model)!r} and no installed model of that name (known: {names})")
+
+
+def model_note(folder: Path) -> dict[str, Any]:
+    """What our own note in a model folder says; nothing in folders of others."""
+    file = folder / MODEL_NOTE
+    return read_json(file) if file.exists() else {}
 
 
 def _refuse_run(path: Path) -> None:

@@ -14,8 +14,10 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
+from bertmill.cli.streams import forget, say
 from bertmill.errors import INTERRUPTED, TERMINATED, BertmillError, ResourceError, UsageError
 from bertmill.version import __version__
 
@@ -45,6 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The entry point: returns the exit code."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # results are UTF-8 whatever the locale says
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+    if sys.stderr is None:  # closed: the next file that is opened must not take its place
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 (it stays open)
     try:
         code = _run(list(sys.argv[1:] if arguments is None else arguments))
         if sys.stdout is not None:
@@ -62,10 +66,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _failed("interrupted", INTERRUPTED)
     except BrokenPipeError:  # the reader (`head`, say) has seen enough
-        _forget_output()
+        forget(sys.stdout)
         return 0
     except OSError as error:
-        _forget_output()
+        forget(sys.stdout)
         is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
         kind = ResourceError if is_full else UsageError
         return _failed(f"{error.filename or 'standard output'}: {error.strerror}", kind.exit_code)
@@ -88,13 +92,8 @@ def _termination_as_error() -> Iterator[None]:
 
 
 def _failed(message: str, exit_code: int) -> int:
-    print(f"bertmill: {message}", file=sys.stderr)
+    say(f"bertmill: {message}")
     return exit_code
-
-
-def _forget_output() -> None:
-    """What is still in the buffer cannot be written; Python would complain once more when it closes stdout."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def overview() -> str:

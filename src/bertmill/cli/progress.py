@@ -16,6 +16,7 @@ from typing import TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TaskProgressColumn, TextColumn
 
+from bertmill.cli.streams import say
 from bertmill.tasks.reading import SkippedRows
 from bertmill.text.repair import Repairs
 
@@ -65,7 +66,7 @@ class ProgressLine:
         self._shown = now
         state = self._state(bytes_read, now - self._started)
         if self._bar is None:
-            print(f"{self._what}: {state}", file=sys.stderr, flush=True)
+            say(f"{self._what}: {state}")
         else:
             self._bar.update(self._task, completed=bytes_read, state=state, refresh=True)
 
@@ -88,7 +89,7 @@ def tell_about_rows(skipped: SkippedRows, repairs: Repairs, about_windows: str |
         about_windows,
     ]
     for remark in filter(None, remarks):
-        print(remark, file=sys.stderr)
+        say(remark)
 
 
 def counting(items: Iterable[ItemT], what: str) -> Iterator[ItemT]:
@@ -103,10 +104,10 @@ def counting(items: Iterable[ItemT], what: str) -> Iterator[ItemT]:
             if now - shown >= (BAR_INTERVAL_S if is_terminal else LINE_INTERVAL_S):
                 shown, is_line_open = now, is_terminal
                 state = f"{count:,} {what}, {count / (now - started):,.0f} a second"
-                print(state, end="\r" if is_terminal else "\n", file=sys.stderr, flush=True)
+                say(state, end="\r" if is_terminal else "\n")
     finally:
         if is_line_open:
-            print(file=sys.stderr)
+            say("")
 
 
 def time_left(seconds: float) -> str:

@@ -7,7 +7,6 @@ costs that knows nothing but how frequent each piece is. Speed is set against th
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -17,11 +16,12 @@ from typing import Self
 import torch
 
 from bertmill.cli.progress import make_bar, time_left
+from bertmill.cli.streams import say
 from bertmill.training.progress import Beginning, Line, Listener, WordBeginning
 
 BAR_INTERVAL_S = 0.2
-ROOF_SIZE = 2048
-ROOF_ROUNDS = 3
+ROOF_SIZES = (256, 512, 1024, 2048, 2048, 2048)
+ROOF_PATIENCE_S = 1.0  # for a product; some CPUs are very slow in half precision
 OPERATIONS_PER_WEIGHT = 6  # forward 2, backward 4
 # A training that has come this far, and whose last lines are this close to the unigram entropy, learns nothing more.
 STUCK_AFTER = 0.2
@@ -81,7 +81,7 @@ class TrainingDisplay(Listener):
         if self._bar is not None:
             self._bar.console.print(text, highlight=False, markup=False)
         else:
-            print(text, file=sys.stderr, flush=True)
+            say(text)
 
     def _words(self, line: Line) -> str:
         steps = "" if self._steps is None else f"/{self._steps:,}"
@@ -168,10 +168,13 @@ class WordDisplay(TrainingDisplay):
 
 def _matrix_product_rate(device: torch.device, precision: torch.dtype) -> float:
     """Operations per second of a large matrix product: what no training of one process exceeds."""
-    matrix = torch.ones(ROOF_SIZE, ROOF_SIZE, device=device, dtype=precision)
-    best = math.inf
-    for _ in range(ROOF_ROUNDS):
+    best = seconds = 0.0
+    for size in ROOF_SIZES:
+        if 8 * seconds > ROOF_PATIENCE_S:  # what twice the size takes
+            break
+        matrix = torch.ones(size, size, device=device, dtype=precision)
         started = time.perf_counter()
         (matrix @ matrix)[0, 0].item()  # a GPU is waited for
-        best = min(best, time.perf_counter() - started)
-    return 2 * ROOF_SIZE**3 / best
+        seconds = time.perf_counter() - started
+        best = max(best, 2 * size**3 / seconds)
+    return best

@@ -12,9 +12,10 @@ from torch import nn
 
 from bertmill.checkpoint.names import find_model
 from bertmill.config import RowSettings
-from bertmill.errors import UsageError
+from bertmill.errors import IntegrityError, UsageError
 from bertmill.inference.batching import in_given_order
 from bertmill.model.bert import MODEL_CLASSES
+from bertmill.model.pretrained import BertPreTrainedModel
 from bertmill.runtime import choose_device
 from bertmill.tasks.base import Answer, Array, EncodedExample, Example, Judgements, Task
 from bertmill.tasks.kinds import task_of_folder
@@ -22,6 +23,7 @@ from bertmill.tasks.windows import remembered_settings, window_maker
 from bertmill.text.tokenizer import BertTokenizer
 
 ResultT = TypeVar("ResultT")
+ModelT = TypeVar("ModelT", bound=BertPreTrainedModel)
 
 
 class TaskModel:
@@ -38,14 +40,8 @@ class TaskModel:
         folder = find_model(name_or_folder)
         self.task = task_of_folder(folder)
         self.device = choose_device(device)
-        model = MODEL_CLASSES[self.task.head].from_pretrained(folder)
-        assert model.load_report is not None
-        if model.load_report.new:
-            raise UsageError(
-                "the model has no head for the task it names",
-                where=folder,
-                remedy="fine-tune it with `bertmill finetune`",
-            )
+        kind: type[BertPreTrainedModel] = MODEL_CLASSES[self.task.head]
+        model = load_with_head(kind, folder, "the task it names", "fine-tune it with `bertmill finetune`")
         self.model = model.to(self.device)
         reading = remembered_settings(reading or RowSettings(), folder)
         self.make_windows = window_maker(
@@ -67,6 +63,17 @@ class TaskModel:
 
     def _encoded(self, examples: Iterable[Example]) -> Iterator[EncodedExample]:
         return (self.task.encode(example, self.make_windows) for example in examples)
+
+
+def load_with_head(kind: type[ModelT], folder: Path, what_for: str, remedy: str) -> ModelT:
+    """The model of a folder that can answer at once: its head is there, and its weights are numbers."""
+    model = kind.from_pretrained(folder)
+    assert model.load_report is not None
+    if model.load_report.new:
+        raise UsageError(f"the model has no head for {what_for}", where=folder, remedy=remedy)
+    if not all(bool(weights.isfinite().all()) for weights in model.parameters()):
+        raise IntegrityError("there are weights that are not finite", where=folder, remedy="train it again")
+    return model
 
 
 def judged(task: Task, answered: Iterable[tuple[EncodedExample, Array]]) -> Judgements:

@@ -44,7 +44,7 @@ def evaluate(model: TaskModel, examples: Iterable[Example], num_worst: int) -> E
     task = model.task
     answered = list(model.outputs(examples))
     judgements = judged(task, answered)
-    errors = [task.error(example, output) for example, output in answered]
+    errors = [task.error(*each, judgement) for each, judgement in zip(answered, judgements, strict=True)]
     worst = sorted(range(len(errors)), key=lambda number: -errors[number])[:num_worst]
     return Evaluation(
         len(answered),

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from bertmill.checkpoint.names import find_model
 from bertmill.errors import DataError, UsageError
-from bertmill.inference.answering import TaskModel
+from bertmill.inference.answering import TaskModel, load_with_head
 from bertmill.model.bert import BertForMaskedLM
 from bertmill.model.packing import PackedBatch
 from bertmill.runtime import choose_device
@@ -47,8 +47,8 @@ class Predictor:
         """What a fine-tuned model answers for each text, or pair (a tuple of two texts).
 
         Multiple choice asks for `{"text": …, "pair": …, "choices": […]}`, where `pair` may be left out. An answer has
-        the keys of `bertmill predict`: label, score and scores; number; choice, score and scores; words, offsets,
-        tags, scores and entities; answer, start, end and score, where the pair is (question, passage).
+        the keys of `bertmill predict`: label, score and scores; number; choice, answer, score and scores; words,
+        offsets, tags, scores and entities; answer, start, end and score, where the pair is (question, passage).
         """
         if isinstance(inputs, str):
             raise UsageError("predict takes a list of texts", remedy="put the text into a list")
@@ -138,12 +138,7 @@ class Predictor:
 
     def _masked_word_model(self) -> BertForMaskedLM:
         if self._words is None:
-            model = BertForMaskedLM.from_pretrained(self.folder)
-            assert model.load_report is not None
-            if model.load_report.new:
-                raise UsageError(
-                    "the model has no head for masked words", where=self.folder, remedy="use a pre-trained model"
-                )
+            model = load_with_head(BertForMaskedLM, self.folder, "masked words", "use a pre-trained model")
             self._words = model.to(self.device)
         return self._words
 

@@ -124,8 +124,8 @@ class AnswerQuestions(Task):
     def tuning(self) -> str:
         return f"null threshold {self.null_threshold:.4g}"
 
-    def error(self, example: EncodedExample, output: Array) -> float:
-        exact, f1, is_answerable, margin = map(float, self.judge(example, output))
+    def error(self, example: EncodedExample, output: Array, judgement: Judgement) -> float:
+        exact, f1, is_answerable, margin = map(float, judgement)
         surplus = max(-MAX_SURPLUS, min(MAX_SURPLUS, margin - (self.null_threshold or 0.0)))
         if self.null_threshold is not None and surplus <= 0:
             return is_answerable * math.exp(-surplus)

@@ -151,8 +151,8 @@ class Task(ABC):
         return ByClass()
 
     @abstractmethod
-    def error(self, example: EncodedExample, output: Array) -> float:
-        """How wrong an output is: 0 if it is right, more the surer it is of something else."""
+    def error(self, example: EncodedExample, output: Array, judgement: Judgement) -> float:
+        """How wrong an output is that was judged so: 0 if it is right, more the surer it is of something else."""
 
 
 class Sequences(Task):
@@ -175,6 +175,11 @@ class Sequences(Task):
         if row.choices:
             remedy = "leave them away, or use choose"
             raise BadRowError("has choices", f"has choices, which {self.name} does not know", remedy, where=row.place)
+
+
+def probabilities(logits: Array) -> NDArray[np.float64]:
+    """Softmax over the last axis, in double precision."""
+    return torch.from_numpy(np.asarray(logits, dtype=np.float64)).softmax(-1).numpy()
 
 
 def run_windows(

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bertmill.tasks.base import Answer, Array, EncodedExample, Example, Judgement, Judgements, Sequences
+from bertmill.tasks.base import Answer, Array, EncodedExample, Example, Judgement, Judgements, Sequences, probabilities
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.raw_rows import BadRowError
 
@@ -63,11 +63,11 @@ class Choose(Sequences):
     def metrics(self, judgements: Judgements) -> dict[str, float]:
         return {"accuracy": float(judgements.mean())}
 
-    def error(self, example: EncodedExample, output: Array) -> float:
+    def error(self, example: EncodedExample, output: Array, judgement: Judgement) -> float:
         return float(output.max() - output[example.target])
 
     def decode(self, example: EncodedExample, output: Array) -> Answer:
-        scores = torch.from_numpy(np.asarray(output, dtype=np.float64)).softmax(0).tolist()
+        scores = probabilities(output).tolist()
         best = int(np.argmax(scores))
         chosen = example.example.row.choices[best]
         return {"choice": best, "answer": chosen, "score": scores[best], "scores": scores}

@@ -20,9 +20,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bertmill.errors import DataError, UsageError
-from bertmill.tasks.base import Answer, Array, EncodedExample, Example, Judgement, Judgements, Sequences
+from bertmill.tasks.base import Answer, Array, EncodedExample, Example, Judgement, Judgements, Sequences, probabilities
 from bertmill.tasks.labelled import LabelledRow
-from bertmill.tasks.metrics import ByClass, class_metrics, class_table, confusion_matrix, label_set_metrics
+from bertmill.tasks.metrics import (
+    ByClass,
+    class_metrics,
+    class_table,
+    confusion_matrix,
+    label_counts,
+    label_set_metrics,
+)
 from bertmill.tasks.raw_rows import BadRowError, unknown_label
 
 MULTI_LABEL = "multi_label_classification"
@@ -116,23 +123,23 @@ class Classify(Sequences):
     def by_class(self, judgements: Judgements) -> ByClass:
         given, wanted = judgements[:, 0], judgements[:, 1]
         if self.multi_label:
-            return ByClass(class_table(given, wanted, self.labels))
+            return ByClass(class_table(self.labels, label_counts(given, wanted)))
         numbers = np.arange(len(self.labels))
-        table = class_table(given[:, None] == numbers, wanted[:, None] == numbers, self.labels)
-        return ByClass(table, confusion_matrix(given, wanted, len(self.labels)))
+        counts = label_counts(given[:, None] == numbers, wanted[:, None] == numbers)
+        return ByClass(class_table(self.labels, counts), confusion_matrix(given, wanted, len(self.labels)))
 
-    def error(self, example: EncodedExample, output: Array) -> float:
+    def error(self, example: EncodedExample, output: Array, judgement: Judgement) -> float:
         if self.multi_label:
-            given, wanted = self.judge(example, output)
+            given, wanted = judgement
             return float(np.abs(output[given != wanted]).sum())
         return float(output.max() - output[example.target])
 
     def decode(self, example: EncodedExample, output: Array) -> Answer:
-        logits = torch.from_numpy(np.asarray(output, dtype=np.float64))
         if self.multi_label:
-            scores = dict(zip(self.labels, logits.sigmoid().tolist(), strict=True))
+            likely = torch.from_numpy(np.asarray(output, dtype=np.float64)).sigmoid()
+            scores = dict(zip(self.labels, likely.tolist(), strict=True))
             return {"labels": [label for label, score in scores.items() if score > 0.5], "scores": scores}
-        scores = dict(zip(self.labels, logits.softmax(0).tolist(), strict=True))
+        scores = dict(zip(self.labels, probabilities(output).tolist(), strict=True))
         best = max(scores, key=scores.__getitem__)
         return {"label": best, "score": scores[best], "scores": scores}
 

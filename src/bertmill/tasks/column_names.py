@@ -50,15 +50,15 @@ class KnownNames(NamedTuple):
 
 def find_known_names(names: Sequence[str], lists: Collection[str] = ()) -> KnownNames:
     """What `names` are for, as far as they tell. `lists` are those that hold lists of values."""
-    written = {name.strip().casefold(): name for name in names}
 
-    def only_one(known: Sequence[str]) -> str | None:
-        found = [written[name] for name in known if name in written]
+    def only_one(known: Sequence[str], among: Sequence[str] = names) -> str | None:
+        found = [name for name in among if name.strip().casefold() in known]
         return found[0] if len(found) == 1 else None
 
-    pairs = [pair for pair in _PAIRS if written.keys() >= set(pair)]
-    text, pair = (written[pairs[0][0]], written[pairs[0][1]]) if len(pairs) == 1 else (None, None)
-    choices = only_one([name for name in _LISTS_OF_CHOICES if written.get(name) in lists])
+    written = {name.strip().casefold() for name in names}
+    pairs = [pair for pair in _PAIRS if written >= set(pair)]
+    text, pair = (only_one(pairs[0][:1]), only_one(pairs[0][1:])) if len(pairs) == 1 else (None, None)
+    choices = only_one(_LISTS_OF_CHOICES, [name for name in names if name in lists])
     return KnownNames(
         text=text if pairs else only_one(_TEXTS),
         pair=pair,

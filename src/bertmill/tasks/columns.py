@@ -116,6 +116,7 @@ def choose_columns(
     rows = chain(head, rows)
     if first.is_numbered:
         _check_table(columns, first)
+        _refuse_header(told or columns, first)
         rows = name_columns(rows) if columns.has_header else rows
     elif told is None and columns.pair is None:
         rows = _without_other_pairs(rows)
@@ -214,7 +215,11 @@ def _check_table(columns: Columns, first: RawRow) -> None:
                 where=first.place,
                 remedy="say with --columns what the columns are",
             )
-    cells = [first.fields[name] for name in columns.all()] if not columns.has_header else []
+
+
+def _refuse_header(columns: Columns, first: RawRow) -> None:
+    """DataError if a table that should have no header begins with one; of the label too where that is not wanted."""
+    cells = [first.fields[name] for name in columns.all() if name in first.fields] if not columns.has_header else []
     if len(cells) > 1 and all(map(is_known_name, cells)):
         raise DataError(
             f"looks like a header: {', '.join(cells)}",

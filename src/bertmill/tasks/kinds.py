@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from bertmill.checkpoint.names import MODEL_NOTE
+from bertmill.checkpoint.names import MODEL_NOTE, model_note
 from bertmill.config import FinetuneSettings, unknown_name
 from bertmill.errors import IntegrityError, UsageError
 from bertmill.model.config import BertConfig
-from bertmill.storage import read_json
 from bertmill.tasks.answer import AnswerQuestions
 from bertmill.tasks.base import Task
 from bertmill.tasks.choose import Choose
@@ -73,8 +72,8 @@ def task_of_folder(folder: Path) -> Task:
 
 def _null_threshold(folder: Path) -> float | None:
     """By how much an answer must exceed the null score, if the note of the folder says so."""
-    file = folder / MODEL_NOTE
-    threshold = read_json(file).get("null_threshold") if file.exists() else None
+    threshold = model_note(folder).get("null_threshold")
     if not isinstance(threshold, float | int | None):
-        raise IntegrityError("has a null_threshold that is no number", where=file, remedy="fine-tune again")
+        what = "has a null_threshold that is no number"
+        raise IntegrityError(what, where=folder / MODEL_NOTE, remedy="fine-tune again")
     return threshold

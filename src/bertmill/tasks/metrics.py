@@ -1,7 +1,7 @@
 """How good answers are, by scikit-learn and scipy; and how sure that is, by drawing the rows again.
 
 Figures are between 0 and 1 (correlations between -1 and 1) and larger is better, but for errors of numbers, which are
-given as they are. Of two classes, F1 is that of the second; of more, the mean over classes.
+given as they are. Of two classes, F1 is that of the second; of more, the mean over those that are asked for or given.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ RESAMPLES = 500
 CONFIDENCE = 0.95
 
 Numbers = NDArray[np.integer] | NDArray[np.floating] | NDArray[np.bool_]
+Booleans = NDArray[np.bool_]
+Counts = NDArray[np.int64]
 
 
 def class_metrics(given: NDArray[np.integer], wanted: NDArray[np.integer], num_classes: int) -> dict[str, float]:
@@ -29,13 +31,13 @@ def class_metrics(given: NDArray[np.integer], wanted: NDArray[np.integer], num_c
     # Each kind of error once, weighted by how often it is made: intervals ask many times, maybe about many rows.
     kinds, counts = np.unique(wanted * num_classes + given, return_counts=True)
     answers = np.divmod(kinds, num_classes)  # wanted, given
-    which = {"average": "binary"} if num_classes == 2 else {"labels": range(num_classes), "average": "macro"}
+    average = "binary" if num_classes == 2 else "macro"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # where all rows have one class, and get it, Matthews is 0
         matthews = matthews_corrcoef(*answers, sample_weight=counts)
     return {
         "accuracy": float(accuracy_score(*answers, sample_weight=counts)),
-        "f1": float(f1_score(*answers, sample_weight=counts, zero_division=0.0, **which)),
+        "f1": float(f1_score(*answers, sample_weight=counts, zero_division=0.0, average=average)),
         "matthews": float(matthews),
     }
 
@@ -57,15 +59,25 @@ class ByClass:
     confusion: list[list[int]] = field(default_factory=list)  # rows are what is right, columns what was answered
 
 
-def class_table(given: Numbers, wanted: Numbers, labels: Sequence[str]) -> list[ClassFigures]:
-    """Of yes or no for each label [rows, labels]: how good each is."""
-    from sklearn.metrics import precision_recall_fscore_support
-
-    columns = precision_recall_fscore_support(wanted, given, average=None, zero_division=0.0)
+def class_table(labels: Sequence[str], counts: Counts) -> list[ClassFigures]:
+    """How good each label is; `counts` [labels, 3] are how often each was right, given and wanted."""
     return [
-        ClassFigures(label, float(precision), float(recall), float(f1), int(rows))
-        for label, precision, recall, f1, rows in zip(labels, *columns, strict=True)
+        ClassFigures(label, *precision_recall_f1(*of_label), int(of_label[2]))
+        for label, of_label in zip(labels, counts, strict=True)
     ]
+
+
+def label_counts(given: Booleans, wanted: Booleans) -> Counts:
+    """Of yes or no for each label [rows, labels]: how often each was right, given and wanted [labels, 3]."""
+    return np.stack([(given & wanted).sum(0), given.sum(0), wanted.sum(0)], 1)
+
+
+def precision_recall_f1(right: float, given: float, wanted: float) -> tuple[float, float, float]:
+    return ratio(right, given), ratio(right, wanted), ratio(2 * right, given + wanted)
+
+
+def ratio(part: float, whole: float) -> float:
+    return float(part / whole) if whole else 0.0
 
 
 def confusion_matrix(given: Numbers, wanted: Numbers, num_classes: int) -> list[list[int]]:
@@ -76,13 +88,12 @@ def confusion_matrix(given: Numbers, wanted: Numbers, num_classes: int) -> list[
     return matrix
 
 
-def label_set_metrics(given: Numbers, wanted: Numbers) -> dict[str, float]:
+def label_set_metrics(given: Booleans, wanted: Booleans) -> dict[str, float]:
     """Of yes or no for each label [rows, labels]: F1 over all, mean F1 of labels, and how many rows are all right."""
-    from sklearn.metrics import f1_score
-
+    counts = label_counts(given, wanted)
     return {
-        "micro_f1": float(f1_score(wanted, given, average="micro", zero_division=0.0)),
-        "macro_f1": float(f1_score(wanted, given, average="macro", zero_division=0.0)),
+        "micro_f1": precision_recall_f1(*counts.sum(0))[2],
+        "macro_f1": float(np.mean([precision_recall_f1(*of_label)[2] for of_label in counts])),
         "all_right": float((given == wanted).all(axis=1).mean()),
     }
 

@@ -1,10 +1,10 @@
 """A file of labelled data, of whatever format → labelled rows; what is wrong with a row is told or counted.
 
 Raw rows (`rows.py`) get their meaning from the columns (`columns.py`). Texts keep every character; a text is empty if
-it has only white space. Labels stay as they are written: JSON's numbers as text, true and false as such words, a list
-as several labels; of several choices, the label is the text of the right one. A bad row stops the reading, or is
-skipped and counted; more than 5 % bad rows stop it all the same, at the end or once a thousand rows were read. Wrong
-quotes always stop it, since nobody knows then where the next row begins.
+it has only white space. Labels stay as they are written, without blanks around them: JSON's numbers as text, true and
+false as such words, a list as several labels; of several choices, the label is the text of the right one. A bad row
+stops the reading, or is skipped and counted; more than 5 % bad rows stop it all the same, at the end or once a thousand
+rows were read. Wrong quotes always stop it, since nobody knows then where the next row begins.
 """
 
 from __future__ import annotations
@@ -132,7 +132,9 @@ def stop_or_count(problem: BadRowError, place: str, on_bad_row: OnBadRow, skippe
 
 def _id(fields: Mapping[str, Any], number: int) -> str | int:
     """The row's own id, or its number in the file."""
-    return next((fields[name] for name in IDS if isinstance(fields.get(name), str | int)), number)
+    return next(
+        (fields[name] for name in IDS if isinstance(fields.get(name), str | int) and fields[name] != ""), number
+    )
 
 
 def _labelled(raw: RawRow, columns: Columns, may_have_no_label: bool) -> LabelledRow:
@@ -222,4 +224,4 @@ def _label_word(label: Any, columns: Columns) -> str:
         return "true" if label else "false"
     if _is_empty(label) or not isinstance(label, str | int | float):
         raise _wrong_type(label, str(columns.label), "a label or a list of labels")
-    return require_printable(str(label))
+    return require_printable(str(label).strip())

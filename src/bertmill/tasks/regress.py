@@ -70,7 +70,7 @@ class Regress(Sequences):
     def metrics(self, judgements: Judgements) -> dict[str, float]:
         return number_metrics(judgements[:, 0], judgements[:, 1])
 
-    def error(self, example: EncodedExample, output: Array) -> float:
+    def error(self, example: EncodedExample, output: Array, judgement: Judgement) -> float:
         return abs(float(output[0]) - float(example.target))
 
     def decode(self, example: EncodedExample, output: Array) -> Answer:

@@ -47,11 +47,10 @@ def read_rows(file: str, *, quotes: Quotes = "auto", repairs: Repairs | None = N
         return
     lines = read_file(file, repairs=counts)
     if file == STANDARD_INPUT:
-        first = next((line for line in lines if line.text), None)
-        lines = lines if first is None else chain([first], lines)
-        suffix = ".jsonl" if first is not None and first.text.startswith("{") else ""
+        are_records, lines = recognise_records(lines)
+        suffix = ".jsonl" if are_records else ""
     if suffix == ".jsonl":
-        yield from (record_row(line, counts) for line in lines if line.text.strip())
+        yield from record_rows(lines, counts)
         return
     separator = "," if suffix == ".csv" else "\t"
     if quotes == "auto":
@@ -72,8 +71,22 @@ def header_names(header: RawRow) -> list[str]:
     return [str(cell).strip() for cell in header.fields.values()]
 
 
-def record_row(line: Line, repairs: Repairs) -> RawRow:
-    """The fields of a line of JSON."""
+def recognise_records(lines: Iterator[Line]) -> tuple[bool, Iterator[Line]]:
+    """Whether lines whose format no suffix tells are records, by the first that has text; and all lines."""
+    head: list[Line] = []
+    for line in lines:
+        head.append(line)
+        if line.text.strip():
+            break
+    return bool(head) and head[-1].text.startswith("{"), chain(head, lines)
+
+
+def record_rows(lines: Iterable[Line], repairs: Repairs) -> Iterator[RawRow]:
+    """The fields of each line of JSON."""
+    return (_record_row(line, repairs) for line in lines if line.text.strip())
+
+
+def _record_row(line: Line, repairs: Repairs) -> RawRow:
     try:
         record = parse_record(line)
     except DataError as error:

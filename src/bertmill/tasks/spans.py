@@ -36,33 +36,36 @@ class EncodedQuestion(EncodedExample):
 
     @property
     def has_lost_answer(self) -> bool:
-        """Whether there is an answer that cannot be found: too long, or not whole in the window where it may start."""
-        answer = self._answer_pieces()
-        if answer is None:
-            return bool(self.target)  # it has no piece
-        first, last = answer
+        """Whether there is an answer, and none that can be found."""
+        return bool(self.target) and all(map(self._is_lost, self.target))
+
+    def _is_lost(self, answer: Range) -> bool:
+        """Whether it cannot be found: it has no piece, too many, or is not whole in the window where it may start."""
+        pieces = self._pieces_of(answer)
+        if pieces is None:
+            return True
+        first, last = pieces
         window = widest_context(self.ranges, len(self.passage.ids))[first]
         return last - first >= MAX_ANSWER_PIECES or last >= self.ranges[window][1]
 
     @property
     def spans(self) -> list[Range]:
         """The first and the last piece of the first right answer in each window; [CLS] if it is not all there."""
-        answer = self._answer_pieces()
-        if answer is None:
+        pieces = self._pieces_of(self.target[0]) if self.target else None
+        if pieces is None:
             return [(0, 0)] * len(self.ranges)
-        first, last = answer
+        first, last = pieces
         return [
             (first - start + self.offset, last - start + self.offset) if start <= first and last < end else (0, 0)
             for start, end in self.ranges
         ]
 
-    def _answer_pieces(self) -> Range | None:
-        if not self.target:
-            return None
-        start, end = self.target[0]
+    def _pieces_of(self, answer: Range) -> Range | None:
+        """The first and the last piece of an answer, given by its characters."""
+        start, end = answer
         first = int(np.searchsorted(self.passage.ends, start, side="right"))
         last = int(np.searchsorted(self.passage.starts, end, side="left")) - 1
-        return (first, last) if first <= last else None  # an answer without a piece cannot be found
+        return (first, last) if first <= last else None
 
 
 class Spans(NamedTuple):

@@ -21,12 +21,21 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertmill.errors import DataError
-from bertmill.tasks.base import Answer, Array, EncodedExample, Example, Judgement, Judgements, Task, run_windows
+from bertmill.tasks.base import (
+    Answer,
+    Array,
+    EncodedExample,
+    Example,
+    Judgement,
+    Judgements,
+    Task,
+    probabilities,
+    run_windows,
+)
 from bertmill.tasks.labelled import LabelledRow
-from bertmill.tasks.metrics import ByClass, ClassFigures
+from bertmill.tasks.metrics import ByClass, Counts, class_table, precision_recall_f1, ratio
 from bertmill.tasks.raw_rows import BadRowError, unknown_label
 from bertmill.tasks.tag_schemes import (
-    NO_KIND,
     OUTSIDE,
     Entity,
     entities,
@@ -40,8 +49,6 @@ from bertmill.tasks.tag_schemes import (
 )
 from bertmill.tasks.windows import Window, WindowMaker, widest_context
 from bertmill.text.words import Span, find_words
-
-Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -144,7 +151,7 @@ class Tag(Task):
         if row.label is None:
             return ()
         tags = self._as_learnt(row.label)
-        return tuple(sorted({split_tag(tag)[1] if self.has_spans else tag for tag in tags} - {NO_KIND}))
+        return tuple(sorted({split_tag(tag)[1] for tag in tags if tag != OUTSIDE} if self.has_spans else set(tags)))
 
     def settings(self) -> dict[str, Any]:
         return {
@@ -215,32 +222,27 @@ class Tag(Task):
 
     def metrics(self, judgements: Judgements) -> dict[str, float]:
         num_words, num_right, *counts = judgements.sum(0).tolist()
-        figures = {"accuracy": _ratio(num_right, num_words)}
+        figures = {"accuracy": ratio(num_right, num_words)}
         if self.has_spans:
             ways = np.array(counts).reshape(len(self._ways_to_read), -1, 3)
             for prefix, of_kinds in zip(self._ways_to_read, ways, strict=True):
-                named = zip(("precision", "recall", "f1"), _precision_recall_f1(*of_kinds.sum(0)), strict=True)
+                named = zip(("precision", "recall", "f1"), precision_recall_f1(*of_kinds.sum(0)), strict=True)
                 figures |= {prefix + name: value for name, value in named}
         return figures
 
     def by_class(self, judgements: Judgements) -> ByClass:
         counts = judgements.sum(0)[2 : 2 + 3 * len(self._kinds)].reshape(-1, 3)
-        return ByClass(
-            [
-                ClassFigures(kind, *_precision_recall_f1(*of_kind), int(of_kind[2]))
-                for kind, of_kind in zip(self._kinds, counts, strict=True)
-            ]
-        )
+        return ByClass(class_table(self._kinds, counts))
 
-    def error(self, example: EncodedExample, output: Array) -> float:
+    def error(self, example: EncodedExample, output: Array, judgement: Judgement) -> float:
         return float((output.max(1) - output[np.arange(len(output)), list(example.target)]).sum())
 
     def decode(self, example: EncodedExample, output: Array) -> Answer:
         row = example.example.row
         (text,) = row.texts
-        probabilities = torch.from_numpy(np.asarray(output, dtype=np.float64)).softmax(1).numpy()
-        tags = self._tags(probabilities.argmax(1))
-        scores = probabilities.max(1)
+        of_tags = probabilities(output)  # [words, tags]
+        tags = self._tags(of_tags.argmax(1))
+        scores = of_tags.max(1)
         answer: Answer = {
             "words": [text[start:end] for start, end in row.spans],
             "offsets": [list(span) for span in row.spans],
@@ -270,11 +272,3 @@ def _as_answer(entity: Entity, text: str, spans: Sequence[Span], scores: NDArray
         "end": end,
         "score": float(scores[entity.first : entity.end].mean()),
     }
-
-
-def _precision_recall_f1(right: float, given: float, wanted: float) -> tuple[float, float, float]:
-    return _ratio(right, given), _ratio(right, wanted), _ratio(2 * right, given + wanted)
-
-
-def _ratio(part: float, whole: float) -> float:
-    return float(part / whole) if whole else 0.0

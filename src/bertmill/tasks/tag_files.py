@@ -4,7 +4,7 @@
                -DOCSTART- lines and, between tabs, comments (# …) are left out; --columns text=1,label=4 names others
     records    {"words": […], "tags": […]}, or {"text": …, "entities": [{"start": …, "end": …, "label": …}, …]} with
                characters of the text; .jsonl, .json or .parquet; --columns text=tokens,label=ner_tags names others
-    lines      to be tagged, one text per line: a .txt, or standard input, which may have records too
+    lines      to be tagged, one text per line: a .txt, or standard input; both may have records
 Where a text comes without words, they are found (text/words.py), and cut where an entity begins or ends inside one. Of
 words without a text, the text is the words with spaces between; none beside Chinese characters.
 """
@@ -20,7 +20,7 @@ from bertmill.errors import DataError, UsageError
 from bertmill.tasks.columns import Columns, parse_columns
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.raw_rows import IDS, BadRowError, RawRow, require_printable
-from bertmill.tasks.rows import RECORDS, read_rows, record_row
+from bertmill.tasks.rows import RECORDS, read_rows, recognise_records, record_rows
 from bertmill.tasks.tag_schemes import Entity, iob2
 from bertmill.text.files import STANDARD_INPUT, Line, format_suffix, read_file
 from bertmill.text.repair import Repairs
@@ -41,9 +41,15 @@ def read_tag_rows(file: str, columns: str | None, with_label: bool, repairs: Rep
     suffix = format_suffix(file)
     if suffix in RECORDS:
         return (_named(row, told, with_label) for row in read_rows(file, repairs=repairs))
-    if told is None and not with_label and (suffix == ".txt" or file == STANDARD_INPUT):
-        return _texts(read_file(file, repairs=repairs), repairs)
-    return _column_rows(read_file(file, repairs=repairs), told, with_label, file)
+    lines = read_file(file, repairs=repairs)
+    are_texts = told is None and not with_label and (suffix == ".txt" or file == STANDARD_INPUT)
+    if are_texts or file == STANDARD_INPUT:
+        are_records, lines = recognise_records(lines)
+        if are_records:
+            return (_named(row, told, with_label) for row in record_rows(lines, repairs))
+        if are_texts:
+            return (RawRow(line.place, {"words": line.text}) for line in lines if line.text.strip())
+    return _column_rows(lines, told, with_label, file)
 
 
 def tagged(raw: RawRow) -> LabelledRow:
@@ -81,16 +87,6 @@ def _named(raw: RawRow, told: Columns | None, with_label: bool) -> RawRow:
             return raw._replace(problem=problem)
         fields[meaning] = raw.fields[found]
     return raw._replace(fields=fields)
-
-
-def _texts(lines: Iterable[Line], repairs: Repairs) -> Iterator[RawRow]:
-    """A text per line, or a record, where the first line is one."""
-    are_records: bool | None = None
-    for line in lines:
-        if line.text.strip():
-            are_records = line.text.startswith("{") if are_records is None else are_records
-            record = record_row(line, repairs) if are_records else RawRow(line.place, {"words": line.text})
-            yield _named(record, None, with_label=False)
 
 
 def _column_rows(lines: Iterable[Line], told: Columns | None, with_label: bool, file: str) -> Iterator[RawRow]:
@@ -191,12 +187,12 @@ def _span(given: Any, num_characters: int) -> tuple[int, int, str]:
         case _:
             start = end = -1
             kind = None
-    if not isinstance(kind, str) or not kind:
+    if not isinstance(kind, str) or not kind or isinstance(start, bool) or isinstance(end, bool):
         raise BadRowError("not an entity", f"has an entity without start, end and label: {given!r}")
     if not 0 <= start < end <= num_characters:
         what = f"has the entity {kind} from {start} to {end} in a text of {num_characters} characters"
         raise BadRowError("entity outside of the text", what)
-    return start, end, kind
+    return start, end, require_printable(kind)
 
 
 def _cut(words: list[Span], borders: set[int]) -> list[Span]:

@@ -19,12 +19,11 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 from torch import Tensor
 
-from bertmill.checkpoint.names import MODEL_NOTE
+from bertmill.checkpoint.names import MODEL_NOTE, model_note
 from bertmill.config import RowSettings
 from bertmill.errors import IntegrityError, UsageError
 from bertmill.model.config import BertConfig
 from bertmill.model.packing import PackedBatch
-from bertmill.storage import read_json
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.text.truncation import Range, cut_ranges, share_room
 from bertmill.text.wordpiece import Pieces
@@ -149,12 +148,11 @@ def window_maker(
 
 def remembered_settings(settings: RowSettings, folder: Path) -> RowSettings:
     """The settings, and where they do not say how long texts are read, what the note of a model folder says."""
-    file = folder / MODEL_NOTE
-    windows = read_json(file).get("windows", {}) if file.exists() else {}
     try:
-        remembered = RowSettings.model_validate(windows)
+        remembered = RowSettings.model_validate(model_note(folder).get("windows", {}))
     except ValidationError:
-        raise IntegrityError("says nothing sensible about windows", where=file, remedy="fine-tune again") from None
+        what = "says nothing sensible about windows"
+        raise IntegrityError(what, where=folder / MODEL_NOTE, remedy="fine-tune again") from None
     if settings.max_length not in (None, remembered.max_length):  # the stride was one for windows of another length
         remembered = remembered.model_copy(update={"stride": None})
     given = {name: getattr(settings, name) for name in ("max_length", "stride", "truncate")}

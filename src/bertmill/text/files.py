@@ -93,7 +93,7 @@ def _expand(name: str) -> list[str]:
     if path.exists():  # a pipe or a device
         return [name]
     matches = sorted(glob(name, recursive=True))  # noqa: PTH207 (a name may be absolute)
-    if not matches:
+    if not matches or name in matches:  # the latter is a link that leads nowhere
         raise UsageError("there is no such file", where=name)
     return [file for match in matches for file in ([match] if Path(match).is_file() else _expand(match))]
 

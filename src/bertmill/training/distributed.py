@@ -19,6 +19,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from bertmill.errors import UsageError
+
 _BUCKET_ELEMENTS = 1 << 22
 _TIMEOUT = timedelta(minutes=30)  # the longest that one rank may do something alone, as saving, while the others wait
 
@@ -73,7 +75,10 @@ def is_one_of_several() -> bool:
 
 
 def _num_processes() -> int:
-    return int(os.environ.get("WORLD_SIZE", "1"))
+    given = os.environ.get("WORLD_SIZE", "1")
+    if not given.isdecimal():
+        raise UsageError(f"WORLD_SIZE is {given!r} in the environment, which is no number", remedy="unset it")
+    return int(given)
 
 
 @contextmanager
@@ -83,7 +88,11 @@ def joined_ranks(device: torch.device) -> Iterator[Ranks]:
     if count == 1:
         yield Ranks(device)
         return
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=_TIMEOUT)
+    try:
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=_TIMEOUT)
+    except ValueError:
+        what = f"WORLD_SIZE is {count} in the environment, and what else torchrun says is not there"
+        raise UsageError(what, remedy="start with torchrun, or unset it") from None
     try:
         yield Ranks(device, dist.get_rank(), count)
     finally:

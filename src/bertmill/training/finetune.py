@@ -7,7 +7,6 @@ resumed and must be the same.
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,12 @@ import torch
 
 from bertmill.config import FinetuneSettings, heldout_share, settings_toml
 from bertmill.corpus.shards import vocabulary_sha256
-from bertmill.errors import IntegrityError, UsageError
+from bertmill.errors import UsageError
 from bertmill.model.bert import MODEL_CLASSES
 from bertmill.model.config import BertConfig
 from bertmill.model.pretrained import BertPreTrainedModel
 from bertmill.runtime import keyed_seed
-from bertmill.storage import read_json, sha256_of, write_file
+from bertmill.storage import sha256_of, write_file
 from bertmill.tasks.base import EncodedExample, Example, Task
 from bertmill.tasks.datasets import Dataset, read_dataset
 from bertmill.tasks.windows import WindowMaker, window_maker
@@ -31,9 +30,9 @@ from bertmill.training.distributed import Ranks
 from bertmill.training.examples import ExampleLessons
 from bertmill.training.loop import Phase
 from bertmill.training.progress import Beginning, Journal, Listener
-from bertmill.training.runs import decide_precision, opened_run, with_whole_paths
+from bertmill.training.runs import decide_precision, opened_run, require_same_data, with_whole_paths
 from bertmill.training.schedule import Schedule, steps_of_epochs
-from bertmill.training.state import RunFolder, State
+from bertmill.training.state import State
 from bertmill.version import __version__
 
 WARMUP_SHARE = 0.1
@@ -51,7 +50,7 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
         tokenizer = BertTokenizer.from_pretrained(settings.model)
         sources = _hashes(settings, tokenizer)
         if not run.is_new:
-            _require_same_data(run.folder, sources)
+            require_same_data(run.folder, sources)
         data = read_dataset(settings, tokenizer)
         for line in data.remarks:
             run.journal.remark(line)
@@ -62,7 +61,7 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
         steps = steps_of_epochs(settings.epochs, [steps_per_epoch], [1.0])
         if run.is_new and ranks.is_first:
             write_file(run.folder.config, settings_toml(with_whole_paths(settings)))
-            write_file(run.folder.data, json.dumps(sources) + "\n")
+            require_same_data(run.folder, sources)
         trainer = run.trainer(
             model,
             Schedule(settings.learning_rate, steps, warmup_share=WARMUP_SHARE),
@@ -147,19 +146,6 @@ def _lessons(
         batch_size=settings.batch_size,
         micro_batch_pieces=settings.micro_batch_pieces,
     )
-
-
-def _require_same_data(run: RunFolder, sources: dict[str, str]) -> None:
-    if not run.data.exists():  # the first start was killed just before
-        write_file(run.data, json.dumps(sources) + "\n")
-    before = read_json(run.data)
-    for name, now in sources.items():
-        if before.get(name) != now:
-            raise IntegrityError(
-                f"the {name.partition('_')[0]} data is not what this run began with",
-                where=run.path,
-                remedy="start anew",
-            )
 
 
 def _hashes(settings: FinetuneSettings, tokenizer: BertTokenizer) -> dict[str, str]:

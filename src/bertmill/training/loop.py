@@ -232,6 +232,8 @@ class Trainer:
         if self._is_over() or step % self.eval_every == 0:
             self._evaluate(lessons)
             (self.state.seconds,) = self.ranks.largest([self._seconds()])  # which measuring has taken too
+            if self._is_over() and self.state.sums:  # patience or time has ended with it
+                self._log(lessons)
         is_best = self.state.best_step == step
         if is_best or is_stopping or self._is_over() or step % settings.save_every == 0:
             self._save()
@@ -272,12 +274,19 @@ class Trainer:
             )
             score = lessons.score(state.heldout)
             state.evaluations_since_best += 1
+            if state.best_score is None or score[0] > state.best_score[0]:  # what only breaks a tie tires patience
+                state.evaluations_since_best = 0
             if state.best_score is None or score > state.best_score:
                 state.best_score, state.best_step, state.best_figures = score, state.step, state.heldout
-                state.evaluations_since_best = 0
 
     def _save(self) -> None:
-        """Write a checkpoint of this step, and let go of old ones."""
+        """Write a checkpoint of this step, and let go of old ones; every checkpoint is finite."""
+        if not all(bool(parameter.isfinite().all()) for parameter in self.model.parameters()):
+            raise NonFiniteError(
+                f"after step {self.state.step:,} there are weights that are not finite; they are not saved",
+                where=self.run.path,
+                remedy="lower the learning rate",
+            )
         if self.ranks.is_first:
             weights = {name: parameter.detach() for name, parameter in self.model.named_parameters()}
             optimizer = optimizer_tensors(self.optimizer, self.model)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from bertmill.checkpoint.names import find_model
-from bertmill.config import PretrainSettings, heldout_share, parse_mask_mix, parse_phases, settings_toml
+from bertmill.config import PretrainSettings, SizeName, heldout_share, parse_mask_mix, parse_phases, settings_toml
 from bertmill.corpus.build import build_corpus
 from bertmill.corpus.instances import Instances
 from bertmill.corpus.loader import Loader
@@ -34,15 +34,17 @@ from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import Ranks
 from bertmill.training.loop import Phase
 from bertmill.training.progress import Beginning, Listener, WordBeginning
-from bertmill.training.runs import decide_precision, opened_run, with_whole_paths
+from bertmill.training.runs import decide_precision, opened_run, require_same_data, with_whole_paths
 from bertmill.training.schedule import Schedule, steps_of_epochs
 from bertmill.training.state import PLANS_OF_RANK, RunFolder, State
 from bertmill.training.words import WordLessons
 from bertmill.version import __version__
 
 DEFAULT_EPOCHS = 1.0
-# The highest learning rate for a size: of tiny and mini by trials (docs/benchmarks.md), of others from the literature.
-LEARNING_RATES = {"tiny": 1e-3, "mini": 1e-3, "small": 5e-4, "medium": 3e-4, "base": 1e-4, "large": 1e-4}
+DEFAULT_SIZE: SizeName = "mini"
+# The highest learning rate for a size: to small by trials (docs/benchmarks.md), of medium that of small, of others from
+# the literature.
+LEARNING_RATES = {"tiny": 1e-3, "mini": 1e-3, "small": 2.5e-4, "medium": 2.5e-4, "base": 1e-4, "large": 1e-4}
 
 Model = BertForPreTraining | BertForMaskedLM
 
@@ -78,6 +80,8 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
             steps = steps_of_epochs(settings.epochs, steps_per_epoch, shares)
         if run.is_new and ranks.is_first:
             write_file(folder.config, settings_toml(settings))
+        if ranks.is_first or not run.is_new:
+            require_same_data(folder, {"corpus_sha256": corpus.identity})
         schedule = Schedule(settings.learning_rate, steps, settings.budget)
         trainer = run.trainer(model, schedule, settings, eval_every=settings.eval_every)
         run.journal.begin(Beginning(steps, dict(trainer.state.sums), _words(settings, corpus, tokenizer, model, ranks)))
@@ -88,9 +92,10 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
 
 def _decide(given: PretrainSettings, ranks: Ranks) -> PretrainSettings:
     """The settings of a new run, with everything decided that was left open."""
-    decided: dict[str, object] = {"precision": decide_precision(given, ranks)}
+    size = (given.size or DEFAULT_SIZE) if given.init is None else None
+    decided: dict[str, object] = {"precision": decide_precision(given, ranks), "size": size}
     if given.learning_rate is None:
-        decided["learning_rate"] = LEARNING_RATES[given.size if given.init is None else _nearest_size(given.init)]
+        decided["learning_rate"] = LEARNING_RATES[size or _nearest_size(str(given.init))]
     if given.steps is None and given.epochs is None and given.budget is None:
         decided["epochs"] = DEFAULT_EPOCHS
     return with_whole_paths(given).model_copy(update=decided)
@@ -120,6 +125,7 @@ def _make_model(settings: PretrainSettings, corpus: Corpus, tokenizer: BertToken
         corpus.require_vocabulary(of_model.wordpiece, settings.init)
         model: Model = kind.from_pretrained(settings.init, **changes)
     else:
+        assert settings.size is not None
         config = BertConfig.of_size(settings.size).with_settings(
             vocab_size=len(tokenizer),
             max_position_embeddings=max(512, longest),

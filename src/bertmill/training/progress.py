@@ -77,11 +77,11 @@ class Journal:
         if self._path is None or not self._path.exists():
             return
         kept = []
-        for line in self._path.read_text(encoding="utf-8").splitlines():
+        for line in self._path.read_text(encoding="utf-8", errors="replace").splitlines():
             try:
                 if json.loads(line)["step"] > after_step:
                     break
-            except ValueError:
+            except (ValueError, TypeError, KeyError):
                 break
             kept.append(line + "\n")
         write_file(self._path, "".join(kept))

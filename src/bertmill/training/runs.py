@@ -11,10 +11,10 @@ from typing import Any, Generic, TypeVar
 
 from bertmill.checkpoint.names import MODEL_NOTE
 from bertmill.config import Precision, TrainingSettings, heldout_share, resumed_settings
-from bertmill.errors import UsageError
+from bertmill.errors import IntegrityError, UsageError
 from bertmill.model.pretrained import BertPreTrainedModel
 from bertmill.runtime import choose_device, keep_freed_memory, prefers_bf16, set_threads
-from bertmill.storage import locked_folder, new_folder, write_file
+from bertmill.storage import locked_folder, new_folder, read_json, write_file
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import Ranks, joined_ranks
 from bertmill.training.loop import Trainer
@@ -110,7 +110,18 @@ def settings_of_run(given: SettingsT, run: RunFolder) -> SettingsT:
     again = {name: getattr(whole, name) for name in given.model_fields_set}
     if given.precision == "auto":
         del again["precision"]
-    return resumed_settings(type(given)(**again), run.config, type(given).MAY_CHANGE)
+    return resumed_settings(type(given)(**again), run.config)
+
+
+def require_same_data(run: RunFolder, sources: dict[str, str]) -> None:
+    """IntegrityError unless the data is what the run began with; a run that has no record of it yet makes one."""
+    if not run.data.exists():
+        write_file(run.data, json.dumps(sources) + "\n")
+    before = read_json(run.data)
+    for name, now in sources.items():
+        if before.get(name) != now:
+            what = name.removesuffix("_sha256")
+            raise IntegrityError(f"the {what} is not what this run began with", where=run.path, remedy="start anew")
 
 
 def with_whole_paths(settings: SettingsT) -> SettingsT:

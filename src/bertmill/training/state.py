@@ -1,7 +1,7 @@
 """What a training knows about itself besides its tensors, and the folder it lives in.
 
     RUN/config.toml           the settings, resolved; what `--resume` goes on with
-    RUN/data.json             of a fine-tuning: hashes of its files
+    RUN/data.json             hashes of the data that it began with
     RUN/log.jsonl             one line per `log_every` steps and per evaluation
     RUN/checkpoints/          see checkpoint/store.py
     RUN/plans/                which instances there are, per epoch (corpus/plan.py)

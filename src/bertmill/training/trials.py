@@ -18,10 +18,10 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from bertmill.checkpoint.names import MODEL_NOTE, RUN_FILE
+from bertmill.checkpoint.names import RUN_FILE, model_note
 from bertmill.config import FinetuneSettings, flag_of, settings_toml
 from bertmill.errors import BertmillError, UsageError
-from bertmill.storage import locked_folder, new_folder, read_json, write_file
+from bertmill.storage import locked_folder, new_folder, write_file
 from bertmill.training.distributed import is_one_of_several
 from bertmill.training.finetune import finetune
 from bertmill.training.progress import Listener
@@ -68,6 +68,9 @@ def finetune_once_or_more(settings: FinetuneSettings, listener: Listener) -> Pat
             raise UsageError(f"--grid decides {flags}", remedy="give one or the other")
         folder.refuse_other_things()
     with locked_folder(folder.path):
+        if folder.model.exists():
+            listener.remark(f"{folder.path} is finished already")
+            return folder.model
         if is_new:
             folder.refuse_other_things()  # somebody else may just have begun there
             write_file(folder.config, settings_toml(asked))
@@ -92,10 +95,9 @@ def _finetune_all(settings: FinetuneSettings, folder: RunFolder, listener: Liste
     for line in _lines(trials):
         listener.remark(line)
     listener.remark(f"the best is {best.folder.path.name}")
-    if not folder.model.exists():
-        write_file(folder.path / "trials.json", json.dumps([_as_json(trial) for trial in trials], indent=1) + "\n")
-        with new_folder(folder.model) as temporary:
-            shutil.copytree(best.folder.model, temporary, dirs_exist_ok=True)
+    write_file(folder.path / "trials.json", json.dumps([_as_json(trial) for trial in trials], indent=1) + "\n")
+    with new_folder(folder.model) as temporary:
+        shutil.copytree(best.folder.model, temporary, dirs_exist_ok=True)
     return folder.model
 
 
@@ -112,7 +114,7 @@ def _trial(settings: FinetuneSettings, setting: str, listener: Listener) -> Tria
     finetune(settings, listener)
     folder = RunFolder(settings.out)
     shutil.rmtree(folder.checkpoints, ignore_errors=True)
-    note: dict[str, Any] = read_json(folder.model / MODEL_NOTE)
+    note = model_note(folder.model)
     return Trial(folder, setting, settings.seed, note["metric"], note["dev"])
 
 
