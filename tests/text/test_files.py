@@ -11,7 +11,7 @@ import pytest
 import zstandard
 
 from bertmill.errors import BertmillError, DataError, UsageError
-from bertmill.text.files import Line, read_lines, size_of_files
+from bertmill.text.files import Line, find_files, read_lines, size_of_files
 from bertmill.text.repair import Repairs
 
 TEXT = "first line\n\nthird 北京\n"
