@@ -572,7 +572,7 @@ def test_a_run_knows_its_corpus_also_without_its_plans(
     tokenizer = BertTokenizer.from_pretrained(corpus.parent / "vocab.txt")
     build_corpus([str(corpus.parent / "heldout.txt")], tokenizer, tmp_path / "other", workers=1)
     assert main(["pretrain", "--out", str(run), "--resume", "--corpus", str(tmp_path / "other")]) == 4
-    assert "the corpus is not what this run began with" in capsys.readouterr().err
+    assert "the corpus data is not what this run began with" in capsys.readouterr().err
 
 
 def test_the_settings_of_a_run_that_went_on_with_a_model_begin_another(corpus: Path, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from bertmill.training.progress import Beginning, Line, Listener, WordBeginning
 
 BAR_INTERVAL_S = 0.2
 ROOF_SIZES = (256, 512, 1024, 2048, 2048, 2048)
-ROOF_PATIENCE_S = 1.0  # for a product; some CPUs are very slow in half precision
+ROOF_PATIENCE_S = 0.5  # for a product that is expected to take as long; some CPUs are very slow in half precision
 OPERATIONS_PER_WEIGHT = 6  # forward 2, backward 4
 # A training that has come this far, and whose last lines are this close to the unigram entropy, learns nothing more.
 STUCK_AFTER = 0.2
@@ -168,13 +168,19 @@ class WordDisplay(TrainingDisplay):
 
 def _matrix_product_rate(device: torch.device, precision: torch.dtype) -> float:
     """Operations per second of a large matrix product: what no training of one process exceeds."""
-    best = seconds = 0.0
-    for size in ROOF_SIZES:
-        if 8 * seconds > ROOF_PATIENCE_S:  # what twice the size takes
-            break
+
+    def seconds_for(size: int) -> float:
         matrix = torch.ones(size, size, device=device, dtype=precision)
         started = time.perf_counter()
         (matrix @ matrix)[0, 0].item()  # a GPU is waited for
-        seconds = time.perf_counter() - started
+        return time.perf_counter() - started
+
+    seconds_for(ROOF_SIZES[0])  # the first of all wakes libraries and threads up
+    best = seconds = 0.0
+    before = ROOF_SIZES[0]
+    for size in ROOF_SIZES:
+        if seconds * (size / before) ** 3 > ROOF_PATIENCE_S:
+            break
+        before, seconds = size, seconds_for(size)
         best = max(best, 2 * size**3 / seconds)
     return best

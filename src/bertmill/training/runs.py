@@ -121,7 +121,9 @@ def require_same_data(run: RunFolder, sources: dict[str, str]) -> None:
     for name, now in sources.items():
         if before.get(name) != now:
             what = name.removesuffix("_sha256")
-            raise IntegrityError(f"the {what} is not what this run began with", where=run.path, remedy="start anew")
+            raise IntegrityError(
+                f"the {what} data is not what this run began with", where=run.path, remedy="start anew"
+            )
 
 
 def with_whole_paths(settings: SettingsT) -> SettingsT:
