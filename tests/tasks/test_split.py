@@ -9,6 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bertmill.errors import DataError, UsageError
+from bertmill.tasks.answer import AnswerQuestions
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.reading import read_labelled
 from bertmill.tasks.split import split_rows
@@ -57,7 +58,7 @@ def test_what_several_rows_ask_about_stands_on_one_side() -> None:
     train, dev = split_rows(rows, 0.2, seed=0)
     assert not {row.texts[0] for row in train} & {row.texts[0] for row in dev}
     questions = [LabelledRow(row.place, row.texts[::-1], row.label) for row in rows]
-    train, dev = split_rows(questions, 0.2, seed=0, stratify=False, of_questions=True)
+    train, dev = split_rows(questions, 0.2, seed=0, stratify=False, subject=AnswerQuestions().subject)
     assert not {row.texts[1] for row in train} & {row.texts[1] for row in dev}
 
 

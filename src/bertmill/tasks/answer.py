@@ -47,6 +47,9 @@ class AnswerQuestions(Task):
     def reads_first_piece(self) -> bool:
         return self.null_threshold is not None
 
+    def subject(self, row: LabelledRow) -> str:
+        return row.texts[-1]  # the passage
+
     def example(self, row: LabelledRow) -> Example:
         if len(row.texts) != 2 or row.choices:
             raise BadRowError("no question", "has no question", "give a question and a passage", where=row.place)

@@ -80,6 +80,15 @@ class Task(ABC):
         """Whether an empty label says something: that none of several labels is right."""
         return False
 
+    @property
+    def keeps_proportions(self) -> bool:
+        """Whether a row has one of a few labels, each of which a part of the rows should have its share of."""
+        return False
+
+    def subject(self, row: LabelledRow) -> str:
+        """What a row is about: rows about the same stay together when some are kept back."""
+        return row.texts[0]
+
     @abstractmethod
     def example(self, row: LabelledRow) -> Example:
         """What a row of data says; BadRowError if its label makes no sense here."""

@@ -57,6 +57,10 @@ class Classify(Sequences):
     def may_have_no_label(self) -> bool:
         return self.multi_label
 
+    @property
+    def keeps_proportions(self) -> bool:
+        return not self.multi_label
+
     @cached_property
     def _numbers(self) -> dict[str, int]:
         return {label: number for number, label in enumerate(self.labels)}

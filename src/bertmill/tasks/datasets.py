@@ -50,9 +50,8 @@ def read_dataset(settings: FinetuneSettings, tokenizer: BertTokenizer) -> Datase
     if share is None:
         dev = rows_of(dev_file)
     else:
-        stratify = settings.task == "classify" and not settings.multi_label
-        of_questions = settings.task == "answer"
-        train, dev = split_rows(train, share, SPLIT_SEED, stratify=stratify, file=train_file, of_questions=of_questions)
+        stratify = task.keeps_proportions
+        train, dev = split_rows(train, share, SPLIT_SEED, subject=task.subject, stratify=stratify, file=train_file)
     of_train, of_dev = (
         list(examples_of(task, rows, settings, skipped[file], file))
         for rows, file in ((train, train_file), (dev, dev_file))

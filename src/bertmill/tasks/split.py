@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from bertmill.errors import DataError, UsageError
 from bertmill.runtime import keyed_generator, keyed_seed
@@ -25,23 +25,20 @@ def split_rows(
     share: float,
     seed: int,
     *,
+    subject: Callable[[LabelledRow], str] = lambda row: row.texts[0],
     stratify: bool = True,
     file: str | None = None,
-    of_questions: bool = False,
 ) -> tuple[list[LabelledRow], list[LabelledRow]]:
-    """(training rows, the `share` of the distinct texts that is kept back), both in the order of `rows`.
+    """(training rows, the `share` of the distinct subjects that is kept back), both in the order of `rows`.
 
     `stratify=False` draws whatever the labels are, for numbers and for several labels per text. `file` is for messages.
     """
     if not 0 < share < 1:
         raise UsageError(f"the share {share} of rows to measure on is not between 0 and 1")
 
-    def text_of(row: LabelledRow) -> str:
-        return row.texts[-1 if of_questions else 0]
-
     labels_of_text: dict[str, set[str]] = defaultdict(set)
     for row in rows:
-        labels_of_text[text_of(row)].add(repr(row.label) if stratify else "")
+        labels_of_text[subject(row)].add(repr(row.label) if stratify else "")
     groups: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for text, labels in labels_of_text.items():
         groups[tuple(sorted(labels))].append(text)
@@ -62,5 +59,5 @@ def split_rows(
             where=file,
             remedy="give more rows, or a file of its own",
         )
-    train = [row for row in rows if text_of(row) not in kept_back]
-    return train, [row for row in rows if text_of(row) in kept_back]
+    train = [row for row in rows if subject(row) not in kept_back]
+    return train, [row for row in rows if subject(row) in kept_back]
