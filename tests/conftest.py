@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import lzma
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -43,6 +45,14 @@ def data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"real data is not at {folder} (set BERTMILL_DATA)")
     return folder
+
+
+@pytest.fixture(scope="session")
+def compiler() -> None:
+    """Tests of `--compile` are skipped where there is no C++ compiler, or no headers of Python."""
+    headers = Path(sysconfig.get_path("include")) / "Python.h"
+    if shutil.which(os.environ.get("CXX", "g++")) is None or not headers.exists():
+        pytest.skip("torch.compile needs a C++ compiler and the headers of Python")
 
 
 @pytest.fixture(scope="session")

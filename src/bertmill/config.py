@@ -177,11 +177,13 @@ class TrainingSettings(Settings):
     MAY_CHANGE: ClassVar[frozenset[str]] = frozenset(
         (
             *("resume", "out", "quiet", "log_every", "save_every", "keep"),
-            *("device", "threads", "on_nonfinite"),
+            *("device", "threads", "on_nonfinite", "gradient_checkpointing", "compile"),
         )
     )
 
-    # Text that may name a file or folder, which a run must find again from another directory.
+    # What names files or folders, which a run must find again from another directory, unless it is a share; and what
+    # may name one, or an installed model.
+    PATHS: ClassVar[tuple[str, ...]] = ()
     MAY_BE_PATHS: ClassVar[tuple[str, ...]] = ()
 
     out: Path = Field(description="the run folder: settings, log, checkpoints and in the end the model")
@@ -196,6 +198,7 @@ class TrainingSettings(Settings):
     on_nonfinite: OnNonFinite = Field("stop", description="what to do when a loss or gradient is not a number")
     precision: Precision = Field("fp32", description="numbers to compute with; auto tries both and takes the faster")
     gradient_checkpointing: bool = Field(False, description="compute activations twice instead of keeping them")
+    compile: bool = Field(False, description="fuse the parts of layers around attention; it needs a C++ compiler")
     device: str = Field("auto", description="cpu, cuda, or auto")
     threads: Threads | None = Field(None, description="threads to compute with (default: one per core)")
     seed: int = Field(0, description="decides first weights, order, masks and dropout")
@@ -213,7 +216,8 @@ class PretrainSettings(TrainingSettings):
 
     # A corpus may lie elsewhere now; plans know whether it is the same one.
     MAY_CHANGE: ClassVar[frozenset[str]] = TrainingSettings.MAY_CHANGE | {"corpus", "eval_every", "workers"}
-    MAY_BE_PATHS: ClassVar[tuple[str, ...]] = ("corpus", "init", "heldout")
+    PATHS: ClassVar[tuple[str, ...]] = ("corpus", "heldout")
+    MAY_BE_PATHS: ClassVar[tuple[str, ...]] = ("init",)
 
     corpus: Path | None = Field(None, description="a folder made by `bertmill corpus` (a resumed run knows its own)")
     size: SizeName | None = Field(None, description="the size of the model (default: mini)")
@@ -298,7 +302,8 @@ class RowSettings(Settings):
 class FinetuneSettings(TrainingSettings, RowSettings):
     """Train a model on labelled rows: a class, a number, one of several choices, tags, or answers out of passages."""
 
-    MAY_BE_PATHS: ClassVar[tuple[str, ...]] = ("model", "train", "dev")
+    PATHS: ClassVar[tuple[str, ...]] = ("train", "dev")
+    MAY_BE_PATHS: ClassVar[tuple[str, ...]] = ("model",)
 
     task: Annotated[TaskName | None, Field(description="classify, regress, choose, tag or answer"), POSITIONAL] = None
     model: str | None = Field(
@@ -488,7 +493,7 @@ def read_settings(
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # Windows marks files
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror}", where=path) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

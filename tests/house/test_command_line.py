@@ -56,8 +56,9 @@ def test_all_problems_of_flags_and_file_are_reported_together(bertmill: RunComma
     assert "got 'none'" in done.stderr
 
 
-def test_flags_win_over_the_file(bertmill: RunCommand, tmp_path: Path) -> None:
-    (tmp_path / "settings.toml").write_text('model = "minilm"\ntext = ["from the file"]\njson = true\n')
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_flags_win_over_the_file(mark: str, bertmill: RunCommand, tmp_path: Path) -> None:
+    (tmp_path / "settings.toml").write_text(f'{mark}model = "minilm"\ntext = ["from the file"]\njson = true\n')
     from_file = bertmill("tokenize", "--config", "settings.toml")
     assert '"text": "from the file"' in from_file.stdout
     from_flags = bertmill("tokenize", "--config", "settings.toml", "--text", "from the flag", "--no-json")

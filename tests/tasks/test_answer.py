@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from bertmill.config import RowSettings
 from bertmill.errors import DataError, UsageError
 from bertmill.model.config import BertConfig
-from bertmill.tasks.answer import AnswerQuestions
+from bertmill.tasks.answer import USUAL_ANSWER_PIECES, AnswerQuestions
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.metrics import intervals
-from bertmill.tasks.spans import MAX_ANSWER_PIECES, EncodedQuestion, best_spans
+from bertmill.tasks.spans import EncodedQuestion, best_spans
 from bertmill.tasks.windows import WindowMaker, widest_context, window_maker
 from bertmill.text.tokenizer import BertTokenizer
 
@@ -63,8 +63,10 @@ PASSAGES = st.lists(st.sampled_from(["a", "bb", "ccc", ".", "unbelievable", "北
 )
 
 
-@given(PASSAGES, st.integers(9, 40), st.none() | st.integers(1, 40), st.integers(0, 5))
-def test_the_best_span_is_the_best_of_all(passage: str, max_length: int, stride: int | None, seed: int) -> None:
+@given(PASSAGES, st.integers(9, 40), st.none() | st.integers(1, 40), st.integers(1, 40), st.integers(0, 5))
+def test_the_best_span_is_the_best_of_all(
+    passage: str, max_length: int, stride: int | None, max_pieces: int, seed: int
+) -> None:
     example = encode(row_of(passage, question="q ?"), max_length, stride)
     output = logits_for(example, seed)
     num_pieces = len(example.passage.ids)
@@ -74,11 +76,11 @@ def test_the_best_span_is_the_best_of_all(passage: str, max_length: int, stride:
     for number, (start, end) in enumerate(example.ranges):
         rows = output[begin + example.offset : begin + example.offset + end - start]
         for first in range(end - start):
-            for last in range(first, min(end - start, first + MAX_ANSWER_PIECES)):
+            for last in range(first, min(end - start, first + max_pieces)):
                 if widest[start + first] == number:
                     expected[start + first, start + last] = rows[first, 0] + rows[last, 1]
         begin += len(example.sequences[0][number].ids)
-    (best,) = best_spans([example], [output])
+    (best,) = best_spans([example], [output], max_pieces)
     assert best.scores.tolist() == pytest.approx(sorted(expected.values(), reverse=True)[:20])
     found = zip(best.firsts.tolist(), best.lasts.tolist(), strict=True)
     assert [expected[span] for span in found] == pytest.approx(best.scores.tolist())
@@ -173,7 +175,7 @@ def test_long_questions_are_cut_and_that_is_said() -> None:
 
 
 def test_answers_that_cannot_be_found_are_counted() -> None:
-    long_answer = " ".join(["word"] * MAX_ANSWER_PIECES)
+    long_answer = " ".join(["word"] * USUAL_ANSWER_PIECES)
     for answer, max_length, is_lost in (
         (long_answer, 384, False),
         (long_answer + " word", 384, True),
@@ -185,13 +187,33 @@ def test_answers_that_cannot_be_found_are_counted() -> None:
         assert ("1 answers are too long, or cut by the window" in (make_windows.remark or "")) == is_lost
 
 
+def test_answers_may_be_as_long_as_nearly_all_that_are_learnt_from() -> None:
+    def task_for(*lengths: int) -> AnswerQuestions:
+        passage = " ".join(["word"] * max(lengths))
+        rows = [row_of(passage, " ".join(["word"] * length)) for length in lengths]
+        return AnswerQuestions.for_rows(rows, TOKENIZER)
+
+    usual = task_for(*[3] * 200, 200)
+    assert usual.max_answer_pieces == USUAL_ANSWER_PIECES
+    assert not usual.remarks()
+    long = task_for(*range(1, 101))
+    assert long.max_answer_pieces == 100
+    assert long.remarks() == ["answers have at most 100 pieces, as 99% of the given ones"]
+    example = encode(row_of(" ".join(["word"] * 99), " ".join(["word"] * 99)))
+    output = np.zeros((example.num_pieces, 2), np.float32)
+    ((first, last),) = example.spans
+    output[first, 0] = output[last, 1] = 5
+    assert long.decode(example, output)["answer"].count("word") == 99
+    assert TASK.decode(example, output)["answer"].count("word") <= USUAL_ANSWER_PIECES
+
+
 def test_answers_are_lost_only_where_none_of_them_can_be_found() -> None:
-    passage = "word " * (MAX_ANSWER_PIECES + 1) + "Paris"
-    long_answer, short = (0, 5 * (MAX_ANSWER_PIECES + 1) - 1), (len(passage) - 5, len(passage))
+    passage = "word " * (USUAL_ANSWER_PIECES + 1) + "Paris"
+    long_answer, short = (0, 5 * (USUAL_ANSWER_PIECES + 1) - 1), (len(passage) - 5, len(passage))
     answers = tuple(passage[start:end] for start, end in (long_answer, short))
     row = LabelledRow("file:1", (QUESTION, passage), answers, spans=(long_answer, short))
-    assert not encode(row).has_lost_answer
-    assert encode(replace(row, label=answers[:1], spans=(long_answer,))).has_lost_answer
+    assert not encode(row).loses_answer(USUAL_ANSWER_PIECES)
+    assert encode(replace(row, label=answers[:1], spans=(long_answer,))).loses_answer(USUAL_ANSWER_PIECES)
 
 
 def test_an_answer_that_no_window_may_start_with_is_lost() -> None:
@@ -199,9 +221,9 @@ def test_an_answer_that_no_window_may_start_with_is_lost() -> None:
     passage = "a " * 26 + "b " * 15 + "c " * 19
     example = encode(row_of(passage, ("b " * 15).strip(), question="why " * 7), max_length=48, stride=16)
     assert any(map(any, example.spans))
-    assert example.has_lost_answer
+    assert example.loses_answer(USUAL_ANSWER_PIECES)
     output = np.zeros((sum(len(window.ids) for window in example.sequences[0]), 2), np.float32)
-    (found,) = best_spans([example], [output], 10_000)
+    (found,) = best_spans([example], [output], USUAL_ANSWER_PIECES, 10_000)
     assert (26, 40) not in set(zip(found.firsts.tolist(), found.lasts.tolist(), strict=True))
 
 
@@ -226,7 +248,7 @@ def test_short_windows_share_pieces_by_default() -> None:
     config = BertConfig.of_size("tiny").with_settings(max_position_embeddings=128)
     make_windows = window_maker(RowSettings(), TOKENIZER, config, TASK.max_length, TASK.stride)
     example = TASK.encode(TASK.example(row_of(" ".join(["word"] * 400))), make_windows)
-    assert all(next_start < end - MAX_ANSWER_PIECES for (_, end), (next_start, _) in pairwise(example.ranges))
+    assert all(next_start < end - USUAL_ANSWER_PIECES for (_, end), (next_start, _) in pairwise(example.ranges))
 
 
 def test_what_cannot_be_asked_is_refused() -> None:

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from bertmill.config import RowSettings
 from bertmill.errors import BertmillError, DataError, UsageError
 from bertmill.tasks.columns import PRESETS, Columns, choose_columns, parse_columns, told_columns
-from bertmill.tasks.reading import SkippedRows, read_labelled
+from bertmill.tasks.reading import RowCounts, read_labelled
 from bertmill.tasks.rows import read_rows
 
 
@@ -166,9 +167,9 @@ def test_a_column_that_is_left_out_because_it_looks_like_labels_is_named(tmp_pat
     assert guess(tmp_path, content, need_label=False) == Columns("2", has_header=False, not_read="1")
     file = tmp_path / "b.tsv"
     file.write_text(content, encoding="utf-8")
-    skipped = SkippedRows()
-    assert len(list(read_labelled(str(file), with_label=False, skipped=skipped))) == 40
-    assert skipped.remark == "column 1 is not read: it looks like labels (--columns says otherwise)"
+    counts = RowCounts()
+    assert len(list(read_labelled(str(file), counts=counts, with_label=False))) == 40
+    assert counts.remark == "column 1 is not read: it looks like labels (--columns says otherwise)"
 
 
 def test_a_label_that_is_told_but_not_there_is_missed_only_where_it_is_needed(tmp_path: Path) -> None:
@@ -209,4 +210,7 @@ def test_a_pair_that_the_first_record_does_not_have_is_not_lost_silently(tmp_pat
     file.write_text('{"text": "a", "label": "x"}\n{"text": "b", "pair": "c", "label": "y"}\n')
     with pytest.raises(DataError, match=r"a.jsonl:2: has a pair of texts, the second in 'pair'"):
         list(read_labelled(str(file)))
-    assert [row.texts for row in read_labelled(str(file), columns="text=text,label=label")] == [("a",), ("b",)]
+    assert [row.texts for row in read_labelled(str(file), RowSettings(columns="text=text,label=label"))] == [
+        ("a",),
+        ("b",),
+    ]

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from bertmill.config import RowSettings
 from bertmill.errors import DataError
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.raw_rows import BadRowError
-from bertmill.tasks.reading import SkippedRows, read_labelled, right_choice
+from bertmill.tasks.reading import RowCounts, read_labelled, right_choice
 from bertmill.tasks.rows import read_rows
 
 QUESTION = {"question": "Who?", "choice": ["A man.", "A dog."], "answer": "A dog."}
@@ -90,9 +91,9 @@ def test_bad_dialogues_are_told_or_counted(tmp_path: Path, entry: Any, place: st
     with pytest.raises(DataError) as caught:
         list(read_labelled(file))
     assert str(caught.value).startswith(f"{file}:1, {place}: {what}")
-    skipped = SkippedRows()
-    assert len(list(read_labelled(file, on_bad_row="skip", skipped=skipped))) == 40
-    assert skipped.num_skipped == 1
+    counts = RowCounts()
+    assert len(list(read_labelled(file, RowSettings(on_bad_row="skip"), counts))) == 40
+    assert counts.num_skipped == 1
 
 
 def test_the_line_of_a_question_is_told(tmp_path: Path) -> None:

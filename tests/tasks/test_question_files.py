@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bertmill.errors import DataError, UsageError
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.question_files import NEAR, place_answer
-from bertmill.tasks.reading import SkippedRows, read_labelled
+from bertmill.tasks.reading import RowCounts, read_labelled
 
 PASSAGE = "The capital of France is Paris."
 
@@ -69,29 +69,29 @@ def test_records_of_several_forms(tmp_path: Path) -> None:
 
 
 def test_answers_that_are_not_there_are_left_out_and_counted(tmp_path: Path) -> None:
-    skipped = SkippedRows()
+    counts = RowCounts()
     answers = [{"text": "Rome", "answer_start": 25}, {"text": "Paris", "answer_start": 25}]
-    (row,) = read(tmp_path / "a.json", squad({"question": "q", "answers": answers}), skipped=skipped)
+    (row,) = read(tmp_path / "a.json", squad({"question": "q", "answers": answers}), counts=counts)
     assert row.label == ("Paris",)
-    assert skipped.mended_in_words == "one of several answers is not in the passage, left out 1"
+    assert list(counts.remarks()) == ["mended: one of several answers is not in the passage, left out 1"]
 
 
 def test_characters_stay_where_they_were(tmp_path: Path) -> None:
     passage = "\ufeffA\r\n\0line\r\nof \ud800 Paris"
     start = passage.index("Paris")
     record = {"question": "q", "passage": passage, "answer": "Paris", "answer_start": start}
-    skipped = SkippedRows()
-    (row,) = read(tmp_path / "a.jsonl", [record], skipped=skipped)
+    counts = RowCounts()
+    (row,) = read(tmp_path / "a.jsonl", [record], counts=counts)
     assert row.spans == ((start, start + 5),)
-    assert not skipped.mended_in_words
+    assert not counts.mended.total()
 
 
 def test_a_wrong_start_is_mended_where_the_answer_stands_near_it(tmp_path: Path) -> None:
-    skipped = SkippedRows()
+    counts = RowCounts()
     answers = [{"text": "Paris", "answer_start": 20}]
-    (row,) = read(tmp_path / "a.json", squad({"question": "q", "answers": answers}), skipped=skipped)
+    (row,) = read(tmp_path / "a.json", squad({"question": "q", "answers": answers}), counts=counts)
     assert row.spans == ((25, 30),)
-    assert skipped.mended_in_words == "answer_start mended 1"
+    assert list(counts.remarks()) == ["mended: answer_start mended 1"]
 
 
 @pytest.mark.parametrize(

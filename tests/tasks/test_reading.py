@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from bertmill.config import RowSettings
 from bertmill.errors import DataError
 from bertmill.tasks.labelled import LabelledRow
-from bertmill.tasks.reading import SkippedRows, read_labelled
+from bertmill.tasks.reading import RowCounts, read_labelled
 
 
 def write(path: Path, content: str) -> str:
@@ -36,7 +37,7 @@ def test_glue_is_read_whole_and_literally(data: Path, name: str) -> None:
     num_train, num_dev, labels, num_texts = GLUE[name]
     for part, num_rows in (("train", num_train), ("dev", num_dev)):
         file = data / f"glue/{name}/{part}.tsv"
-        rows = list(read_labelled(str(file), preset="cola" if name == "CoLA" else None))
+        rows = list(read_labelled(str(file), RowSettings(preset="cola" if name == "CoLA" else None)))
         assert len(rows) == num_rows
         assert {row.label for row in rows} == labels
         assert {len(row.texts) for row in rows} == {num_texts}
@@ -54,7 +55,7 @@ def test_scores_are_read_from_the_last_column(data: Path) -> None:
 def test_presets_read_what_guessing_reads(data: Path) -> None:
     for name, preset in (("SST-2", "sst2"), ("MRPC", "mrpc"), ("RTE", "rte"), ("STS-B", "stsb")):
         file = str(data / f"glue/{name}/dev.tsv")
-        assert list(read_labelled(file, preset=preset)) == list(read_labelled(file))
+        assert list(read_labelled(file, RowSettings(preset=preset))) == list(read_labelled(file))
 
 
 def test_sms_are_read_with_their_quotes(data: Path) -> None:
@@ -111,7 +112,7 @@ def test_swag_is_read_through_its_preset(tmp_path: Path) -> None:
     expected = LabelledRow(
         f"{file}:2", ("He stands.", 'He "waits", and'), "runs, far.", ("sits.", "runs, far.", "flies.", "swims.")
     )
-    assert list(read_labelled(file, preset="swag")) == [expected]
+    assert list(read_labelled(file, RowSettings(preset="swag"))) == [expected]
     assert list(read_labelled(file)) == [expected]
 
 
@@ -193,18 +194,18 @@ def check_bad_row(file: str, message: str, reason: str) -> None:
         list(read_labelled(file))
     assert str(caught.value).startswith(message)
     assert str(caught.value).endswith("or skip such rows with --on-bad-row skip")
-    skipped = SkippedRows()
-    rows = list(read_labelled(file, on_bad_row="skip", skipped=skipped))
+    counts = RowCounts()
+    rows = list(read_labelled(file, RowSettings(on_bad_row="skip"), counts))
     assert len(rows) == 20
-    assert skipped.reasons == {reason: 1}
-    assert skipped.num_rows == 21
-    assert str(skipped) == f"1 of 21 rows ({reason} 1)"
+    assert counts.skipped == {reason: 1}
+    assert counts.num_rows == 21
+    assert list(counts.remarks(" in a")) == [f"skipped in a: 1 of 21 rows ({reason} 1)"]
 
 
 @pytest.mark.parametrize(("num_bad", "is_refused"), [(5, False), (6, True)])
 def test_more_than_one_bad_row_in_twenty_stops_at_the_end(tmp_path: Path, num_bad: int, is_refused: bool) -> None:
     file = write(tmp_path / "a.tsv", "text\tlabel\n" + "\tx\n" * num_bad + "t\tx\n" * (100 - num_bad))
-    reading = read_labelled(file, on_bad_row="skip")
+    reading = read_labelled(file, RowSettings(on_bad_row="skip"))
     assert len(list(islice(reading, 100 - num_bad))) == 100 - num_bad
     if is_refused:
         with pytest.raises(DataError) as caught:
@@ -219,10 +220,10 @@ def test_more_than_one_bad_row_in_twenty_stops_at_the_end(tmp_path: Path, num_ba
 
 def test_many_bad_rows_stop_early_in_a_long_file(tmp_path: Path) -> None:
     file = write(tmp_path / "a.tsv", "text\tlabel\n" + "t\tx\n" * 900 + "\tx\n" * 100_000)
-    skipped = SkippedRows()
+    counts = RowCounts()
     with pytest.raises(DataError, match="100 of 1,000 rows"):
-        list(read_labelled(file, on_bad_row="skip", skipped=skipped))
-    assert skipped.num_rows == 1000
+        list(read_labelled(file, RowSettings(on_bad_row="skip"), counts))
+    assert counts.num_rows == 1000
 
 
 def test_a_file_of_bad_records_only_says_so(tmp_path: Path) -> None:
@@ -230,7 +231,7 @@ def test_a_file_of_bad_records_only_says_so(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"a.jsonl:1: is not JSON"):
         list(read_labelled(file))
     with pytest.raises(DataError, match="1,000 of 1,000 rows"):
-        list(read_labelled(file, on_bad_row="skip"))
+        list(read_labelled(file, RowSettings(on_bad_row="skip")))
 
 
 @pytest.mark.parametrize("content", ["", "\n\n", "text\tlabel\n"])

@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bertmill.config import RowSettings
 from bertmill.errors import DataError, UsageError
 from bertmill.tasks.labelled import LabelledRow
-from bertmill.tasks.reading import SkippedRows, read_labelled
+from bertmill.tasks.reading import RowCounts, read_labelled
 from bertmill.text import files
 
 CONLL = """-DOCSTART- -X- -X- O
@@ -23,9 +25,11 @@ Blackburn NNP I-NP I-PER
 """
 
 
-def read(path: Path, content: str, **how: object) -> list[LabelledRow]:
+def read(
+    path: Path, content: str, counts: RowCounts | None = None, *, with_label: bool = True, **settings: Any
+) -> list[LabelledRow]:
     path.write_text(content, encoding="utf-8")
-    return list(read_labelled(str(path), task="tag", **how))  # type: ignore[arg-type]
+    return list(read_labelled(str(path), RowSettings(**settings), counts, task="tag", with_label=with_label))
 
 
 def words(row: LabelledRow) -> list[str]:
@@ -107,7 +111,7 @@ def test_standard_input_may_have_records(
 ) -> None:
     lines = b'\n{"words": ["a", "b"], "tags": ["O", "B-X"]}\n'
     monkeypatch.setattr(files, "_open", lambda _: io.BufferedReader(io.BytesIO(lines)))
-    (row,) = read_labelled("-", task="tag", with_label=with_label, columns=columns)
+    (row,) = read_labelled("-", RowSettings(columns=columns), task="tag", with_label=with_label)
     assert (words(row), row.label) == (["a", "b"], ("O", "B-X") if with_label else None)
 
 
@@ -137,11 +141,11 @@ def test_a_bad_sentence_is_told_with_its_place(tmp_path: Path, name: str, conten
 
 
 def test_bad_sentences_are_skipped_and_counted(tmp_path: Path) -> None:
-    skipped = SkippedRows()
+    counts = RowCounts()
     good = "a O\nb O\n\n" * 30
-    rows = read(tmp_path / "a.conll", good + "c O O\n", on_bad_row="skip", skipped=skipped)
+    rows = read(tmp_path / "a.conll", good + "c O O\n", counts, on_bad_row="skip")
     assert len(rows) == 30
-    assert skipped.reasons == {"another number of columns": 1}
+    assert counts.skipped == {"another number of columns": 1}
 
 
 def test_columns_that_cannot_be_are_refused(tmp_path: Path) -> None:

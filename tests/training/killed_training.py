@@ -29,6 +29,8 @@ def start(flags: list[str], kill_at_change: int | None = None) -> int:
     if child:
         return child
     torch.set_num_threads(1)
+    # With --compile, each start compiles anew, as after a reboot.
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{flags[flags.index('--out') + 1]}-compiled-{os.getpid()}"
     if kill_at_change is not None:
         _kill_at_change(kill_at_change)
     os._exit(main([*flags, "--quiet"]))

@@ -242,16 +242,24 @@ def test_patience_is_not_forgotten_when_a_run_is_killed(tiny: Path, rows_file: P
     assert outcomes[0] == outcomes[1]
 
 
-def test_changed_data_is_noticed_on_resume(
-    tiny: Path, rows_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_changed_and_lost_data_are_noticed_on_resume(
+    tiny: Path,
+    rows_file: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    rows = tmp_path / "rows.tsv"
+    monkeypatch.chdir(tmp_path)
+    rows = Path("rows.tsv")
     rows.write_bytes(rows_file.read_bytes())
     assert main([*flags_of(tiny, rows, tmp_path / "run"), "--quiet"]) == 0
     (tmp_path / "run/model").rename(tmp_path / "model")
     rows.write_bytes(rows_file.read_bytes() + b"one more film\tno\n")
     assert main([*flags_of(tiny, rows, tmp_path / "run"), "--quiet", "--resume"]) == 4
     assert "train data is not what this run began with" in capsys.readouterr().err
+    rows.unlink()
+    assert main([*flags_of(tiny, rows, tmp_path / "run"), "--quiet", "--resume"]) == 2
+    assert f"bertmill: {rows.resolve()}: " in capsys.readouterr().err
 
 
 def test_a_run_knows_its_own_settings_when_it_is_resumed(
@@ -272,10 +280,13 @@ def test_a_start_that_is_refused_leaves_nothing(flags: dict[str, int], tiny: Pat
     assert [path.name for path in tmp_path.iterdir()] == ["rows.tsv"]
 
 
-def test_rows_out_of_a_pipe_are_refused(tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("flags", [{}, {"seeds": 2}])
+def test_rows_out_of_a_pipe_are_refused(
+    flags: dict[str, int], tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     os.mkfifo(tmp_path / "pipe")
     for name in (str(tmp_path / "pipe"), "-"):
-        assert main([*flags_of(tiny, Path(name), tmp_path / "run"), "--quiet"]) == 2
+        assert main([*flags_of(tiny, Path(name), tmp_path / "run", **flags), "--quiet"]) == 2
         assert "cannot come out of a pipe" in capsys.readouterr().err
 
 

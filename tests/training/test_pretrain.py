@@ -617,3 +617,14 @@ def test_an_environment_that_torchrun_did_not_make_is_refused(
     monkeypatch.setenv("WORLD_SIZE", size)
     assert pretrain(corpus, tmp_path / "run", "--steps", 1) == 2
     assert "WORLD_SIZE is" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore")  # torch warns of itself when it compiles
+def test_without_a_compiler_the_wish_for_one_is_refused_before_anything_is_written(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch._inductor.config.cpp.cxx", ("no-such-compiler",))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "nothing compiled yet"))
+    assert pretrain(corpus, tmp_path / "run", "--steps", 1, "--compile") == 2
+    assert "bertmill: torch.compile does not work here: " in capsys.readouterr().err
+    assert not (tmp_path / "run/config.toml").exists()

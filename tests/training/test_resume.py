@@ -16,7 +16,7 @@ PROGRAM = Path(__file__).with_name("killed_training.py")
 STEPS = 60
 
 
-def flags_of(corpus: Path, out: Path) -> list[str]:
+def flags_of(corpus: Path, out: Path, *more: str) -> list[str]:
     flags = {
         "--corpus": corpus,
         "--out": out,
@@ -30,7 +30,7 @@ def flags_of(corpus: Path, out: Path) -> list[str]:
         "--save-every": 10,
         "--threads": 1,
     }
-    return ["pretrain", "--resume", *(str(word) for pair in flags.items() for word in pair)]
+    return ["pretrain", "--resume", *(str(word) for pair in flags.items() for word in pair), *more]
 
 
 def outcome(run: Path) -> dict[str, Any]:
@@ -45,14 +45,15 @@ def outcome(run: Path) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def uninterrupted(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     out = tmp_path_factory.mktemp("uninterrupted") / "run"
-    subprocess.run([sys.executable, PROGRAM, "random:0:0", *flags_of(corpus, out)], check=True, capture_output=True)
+    killed("random:0:0", corpus, out)
     result = outcome(out)
     assert [line["step"] for line in result["log"] if "loss" in line] == [*range(7, STEPS, 7), STEPS]
     return result
 
 
-def killed(mode: str, corpus: Path, out: Path) -> int:
-    done = subprocess.run([sys.executable, PROGRAM, mode, *flags_of(corpus, out)], capture_output=True, text=True)
+def killed(mode: str, corpus: Path, out: Path, *more: str) -> int:
+    command = [sys.executable, str(PROGRAM), mode, *flags_of(corpus, out, *more)]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return int(done.stdout.split()[-1])
 
@@ -79,3 +80,14 @@ def test_workers_do_not_change_what_is_learnt(corpus: Path, uninterrupted: dict[
     flags = [*flags_of(corpus, tmp_path / "run"), "--workers", "4", "--quiet"]
     assert main(flags) == 0
     assert outcome(tmp_path / "run") == uninterrupted
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("flags", [[], ["--dropout", "0", "--threads", "2"]])
+def test_a_compiled_training_that_was_interrupted_equals_one_that_was_not(
+    flags: list[str], corpus: Path, tmp_path: Path
+) -> None:
+    killed("random:0:0", corpus, tmp_path / "whole", "--compile", *flags)
+    killed("SIGTERM", corpus, tmp_path / "broken", "--compile", *flags)
+    assert outcome(tmp_path / "whole") == outcome(tmp_path / "broken")

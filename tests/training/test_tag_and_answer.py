@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -148,8 +149,20 @@ def test_an_answerer_learns_and_keeps_its_threshold(
     assert {"exact", "f1", "exact_at_zero", "f1_at_zero", "answerable_f1", "unanswerable_right"} == set(measured)
     note = json.loads((answerer / "bertmill.json").read_text(encoding="utf-8"))
     assert isinstance(note["null_threshold"], float)
+    assert note["max_answer_pieces"] == 30
     assert note["dev"]["f1"] == pytest.approx(measured["f1"]["value"])
     assert note["dev"]["f1"] >= note["dev"]["f1_at_zero"]
+
+
+@pytest.mark.parametrize(("name", "value"), [("null_threshold", "low"), ("max_answer_pieces", 0)])
+def test_a_note_that_makes_no_sense_is_refused(
+    name: str, value: object, answerer: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(answerer, tmp_path / "model")
+    note = json.loads((answerer / "bertmill.json").read_text(encoding="utf-8"))
+    (tmp_path / "model/bertmill.json").write_text(json.dumps({**note, name: value}), encoding="utf-8")
+    assert main(["predict", str(tmp_path / "model"), "--question", "Where?", "--text", "Here."]) == 4
+    assert "bertmill.json: has a null_threshold or a max_answer_pieces that is no such" in capsys.readouterr().err
 
 
 def test_questions_are_answered_by_command_and_in_python(

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from bertmill.bench.measure import Row, best_seconds
 from bertmill.checkpoint.names import find_model
 from bertmill.config import BenchSettings
-from bertmill.tasks.answer import AnswerQuestions
+from bertmill.tasks.answer import USUAL_ANSWER_PIECES, AnswerQuestions
 from bertmill.tasks.labelled import LabelledRow
-from bertmill.tasks.spans import MAX_ANSWER_PIECES, NUM_BEST, EncodedQuestion, best_spans
+from bertmill.tasks.spans import NUM_BEST, EncodedQuestion, best_spans
 from bertmill.tasks.windows import WindowMaker
 from bertmill.text.tokenizer import BertTokenizer
 
@@ -49,7 +49,7 @@ def measure(settings: BenchSettings, data: Path) -> Iterator[Row]:
     seconds = best_seconds(sides, settings.rounds)
     for one, other in zip(answers["ours"], answers["theirs"], strict=True):
         if one is not None and other is not None:
-            (best,) = best_spans([one["example"]], [one["rows"]], 1)
+            (best,) = best_spans([one["example"]], [one["rows"]], USUAL_ANSWER_PIECES, 1)
             assert best.scores[0] >= other["score"] - TOLERANCE
     rates = {side: len(texts) / taken for side, taken in seconds.items()}
     rival = "transformers tokenizer, n-best loop"
@@ -120,7 +120,7 @@ def answer_with_theirs(texts: Texts, numbers: Scores, tokenizer: Any) -> list[di
                 for end in best_ends:
                     if offsets[start] is None or offsets[end] is None:
                         continue
-                    if end < start or end - start + 1 > MAX_ANSWER_PIECES:
+                    if end < start or end - start + 1 > USUAL_ANSWER_PIECES:
                         continue
                     candidates.append(
                         {"offsets": (offsets[start][0], offsets[end][1]), "score": starts[start] + ends[end]}

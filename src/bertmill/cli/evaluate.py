@@ -10,11 +10,10 @@ from bertmill.inference.answering import TaskModel
 from bertmill.inference.evaluation import Evaluation, evaluate
 from bertmill.runtime import set_threads
 from bertmill.tasks.base import Answer
-from bertmill.tasks.datasets import examples_of, labelled_rows
+from bertmill.tasks.datasets import examples_of
 from bertmill.tasks.first_look import shortened
 from bertmill.tasks.metrics import ByClass
-from bertmill.tasks.reading import SkippedRows
-from bertmill.text.repair import Repairs
+from bertmill.tasks.reading import RowCounts, read_labelled
 
 MAX_CONFUSED_CLASSES = 12  # more do not fit on a screen
 
@@ -22,15 +21,12 @@ MAX_CONFUSED_CLASSES = 12  # more do not fit on a screen
 def run(settings: EvaluateSettings) -> None:
     set_threads(settings.threads)
     model = TaskModel(settings.model, settings.device, settings)
-    skipped, repairs = SkippedRows(), Repairs()
-    may_have_no_label = model.task.may_have_no_label
-    rows = labelled_rows(
-        str(settings.data), settings, skipped, repairs, task=model.task.name, may_have_no_label=may_have_no_label
-    )
-    examples = examples_of(model.task, rows, settings, skipped, str(settings.data))
+    file, task, counts = str(settings.data), model.task, RowCounts()
+    rows = read_labelled(file, settings, counts, task=task.name, may_have_no_label=task.may_have_no_label)
+    examples = examples_of(task, rows, settings, counts, file)
     evaluation = evaluate(model, examples, settings.worst)
     if not settings.quiet:
-        tell_about_rows(skipped, repairs, model.make_windows.remark)
+        tell_about_rows(counts, model.make_windows.remark)
     if settings.as_json:
         print(json.dumps(evaluation.to_json(), ensure_ascii=False))
     else:

@@ -17,24 +17,24 @@ from bertmill.runtime import set_threads
 from bertmill.storage import new_file
 from bertmill.tasks.answer import AnswerQuestions
 from bertmill.tasks.base import Answer
-from bertmill.tasks.datasets import examples_of, labelled_rows
+from bertmill.tasks.datasets import examples_of
 from bertmill.tasks.first_look import shortened
 from bertmill.tasks.labelled import LabelledRow
-from bertmill.tasks.reading import SkippedRows
-from bertmill.text.repair import Repairs, replace_surrogates
+from bertmill.tasks.reading import RowCounts, read_labelled
+from bertmill.text.repair import replace_surrogates
 
 
 def run(settings: PredictSettings) -> None:
     set_threads(settings.threads)
     model = TaskModel(settings.model, settings.device, settings)
-    skipped, repairs = SkippedRows(), Repairs()
+    counts = RowCounts()
     _refuse_flags_of_other_tasks(settings, model.task.name)
-    rows = _rows(settings, model.task.name, skipped, repairs)
+    rows = _rows(settings, model.task.name, counts)
     place = settings.file or "--text"
     task = model.task
     if isinstance(task, AnswerQuestions):
         task = replace(task, num_answers=settings.top_k)
-    answers = model.answers(examples_of(task, rows, settings, skipped, place), task)
+    answers = model.answers(examples_of(task, rows, settings, counts, place), task)
     answered = ((example.row, answer) for example, answer in answers)
     is_seen_anyway = settings.out is None and sys.stdout.isatty()
     shown = answered if settings.quiet or is_seen_anyway else counting(answered, "rows")
@@ -44,7 +44,7 @@ def run(settings: PredictSettings) -> None:
         with new_file(settings.out) as path, path.open("w", encoding="utf-8", newline="") as file:
             _write(shown, settings.format, file)
     if not settings.quiet:
-        tell_about_rows(skipped, repairs, model.make_windows.remark)
+        tell_about_rows(counts, model.make_windows.remark)
 
 
 def _refuse_flags_of_other_tasks(settings: PredictSettings, task: str) -> None:
@@ -62,12 +62,12 @@ def _refuse_flags_of_other_tasks(settings: PredictSettings, task: str) -> None:
             raise UsageError(f"{flag} is not for the task {task}", remedy="leave it away")
 
 
-def _rows(settings: PredictSettings, task: str, skipped: SkippedRows, repairs: Repairs) -> Iterator[LabelledRow]:
+def _rows(settings: PredictSettings, task: str, counts: RowCounts) -> Iterator[LabelledRow]:
     if settings.file is not None:
-        return labelled_rows(settings.file, settings, skipped, repairs, task=task, with_label=False)
+        return read_labelled(settings.file, settings, counts, task=task, with_label=False)
     given = (settings.question, settings.text, settings.pair)
-    texts = tuple(replace_surrogates(text, repairs) for text in given if text is not None)
-    choices = tuple(replace_surrogates(choice, repairs) for choice in settings.choice)
+    texts = tuple(replace_surrogates(text, counts.repairs) for text in given if text is not None)
+    choices = tuple(replace_surrogates(choice, counts.repairs) for choice in settings.choice)
     return iter([LabelledRow("--text", texts, choices=choices)])
 
 

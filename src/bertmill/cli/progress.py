@@ -17,8 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TaskProgressColumn, TextColumn
 
 from bertmill.cli.streams import say
-from bertmill.tasks.reading import SkippedRows
-from bertmill.text.repair import Repairs
+from bertmill.tasks.reading import RowCounts
 
 ItemT = TypeVar("ItemT")
 
@@ -79,16 +78,9 @@ class ProgressLine:
         return f"{state}, {bytes_read / self._total_bytes:.0%} done, {time_left(left)}"
 
 
-def tell_about_rows(skipped: SkippedRows, repairs: Repairs, about_windows: str | None) -> None:
+def tell_about_rows(counts: RowCounts, about_windows: str | None) -> None:
     """What a person should know about the rows that were read, after all of them were."""
-    remarks = [
-        skipped.remark,
-        f"mended: {skipped.mended_in_words}" if skipped.mended_in_words else "",
-        f"skipped: {skipped}" if skipped else "",
-        f"repaired: {repairs}" if repairs else "",
-        about_windows,
-    ]
-    for remark in filter(None, remarks):
+    for remark in filter(None, (*counts.remarks(), about_windows)):
         say(remark)
 
 

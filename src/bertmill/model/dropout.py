@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,12 @@ class Dropout(nn.Dropout):
     def _key(self, salt: int) -> _Key | None:
         key = _current_key.get()
         return None if key is None else (*key, self.layer, self.purpose, salt)
+
+
+@cache
+def draw_outside_compiled_code() -> None:
+    """Keep torch.compile out of `draw`: what is dropped depends on the step, which must not become part of the code."""
+    Dropout.draw = torch.compiler.disable(Dropout.draw)  # type: ignore[method-assign]
 
 
 def _random_words(count: int, device: torch.device, key: _Key | None) -> Tensor:

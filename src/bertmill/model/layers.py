@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 import torch
 import torch.nn.functional as F
@@ -26,6 +27,9 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu_new": partial(F.gelu, approximate="tanh"),
     "relu": F.relu,
 }
+
+_PIECES_TO_COMPILE: Final = 1024
+_MAX_COMPILED: Final = 64  # kinds of calls with code of their own: training or not, one piece or more, …
 
 
 class BertSelfAttention(nn.Module):
@@ -112,6 +116,20 @@ class BertLayer(nn.Module):
         """The vectors of all pieces, or of those that `read` names: after attention, pieces do not see each other."""
         attended, weights = self.attention(states, layout, want_weights, read)
         return self.output(self.intermediate(attended), attended), weights
+
+    def compile_parts(self) -> None:
+        """Let torch.compile fuse what surrounds attention, for a training, with code for any number of pieces."""
+        for part in (self.attention.output, self.intermediate, self.output):
+            part.compile(dynamic=True, recompile_limit=_MAX_COMPILED)
+        # At once, for so many pieces: code that was made for the first batch of a run might be other code in a
+        # resumed one, which begins with another.
+        weight = self.intermediate.dense.weight
+        states = weight.new_zeros(_PIECES_TO_COMPILE, weight.shape[1], requires_grad=weight.requires_grad)
+        attended = self.attention.output(self.attention.self.value(states), states)
+        result = self.output(self.intermediate(attended), attended)
+        if result.requires_grad:
+            result.sum().backward()
+        self.zero_grad()
 
 
 def is_plain_linear(module: nn.Module) -> bool:

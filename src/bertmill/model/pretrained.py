@@ -27,7 +27,9 @@ from bertmill.checkpoint.huggingface import (
 from bertmill.checkpoint.names import find_model
 from bertmill.errors import UsageError
 from bertmill.model.config import BertConfig
+from bertmill.model.dropout import draw_outside_compiled_code
 from bertmill.model.encoder import BertEncoder
+from bertmill.model.layers import BertLayer
 
 # A normal distribution cut at two standard deviations has 0.8796 of the standard deviation of the whole one.
 _CUT_AT = 2.0
@@ -148,6 +150,22 @@ class BertPreTrainedModel(nn.Module):
         for module in self.modules():
             if isinstance(module, BertEncoder):
                 module.gradient_checkpointing = enabled
+
+    def compile_layers(self) -> None:
+        """Let torch.compile fuse the parts of layers around attention; UsageError where it does not work."""
+        draw_outside_compiled_code()
+        was_training = self.training
+        try:
+            self.train()
+            for module in self.modules():
+                if isinstance(module, BertLayer):
+                    module.compile_parts()
+        except Exception as error:  # whatever compilers say
+            reason = str(error).partition("\n")[0]
+            remedy = "install a C++ compiler and the headers of Python (for a GPU Triton), or train with --no-compile"
+            raise UsageError(f"torch.compile does not work here: {reason}", remedy=remedy) from None
+        finally:
+            self.train(was_training)
 
     def num_parameters(self, only_trainable: bool = False, exclude_embeddings: bool = False) -> int:
         left_out = [module.weight for module in self.modules() if exclude_embeddings and type(module) is nn.Embedding]

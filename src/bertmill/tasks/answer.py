@@ -3,7 +3,8 @@
 A sequence is `[CLS] question [SEP] passage [SEP]`; two numbers per piece say how well an answer starts and ends there,
 trained by cross-entropy over the pieces of a window, with [CLS] where the answer is not in it. The answer is the best
 span (spans.py). With a threshold there is none where the best span does not exceed the null score by more. The
-threshold is the one with the best F1 on the dev questions, and is kept in the model folder.
+threshold is the one with the best F1 on the dev questions. An answer has at most 30 pieces, or where training answers
+are longer, as many as 99 % of them have. The model folder keeps both numbers.
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.raw_rows import BadRowError
 from bertmill.tasks.spans import EncodedQuestion, Spans, best_spans, texts_of
 from bertmill.tasks.windows import WindowMaker
+from bertmill.text.tokenizer import BertTokenizer
 
 MAX_QUESTION_PIECES = 64
+USUAL_ANSWER_PIECES = 30
+FOUND_SHARE = 0.99  # of the training answers: that many are not too long to be found
 NONE = -1  # stands for there being no answer, in the place of the number of a span
 MAX_SURPLUS = 50.0  # over the null score: an answer cannot be surer
 
@@ -35,6 +39,7 @@ class AnswerQuestions(Task):
     """`null_threshold` is None where every question has an answer; of several answers the others stand in a list."""
 
     null_threshold: float | None = None
+    max_answer_pieces: int = USUAL_ANSWER_PIECES
     num_answers: int = 1
 
     name = "answer"
@@ -42,6 +47,20 @@ class AnswerQuestions(Task):
     goals = ("f1", "exact")
     max_length = 384
     stride = 128
+
+    @classmethod
+    def for_rows(cls, rows: Sequence[LabelledRow], tokenizer: BertTokenizer) -> AnswerQuestions:
+        may_be_none = any(row.label == () for row in rows)
+        # The shortest answer of each question: it is enough to find one.
+        answers = [min(row.label, key=len) for row in rows if row.label]
+        lengths = [len(tokenizer.wordpiece.ids(answer, split_special=True)) for answer in answers]
+        long = int(np.quantile(lengths, FOUND_SHARE, method="higher")) if lengths else 0
+        return cls(0.0 if may_be_none else None, max(USUAL_ANSWER_PIECES, long))
+
+    def remarks(self) -> list[str]:
+        if self.max_answer_pieces == USUAL_ANSWER_PIECES:
+            return []
+        return [f"answers have at most {self.max_answer_pieces} pieces, as {FOUND_SHARE:.0%} of the given ones"]
 
     @property
     def reads_first_piece(self) -> bool:
@@ -62,7 +81,11 @@ class AnswerQuestions(Task):
         return {"num_labels": 2}
 
     def note(self) -> dict[str, Any]:
-        return {"task": self.name, "null_threshold": self.null_threshold}
+        return {
+            "task": self.name,
+            "null_threshold": self.null_threshold,
+            "max_answer_pieces": self.max_answer_pieces,
+        }
 
     def encode(self, example: Example, make_windows: WindowMaker) -> EncodedQuestion:
         wordpiece = make_windows.tokenizer.wordpiece
@@ -74,7 +97,7 @@ class AnswerQuestions(Task):
         ranges = make_windows.slide(len(passage.ids), room - len(question))
         windows = tuple(make_windows.window(question, passage.ids[start:end]) for start, end in ranges)
         encoded = EncodedQuestion(example, (windows,), passage, tuple(ranges), len(question) + 2)
-        make_windows.num_lost_answers += encoded.has_lost_answer
+        make_windows.num_lost_answers += encoded.loses_answer(self.max_answer_pieces)
         return encoded
 
     def outputs(self, model: nn.Module, examples: Sequence[EncodedExample], device: torch.device) -> Sequence[Tensor]:
@@ -98,7 +121,7 @@ class AnswerQuestions(Task):
         question = _encoded(example)
         wanted = question.example.row.label
         assert isinstance(wanted, tuple)
-        (spans,) = best_spans([question], [output], 1)
+        (spans,) = best_spans([question], [output], self.max_answer_pieces, 1)
         text = next((text for text, _, _ in texts_of(question, spans, 1)), "")
         return np.array([*answer_scores(text, wanted), bool(wanted), spans.margin], np.float64)
 
@@ -141,7 +164,7 @@ class AnswerQuestions(Task):
         questions = list(map(_encoded, examples))
         return [
             self._answer(question, spans)
-            for question, spans in zip(questions, best_spans(questions, outputs), strict=True)
+            for question, spans in zip(questions, best_spans(questions, outputs, self.max_answer_pieces), strict=True)
         ]
 
     def _answer(self, question: EncodedQuestion, spans: Spans) -> Answer:

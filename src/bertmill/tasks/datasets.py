@@ -13,9 +13,8 @@ from bertmill.tasks.first_look import FirstLook
 from bertmill.tasks.kinds import choose_metric, make_task
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.raw_rows import BadRowError
-from bertmill.tasks.reading import SkippedRows, read_labelled, stop_or_count
+from bertmill.tasks.reading import RowCounts, read_labelled
 from bertmill.tasks.split import split_rows
-from bertmill.text.repair import Repairs
 from bertmill.text.tokenizer import BertTokenizer
 
 SPLIT_SEED = 0  # the same rows are measured on whatever the seed of the training is
@@ -35,17 +34,16 @@ def read_dataset(settings: FinetuneSettings, tokenizer: BertTokenizer) -> Datase
     share = heldout_share(settings.dev)
     train_file = str(settings.train)
     dev_file = settings.dev if share is None else train_file
-    skipped = {file: SkippedRows() for file in (train_file, dev_file)}
-    repairs = {file: Repairs() for file in skipped}
+    counts = {file: RowCounts() for file in (train_file, dev_file)}
 
     def rows_of(file: str) -> list[LabelledRow]:
-        rows = labelled_rows(
-            file, settings, skipped[file], repairs[file], task=settings.task, may_have_no_label=settings.multi_label
+        return list(
+            read_labelled(file, settings, counts[file], task=settings.task, may_have_no_label=settings.multi_label)
         )
-        return list(rows)
 
     train = rows_of(train_file)
-    task = make_task(settings, train)  # with all labels of the file, also where its only row will be measured on
+    # With all labels of the file, also where its only row will be measured on.
+    task = make_task(settings, train, tokenizer)
     metric = choose_metric(settings, task)
     if share is None:
         dev = rows_of(dev_file)
@@ -53,7 +51,7 @@ def read_dataset(settings: FinetuneSettings, tokenizer: BertTokenizer) -> Datase
         stratify = task.keeps_proportions
         train, dev = split_rows(train, share, SPLIT_SEED, subject=task.subject, stratify=stratify, file=train_file)
     of_train, of_dev = (
-        list(examples_of(task, rows, settings, skipped[file], file))
+        list(examples_of(task, rows, settings, counts[file], file))
         for rows, file in ((train, train_file), (dev, dev_file))
     )
     if not of_train or not of_dev:
@@ -64,48 +62,21 @@ def read_dataset(settings: FinetuneSettings, tokenizer: BertTokenizer) -> Datase
         cache(lambda text: len(tokenizer.wordpiece.ids(text, split_special=True))),  # passages have many questions
         task.labels_of,
     )
-    remarks = task.remarks()
-    mended = {file: count.mended_in_words for file, count in skipped.items()}
-    remarks += [f"mended in {file}: {what}" for file, what in mended.items() if what]
-    remarks += [f"skipped in {file}: {count}" for file, count in skipped.items() if count]
-    remarks += [f"repaired in {file}: {count}" for file, count in repairs.items() if count]
-    return Dataset(task, metric, of_train, of_dev, [*look.lines(), *remarks])
-
-
-def labelled_rows(
-    file: str,
-    settings: RowSettings,
-    skipped: SkippedRows,
-    repairs: Repairs,
-    *,
-    task: str | None,
-    with_label: bool = True,
-    may_have_no_label: bool = False,
-) -> Iterator[LabelledRow]:
-    """The rows of a file as the settings say that it is to be read."""
-    return read_labelled(
-        file,
-        task=task,
-        columns=settings.columns,
-        preset=settings.preset,
-        quotes=settings.quotes,
-        on_bad_row=settings.on_bad_row,
-        with_label=with_label,
-        may_have_no_label=may_have_no_label,
-        skipped=skipped,
-        repairs=repairs,
-    )
+    remarks = [*look.lines(), *task.remarks()]
+    for file, count in counts.items():
+        remarks += count.remarks(f" in {file}")
+    return Dataset(task, metric, of_train, of_dev, remarks)
 
 
 def examples_of(
-    task: Task, rows: Iterable[LabelledRow], settings: RowSettings, skipped: SkippedRows, file: str
+    task: Task, rows: Iterable[LabelledRow], settings: RowSettings, counts: RowCounts, file: str
 ) -> Iterator[Example]:
     """What `task` makes of the rows; one whose label it does not know is a bad row."""
     for row in rows:
         try:
             example = task.example(row)
         except BadRowError as problem:
-            stop_or_count(problem, row.place, settings.on_bad_row, skipped)
+            counts.skip_or_stop(problem, row.place, settings)
             continue
         yield example
-    skipped.refuse_many(file)
+    counts.refuse_many(file)

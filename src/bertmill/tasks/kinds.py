@@ -1,7 +1,7 @@
 """Which task is meant: by a command with its data, or by a model folder.
 
 Of a folder, the class of the model and the kind of problem in its `config.json` tell it, whoever has made it; the
-threshold below which a question has no answer is in our own note.
+threshold below which a question has no answer, and how long answers may be, are in our own note.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ from bertmill.checkpoint.names import MODEL_NOTE, model_note
 from bertmill.config import FinetuneSettings, unknown_name
 from bertmill.errors import IntegrityError, UsageError
 from bertmill.model.config import BertConfig
-from bertmill.tasks.answer import AnswerQuestions
+from bertmill.tasks.answer import USUAL_ANSWER_PIECES, AnswerQuestions
 from bertmill.tasks.base import Task
 from bertmill.tasks.choose import Choose
 from bertmill.tasks.classify import MULTI_LABEL, Classify, labels_in, parse_class_weights
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.regress import Regress
 from bertmill.tasks.tag import Tag
+from bertmill.text.tokenizer import BertTokenizer
 
 METRIC_OF_PRESET = {"cola": "matthews"}
 
 
-def make_task(settings: FinetuneSettings, rows: Sequence[LabelledRow]) -> Task:
+def make_task(settings: FinetuneSettings, rows: Sequence[LabelledRow], tokenizer: BertTokenizer) -> Task:
     """The task that `settings` ask for, with the labels that are in the training rows."""
     file = str(settings.train)
     if settings.task == "regress":
@@ -34,7 +35,7 @@ def make_task(settings: FinetuneSettings, rows: Sequence[LabelledRow]) -> Task:
     if settings.task == "tag":
         return Tag.for_rows(rows, file)
     if settings.task == "answer":
-        return AnswerQuestions(0.0 if any(row.label == () for row in rows) else None)
+        return AnswerQuestions.for_rows(rows, tokenizer)
     counts = labels_in(rows, settings.multi_label, file)
     weights = None if settings.class_weights is None else parse_class_weights(settings.class_weights, counts)
     return Classify(tuple(counts), settings.multi_label, weights, settings.label_smoothing)
@@ -60,7 +61,7 @@ def task_of_folder(folder: Path) -> Task:
     if "BertForTokenClassification" in kinds:
         return Tag.of_labels(labels)
     if "BertForQuestionAnswering" in kinds:
-        return AnswerQuestions(_null_threshold(folder))
+        return _questions_of_folder(folder)
     if "BertForSequenceClassification" not in kinds:
         raise UsageError(
             "is not fine-tuned for a task", where=folder, remedy="fine-tune it first with `bertmill finetune`"
@@ -70,10 +71,11 @@ def task_of_folder(folder: Path) -> Task:
     return Classify(labels, config.problem_type == MULTI_LABEL)
 
 
-def _null_threshold(folder: Path) -> float | None:
-    """By how much an answer must exceed the null score, if the note of the folder says so."""
-    threshold = model_note(folder).get("null_threshold")
-    if not isinstance(threshold, float | int | None):
-        what = "has a null_threshold that is no number"
+def _questions_of_folder(folder: Path) -> AnswerQuestions:
+    """As our note of the folder says, if there is one; models of others answer every question."""
+    note = model_note(folder)
+    threshold, longest = note.get("null_threshold"), note.get("max_answer_pieces", USUAL_ANSWER_PIECES)
+    if not isinstance(threshold, float | int | None) or not isinstance(longest, int) or longest < 1:
+        what = "has a null_threshold or a max_answer_pieces that is no such number"
         raise IntegrityError(what, where=folder / MODEL_NOTE, remedy="fine-tune again")
-    return threshold
+    return AnswerQuestions(threshold, longest)

@@ -14,84 +14,93 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Final
 
+from bertmill.config import RowSettings
 from bertmill.errors import DataError, UsageError
 from bertmill.tasks.columns import Columns, choose_columns, told_columns
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.question_files import asked, read_question_rows
 from bertmill.tasks.raw_rows import IDS, BadRowError, RawRow, require_printable
-from bertmill.tasks.rows import Quotes, read_rows
+from bertmill.tasks.rows import read_rows
 from bertmill.tasks.tag_files import read_tag_rows, tagged
 from bertmill.text.repair import Repairs
 
-OnBadRow = Literal["stop", "skip"]
+_AS_THEY_ARE: Final = RowSettings()
 _MAX_BAD_SHARE = 0.05
 _ROWS_BEFORE_GIVING_UP = 1000
 _LETTERS = "ABCDEFGH"  # of choices
 
 
 @dataclass
-class SkippedRows:
-    """How many rows were read, how many of them were skipped for which reason, and what was mended in others."""
+class RowCounts:
+    """Of one file: how many rows were read, how many were skipped for which reason, what was mended and repaired."""
 
     num_rows: int = 0
-    reasons: Counter[str] = field(default_factory=Counter)
+    skipped: Counter[str] = field(default_factory=Counter)
     mended: Counter[str] = field(default_factory=Counter)
-    first_place: str | None = None
+    repairs: Repairs = field(default_factory=Repairs)  # of the text of the file
+    first_skipped: str | None = None  # its place
     remark: str | None = None  # what was decided about the columns
 
     @property
     def num_skipped(self) -> int:
-        return self.reasons.total()
+        return self.skipped.total()
 
-    def count(self, reason: str, place: str) -> None:
-        """One more row that is skipped; whoever finds that it cannot be used, says so here."""
-        self.reasons[reason] += 1
-        self.first_place = self.first_place or place
+    def skip_or_stop(self, problem: BadRowError, place: str, settings: RowSettings) -> None:
+        """What becomes of a bad row, whoever found that it is one: it is counted, or DataError."""
+        if settings.on_bad_row == "stop":
+            remedy = f"{problem.remedy or 'mend it'}, or skip such rows with --on-bad-row skip"
+            raise DataError(problem.what, where=place, remedy=remedy) from None
+        self.skipped[problem.reason] += 1
+        self.first_skipped = self.first_skipped or place
 
     def refuse_many(self, file: str) -> None:
         """Stop if more than 5 % of the rows were skipped."""
         if self.num_skipped > _MAX_BAD_SHARE * self.num_rows:
             raise DataError(
-                f"too many rows are bad, more than {_MAX_BAD_SHARE:.0%}: {self}",
+                f"too many rows are bad, more than {_MAX_BAD_SHARE:.0%}: {self._skipped_in_words}",
                 where=file,
-                remedy=f"look at {self.first_place}, and whether --columns and --quotes are right",
+                remedy=f"look at {self.first_skipped}, and whether --columns and --quotes are right",
             )
 
+    def remarks(self, where: str = "") -> Iterator[str]:
+        """What a person should know after all rows were read; `where` tells one of several files."""
+        if self.remark:
+            yield self.remark
+        for what, in_words in (
+            ("mended", _in_words(self.mended)),
+            ("skipped", self._skipped_in_words if self.skipped else ""),
+            ("repaired", str(self.repairs) if self.repairs else ""),
+        ):
+            if in_words:
+                yield f"{what}{where}: {in_words}"
+
     @property
-    def mended_in_words(self) -> str:
-        return ", ".join(f"{what} {count:,}" for what, count in self.mended.items() if count)
+    def _skipped_in_words(self) -> str:
+        return f"{self.num_skipped:,} of {self.num_rows:,} rows ({_in_words(self.skipped)})"
 
-    def __bool__(self) -> bool:
-        return bool(self.reasons)
 
-    def __str__(self) -> str:
-        counts = ", ".join(f"{reason} {count:,}" for reason, count in self.reasons.most_common())
-        return f"{self.num_skipped:,} of {self.num_rows:,} rows ({counts})"
+def _in_words(counts: Counter[str]) -> str:
+    return ", ".join(f"{what} {count:,}" for what, count in counts.most_common() if count)
 
 
 def read_labelled(
     file: str,
+    settings: RowSettings = _AS_THEY_ARE,
+    counts: RowCounts | None = None,
     *,
     task: str | None = None,
-    columns: str | None = None,
-    preset: str | None = None,
-    quotes: Quotes = "auto",
-    on_bad_row: OnBadRow = "stop",
     with_label: bool = True,
     may_have_no_label: bool = False,
-    skipped: SkippedRows | None = None,
-    repairs: Repairs | None = None,
 ) -> Iterator[LabelledRow]:
-    """The rows of `file`; `columns` is what `--columns` says, `preset` a name of `columns.PRESETS`.
+    """The rows of `file`, read as `settings` say.
 
     Rows for the tasks `tag` and `answer` have forms of their own; all others are rows of columns. With
-    `with_label=False` labels are not looked at; with `may_have_no_label` an empty one says that none is right. What is
-    skipped and repaired is counted in `skipped`, one for each file, and `repairs`.
+    `with_label=False` labels are not looked at; with `may_have_no_label` an empty one says that none is right.
     """
-    counts = SkippedRows() if skipped is None else skipped
-    repairs = Repairs() if repairs is None else repairs
+    counts = RowCounts() if counts is None else counts
+    columns, preset, quotes, repairs = settings.columns, settings.preset, settings.quotes, counts.repairs
     if task in ("tag", "answer") and (preset is not None or quotes != "auto"):
         raise UsageError(f"--preset and --quotes are not for the task {task}", remedy="leave them away")
     if task == "tag":
@@ -114,20 +123,12 @@ def read_labelled(
                 raise raw.problem
             yield replace(meaning(raw), id=_id(raw.fields, counts.num_rows))
         except BadRowError as problem:
-            stop_or_count(problem, raw.place, on_bad_row, counts)
+            counts.skip_or_stop(problem, raw.place, settings)
             if counts.num_rows >= _ROWS_BEFORE_GIVING_UP:
                 counts.refuse_many(file)
     if not counts.num_rows:
         raise DataError("there are no rows in it", where=file)
     counts.refuse_many(file)
-
-
-def stop_or_count(problem: BadRowError, place: str, on_bad_row: OnBadRow, skipped: SkippedRows) -> None:
-    """What becomes of a bad row, whoever found that it is one."""
-    if on_bad_row == "stop":
-        remedy = f"{problem.remedy or 'mend it'}, or skip such rows with --on-bad-row skip"
-        raise DataError(problem.what, where=place, remedy=remedy) from None
-    skipped.count(problem.reason, place)
 
 
 def _id(fields: Mapping[str, Any], number: int) -> str | int:

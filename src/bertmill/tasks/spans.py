@@ -1,9 +1,9 @@
 """Questions with their passages as pieces, and the best spans of many passages at once.
 
 A passage slides through windows; a span is scored in the window where its first piece has the widest context, and its
-score is the sum of start and end. All spans of at most 30 pieces are compared: one that is among the best n starts at
-one of the n pieces whose best span is best, so a sliding maximum over the ends leaves few to look at. The null score is
-that of [CLS], the least over the windows.
+score is the sum of start and end. All spans that are not longer than answers are (`max_pieces`) are compared: one that
+is among the best n starts at one of the n pieces whose best span is best, so a sliding maximum over the ends leaves few
+to look at. The null score is that of [CLS], the least over the windows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from bertmill.tasks.windows import widest_context
 from bertmill.text.truncation import Range
 from bertmill.text.wordpiece import Pieces
 
-MAX_ANSWER_PIECES = 30
 NUM_BEST = 20
 NO_SPAN = -1e9  # the margin of a passage that has no span
 
@@ -34,19 +33,18 @@ class EncodedQuestion(EncodedExample):
     ranges: tuple[Range, ...]
     offset: int  # of the passage in each window
 
-    @property
-    def has_lost_answer(self) -> bool:
+    def loses_answer(self, max_pieces: int) -> bool:
         """Whether there is an answer, and none that can be found."""
-        return bool(self.target) and all(map(self._is_lost, self.target))
+        return bool(self.target) and all(self._is_lost(answer, max_pieces) for answer in self.target)
 
-    def _is_lost(self, answer: Range) -> bool:
+    def _is_lost(self, answer: Range, max_pieces: int) -> bool:
         """Whether it cannot be found: it has no piece, too many, or is not whole in the window where it may start."""
         pieces = self._pieces_of(answer)
         if pieces is None:
             return True
         first, last = pieces
         window = widest_context(self.ranges, len(self.passage.ids))[first]
-        return last - first >= MAX_ANSWER_PIECES or last >= self.ranges[window][1]
+        return last - first >= max_pieces or last >= self.ranges[window][1]
 
     @property
     def spans(self) -> list[Range]:
@@ -82,10 +80,14 @@ class Spans(NamedTuple):
         return float(self.scores[0]) - self.null if len(self.scores) else NO_SPAN
 
 
-def best_spans(examples: Sequence[EncodedQuestion], outputs: Sequence[Array], count: int = NUM_BEST) -> list[Spans]:
-    """The best spans of each passage."""
-    starts, ends, nulls = _scores_in_windows(examples, np.concatenate(outputs))
-    scores, firsts, lasts = _best_in_windows(starts, ends, count)
+def best_spans(
+    examples: Sequence[EncodedQuestion], outputs: Sequence[Array], max_pieces: int, count: int = NUM_BEST
+) -> list[Spans]:
+    """The best spans of each passage, of at most `max_pieces` each."""
+    shown = max(end - start for example in examples for start, end in example.ranges)
+    max_pieces = max(1, min(max_pieces, shown))  # no span is longer
+    starts, ends, nulls = _scores_in_windows(examples, np.concatenate(outputs), max_pieces)
+    scores, firsts, lasts = _best_in_windows(starts, ends, max_pieces, count)
     begins = np.array([start for example in examples for start, _ in example.ranges])[:, None]
     firsts, lasts = firsts + begins, lasts + begins
     ends_of_examples = accumulate((len(example.ranges) for example in examples), initial=0)
@@ -93,9 +95,9 @@ def best_spans(examples: Sequence[EncodedQuestion], outputs: Sequence[Array], co
     return [_merged(scores[row], firsts[row], lasts[row], nulls[row], count) for row in rows]
 
 
-def _scores_in_windows(examples: Sequence[EncodedQuestion], flat: Array) -> tuple[Array, Array, Array]:
-    """Of each window: how well an answer starts [W, T] and ends [W, T + 30] at each piece of the passage that it shows,
-    -inf where it cannot; and its null score [W]. `flat` has two numbers for each piece of all windows."""
+def _scores_in_windows(examples: Sequence[EncodedQuestion], flat: Array, max_pieces: int) -> tuple[Array, Array, Array]:
+    """Of each window: how well an answer starts [W, T] and ends [W, T + max_pieces] at each piece of the passage that
+    it shows, -inf where it cannot; and its null score [W]. `flat` has two numbers for each piece of all windows."""
     windows = [window for example in examples for window in example.sequences[0]]
     begins = np.fromiter(accumulate((len(window.ids) for window in windows[:-1]), initial=0), np.intp)
     sizes = np.array([end - start for example in examples for start, end in example.ranges])
@@ -103,7 +105,7 @@ def _scores_in_windows(examples: Sequence[EncodedQuestion], flat: Array) -> tupl
     column = np.arange(sizes.max())
     is_shown = column < sizes[:, None]
     places = np.minimum((begins + offsets)[:, None] + column, len(flat) - 1)
-    ends = np.full((len(windows), len(column) + MAX_ANSWER_PIECES), -np.inf, np.float32)
+    ends = np.full((len(windows), len(column) + max_pieces), -np.inf, np.float32)
     ends[:, : len(column)] = np.where(is_shown, flat[places, 1], -np.inf)
     starts = np.where(is_shown & _may_start(examples, is_shown.shape), flat[places, 0], -np.inf)
     return starts, ends, flat[begins].sum(1)
@@ -122,16 +124,18 @@ def _may_start(examples: Sequence[EncodedQuestion], shape: tuple[int, ...]) -> N
     return allowed
 
 
-def _best_in_windows(starts: Array, ends: Array, count: int) -> tuple[Array, NDArray[np.intp], NDArray[np.intp]]:
+def _best_in_windows(
+    starts: Array, ends: Array, max_pieces: int, count: int
+) -> tuple[Array, NDArray[np.intp], NDArray[np.intp]]:
     """In each row: the scores of the best spans, best first, their first columns and their last."""
     rows = np.arange(len(starts))[:, None]
-    firsts = _largest(starts + _largest_ahead(ends)[:, : starts.shape[1]], count)  # [W, up to count]
-    lasts = firsts[..., None] + np.arange(MAX_ANSWER_PIECES)  # [W, up to count, 30]
+    firsts = _largest(starts + _largest_ahead(ends, max_pieces)[:, : starts.shape[1]], count)  # [W, up to count]
+    lasts = firsts[..., None] + np.arange(max_pieces)  # [W, up to count, max_pieces]
     scores = (starts[rows, firsts][..., None] + ends[rows[..., None], lasts]).reshape(len(starts), -1)
     best = _largest(scores, count)
     best = best[rows, np.argsort(-scores[rows, best], axis=1, kind="stable")]
-    first = firsts[rows, best // MAX_ANSWER_PIECES]
-    return scores[rows, best], first, first + best % MAX_ANSWER_PIECES
+    first = firsts[rows, best // max_pieces]
+    return scores[rows, best], first, first + best % max_pieces
 
 
 def _merged(scores: Array, firsts: NDArray[np.intp], lasts: NDArray[np.intp], nulls: Array, count: int) -> Spans:
@@ -147,12 +151,12 @@ def _merged(scores: Array, firsts: NDArray[np.intp], lasts: NDArray[np.intp], nu
     return Spans(scores, firsts, lasts, null)
 
 
-def _largest_ahead(values: Array) -> Array:
-    """The largest of each number and those after it, as many as an answer has pieces; by doubling."""
+def _largest_ahead(values: Array, count: int) -> Array:
+    """The largest of each number and those after it, `count` in all; by doubling."""
     width = 1
     largest = values.copy()
-    while width < MAX_ANSWER_PIECES:
-        step = min(width, MAX_ANSWER_PIECES - width)
+    while width < count:
+        step = min(width, count - width)
         largest[:, :-step] = np.maximum(largest[:, :-step], largest[:, step:])
         width += step
     return largest

@@ -13,14 +13,14 @@ from typing import Any
 
 import torch
 
-from bertmill.config import FinetuneSettings, heldout_share, settings_toml
+from bertmill.config import FinetuneSettings, heldout_share
 from bertmill.corpus.shards import vocabulary_sha256
 from bertmill.errors import UsageError
 from bertmill.model.bert import MODEL_CLASSES
 from bertmill.model.config import BertConfig
 from bertmill.model.pretrained import BertPreTrainedModel
 from bertmill.runtime import keyed_seed
-from bertmill.storage import sha256_of, write_file
+from bertmill.storage import sha256_of
 from bertmill.tasks.base import EncodedExample, Example, Task
 from bertmill.tasks.datasets import Dataset, read_dataset
 from bertmill.tasks.windows import WindowMaker, window_maker
@@ -54,14 +54,12 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
         data = read_dataset(settings, tokenizer)
         for line in data.remarks:
             run.journal.remark(line)
-        model = _make_model(settings, data.task, run.journal).to(ranks.device)
+        model = _make_model(settings, data.task, run.journal)
         make_windows = window_maker(settings, tokenizer, model.config, data.task.max_length, data.task.stride)
         lessons = _lessons(settings, data, make_windows, ranks, run.journal)
         steps_per_epoch = len(lessons.train) / settings.batch_size
         steps = steps_of_epochs(settings.epochs, [steps_per_epoch], [1.0])
-        if run.is_new and ranks.is_first:
-            write_file(run.folder.config, settings_toml(with_whole_paths(settings)))
-            require_same_data(run.folder, sources)
+        run.begin(model, settings, sources)
         trainer = run.trainer(
             model,
             Schedule(settings.learning_rate, steps, warmup_share=WARMUP_SHARE),
@@ -118,8 +116,6 @@ def _make_model(settings: FinetuneSettings, task: Task, journal: Journal) -> Ber
         for name, parameter in model.named_parameters():
             if name.startswith(f"{model.base_model_prefix}."):
                 parameter.requires_grad_(name in model.load_report.new)  # a pooler that is not there yet must learn
-    if settings.gradient_checkpointing:
-        model.gradient_checkpointing_enable()
     return model
 
 

@@ -29,7 +29,7 @@ from bertmill.checkpoint.store import (
     save_checkpoint,
     saved_steps,
 )
-from bertmill.config import TrainingSettings
+from bertmill.config import Precision, TrainingSettings
 from bertmill.errors import IntegrityError, NonFiniteError, StoppedError
 from bertmill.model.dropout import keyed_dropout
 from bertmill.runtime import give_back_freed_memory
@@ -188,7 +188,8 @@ class Trainer:
         totals = dict(zip(counts, self.ranks.sum(list(counts.values())), strict=True))
         sums: Counter[str] = Counter()
         for number, part in enumerate(lessons.parts(batch)):
-            with keyed_dropout(settings.seed, state.step, self.ranks.rank, number), self._precision():
+            key = (settings.seed, state.step, self.ranks.rank, number)
+            with keyed_dropout(*key), computing_in(settings.precision, self.ranks.device):
                 loss, part_sums = lessons.loss(self.model, part, totals)
             loss.backward()
             sums.update(part_sums)
@@ -202,11 +203,6 @@ class Trainer:
         self.optimizer.step()
         state.sums.update(sums)
         return True
-
-    def _precision(self) -> AbstractContextManager[object]:
-        if self.settings.precision != "bf16":
-            return nullcontext()
-        return torch.autocast(self.ranks.device.type, torch.bfloat16)
 
     def _go_on_after_nonfinite(self, batch_name: str) -> None:
         """Leave the step out when it comes again, at once or from the checkpoint on that the training goes back to."""
@@ -257,7 +253,7 @@ class Trainer:
         """Measure on data that is not trained on; remember the best step."""
         state = self.state
         self.model.eval()
-        with torch.no_grad(), self._precision():
+        with torch.no_grad(), computing_in(self.settings.precision, self.ranks.device):
             figures = lessons.evaluate(self.model)
         # The first rank's figures are everybody's: ranks that disagreed on the best step would wait forever.
         agreed = self.ranks.sum([value if self.ranks.is_first else 0.0 for value in figures.values()])
@@ -345,3 +341,7 @@ class Trainer:
                     where=where,
                     remedy="begin a new run",
                 )
+
+
+def computing_in(precision: Precision, device: torch.device) -> AbstractContextManager[object]:
+    return torch.autocast(device.type, torch.bfloat16) if precision == "bf16" else nullcontext()

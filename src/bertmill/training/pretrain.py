@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from bertmill.checkpoint.names import find_model
-from bertmill.config import PretrainSettings, SizeName, heldout_share, parse_mask_mix, parse_phases, settings_toml
+from bertmill.config import PretrainSettings, SizeName, heldout_share, parse_mask_mix, parse_phases
 from bertmill.corpus.build import build_corpus
 from bertmill.corpus.instances import Instances
 from bertmill.corpus.loader import Loader
@@ -28,13 +28,12 @@ from bertmill.errors import UsageError
 from bertmill.model.bert import BertForMaskedLM, BertForPreTraining
 from bertmill.model.config import BertConfig
 from bertmill.runtime import keyed_seed
-from bertmill.storage import write_file
 from bertmill.text.files import find_files
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import Ranks
 from bertmill.training.loop import Phase
 from bertmill.training.progress import Beginning, Listener, WordBeginning
-from bertmill.training.runs import decide_precision, opened_run, require_same_data, with_whole_paths
+from bertmill.training.runs import decide_precision, opened_run, with_whole_paths
 from bertmill.training.schedule import Schedule, steps_of_epochs
 from bertmill.training.state import PLANS_OF_RANK, RunFolder, State
 from bertmill.training.words import WordLessons
@@ -42,9 +41,8 @@ from bertmill.version import __version__
 
 DEFAULT_EPOCHS = 1.0
 DEFAULT_SIZE: SizeName = "mini"
-# The highest learning rate for a size: to small by trials (docs/benchmarks.md), of medium that of small, of others from
-# the literature.
-LEARNING_RATES = {"tiny": 1e-3, "mini": 1e-3, "small": 2.5e-4, "medium": 2.5e-4, "base": 1e-4, "large": 1e-4}
+# The highest learning rate for a size: to medium by trials (docs/benchmarks.md), of others from the literature.
+LEARNING_RATES = {"tiny": 1e-3, "mini": 1e-3, "small": 2.5e-4, "medium": 1.25e-4, "base": 1e-4, "large": 1e-4}
 
 Model = BertForPreTraining | BertForMaskedLM
 
@@ -63,25 +61,20 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
         assert settings.corpus is not None
         corpus = Corpus(settings.corpus, verify=ranks.is_first)
         tokenizer = BertTokenizer.from_pretrained(corpus.vocabulary_folder)
-        model = _make_model(settings, corpus, tokenizer).to(ranks.device)
+        model = _make_model(settings, corpus, tokenizer)
         if model.load_report is not None:
             run.journal.remark(str(model.load_report).replace("\n", "; "))
         heldout = _heldout_corpus(settings, corpus, folder, tokenizer, ranks)
-        lessons = [
-            _lessons(settings, length, corpus, heldout, VocabularyIds.of(tokenizer), folder, ranks)
-            for length, _ in parse_phases(settings.length)
-        ]
-        shares = [share for _, share in parse_phases(settings.length)]
+        lengths, shares = zip(*parse_phases(settings.length), strict=True)
+        vocabulary = VocabularyIds.of(tokenizer)
+        lessons = [_lessons(settings, length, corpus, heldout, vocabulary, folder, ranks) for length in lengths]
         # Plans all: what cannot be trained on must not make the folder a run.
         steps_per_epoch = [each.loader.steps_per_epoch for each in lessons]
         assert settings.learning_rate is not None
         steps = settings.steps
         if settings.epochs is not None:
             steps = steps_of_epochs(settings.epochs, steps_per_epoch, shares)
-        if run.is_new and ranks.is_first:
-            write_file(folder.config, settings_toml(settings))
-        if ranks.is_first or not run.is_new:
-            require_same_data(folder, {"corpus_sha256": corpus.identity})
+        run.begin(model, settings, {"corpus_sha256": corpus.identity})
         schedule = Schedule(settings.learning_rate, steps, settings.budget)
         trainer = run.trainer(model, schedule, settings, eval_every=settings.eval_every)
         run.journal.begin(Beginning(steps, dict(trainer.state.sums), _words(settings, corpus, tokenizer, model, ranks)))
@@ -137,8 +130,6 @@ def _make_model(settings: PretrainSettings, corpus: Corpus, tokenizer: BertToken
         raise UsageError(
             f"--length {longest} is longer than the {model.config.max_position_embeddings} positions of the model"
         )
-    if settings.gradient_checkpointing:
-        model.gradient_checkpointing_enable()
     return model
 
 

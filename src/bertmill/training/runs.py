@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from bertmill.checkpoint.names import MODEL_NOTE
-from bertmill.config import Precision, TrainingSettings, heldout_share, resumed_settings
+from bertmill.config import Precision, TrainingSettings, heldout_share, resumed_settings, settings_toml
 from bertmill.errors import IntegrityError, UsageError
 from bertmill.model.pretrained import BertPreTrainedModel
 from bertmill.runtime import choose_device, keep_freed_memory, prefers_bf16, set_threads
 from bertmill.storage import locked_folder, new_folder, read_json, write_file
+from bertmill.text.files import STANDARD_INPUT
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import Ranks, joined_ranks
-from bertmill.training.loop import Trainer
+from bertmill.training.loop import Trainer, computing_in
 from bertmill.training.progress import Journal, Listener
 from bertmill.training.schedule import Schedule
 from bertmill.training.state import RunFolder
@@ -40,6 +41,19 @@ class OpenRun(Generic[SettingsT]):
     def model(self) -> Path | None:
         """The folder of the result, to the first of several ranks only."""
         return self.folder.model if self.ranks.is_first else None
+
+    def begin(self, model: BertPreTrainedModel, settings: TrainingSettings, sources: dict[str, str]) -> None:
+        """Make `model` ready to be trained, and the folder a run; if it is one already, the data must be the same."""
+        model.to(self.ranks.device)
+        if settings.gradient_checkpointing:
+            model.gradient_checkpointing_enable()
+        if settings.compile:
+            with computing_in(settings.precision, self.ranks.device):
+                model.compile_layers()
+        if self.is_new and self.ranks.is_first:
+            write_file(self.folder.config, settings_toml(with_whole_paths(settings)))
+        if self.ranks.is_first or not self.is_new:
+            require_same_data(self.folder, sources)
 
     def trainer(
         self,
@@ -129,9 +143,12 @@ def require_same_data(run: RunFolder, sources: dict[str, str]) -> None:
 def with_whole_paths(settings: SettingsT) -> SettingsT:
     """The same files and folders, found from any directory that the run is resumed in; names and shares stay."""
     whole = {}
-    for name in type(settings).MAY_BE_PATHS:
-        value = getattr(settings, name)  # text, a path or nothing
-        if value is not None and heldout_share(str(value)) is None and Path(value).exists():
+    for name in (*type(settings).PATHS, *type(settings).MAY_BE_PATHS):
+        value = getattr(settings, name)  # a path or text, or nothing
+        is_share = isinstance(value, str) and heldout_share(value) is not None
+        if value is None or is_share or str(value) == STANDARD_INPUT:
+            continue
+        if name in type(settings).PATHS or Path(value).exists():
             whole[name] = type(value)(Path(value).resolve())
     return settings.model_copy(update=whole)
 

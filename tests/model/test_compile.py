@@ -1,0 +1,45 @@
+"""Layers that torch.compile has fused learn the same as those that it has not."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from equality import SMALL, padded_inputs, targets_for
+from torch._dynamo.utils import counters
+
+from bertmill import BertConfig, BertForPreTraining, keyed_dropout
+
+
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.filterwarnings("ignore")  # torch warns of itself when it compiles
+@pytest.mark.parametrize("dropout", [0.1, 0.0])
+def test_compiled_layers_drop_the_same_and_have_the_same_gradients(dropout: float) -> None:
+    torch._dynamo.reset()
+    counters.clear()
+    rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    plain = BertForPreTraining(BertConfig(**SMALL | rates)).train()
+    compiled = copy.deepcopy(plain)
+    compiled.compile_layers()
+    num_compiled = counters["stats"]["unique_graphs"]
+    assert num_compiled > 0
+    assert all(parameter.grad is None for parameter in compiled.parameters())
+    assert list(compiled.state_dict()) == list(plain.state_dict())
+    inputs = padded_inputs(SMALL["vocab_size"])
+    targets = targets_for("BertForPreTraining", inputs, SMALL["vocab_size"])
+    losses = []
+    for step in range(3):
+        for model in (plain, compiled):
+            model.zero_grad()
+            with keyed_dropout(seed=7, step=step):
+                loss = model(**inputs, **targets).loss
+            loss.backward()
+            losses.append(float(loss.detach()))
+        for (name, one), other in zip(plain.named_parameters(), compiled.parameters(), strict=True):
+            assert one.grad is not None
+            assert other.grad is not None
+            torch.testing.assert_close(other.grad, one.grad, rtol=1e-4, atol=1e-6, msg=name)
+    # Every step has its own dropout, and both models have it.
+    assert len({round(loss, 4) for loss in losses}) == (3 if dropout else 1)
+    assert counters["stats"]["unique_graphs"] == num_compiled  # nothing was made for a batch of the training
