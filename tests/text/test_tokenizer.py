@@ -2,7 +2,6 @@
 
 import json
 import pickle
-import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +19,7 @@ from bertmill.checkpoint.names import find_model
 from bertmill.errors import IntegrityError, UsageError
 from bertmill.text.truncation import plan_windows
 from bertmill.text.vocabulary import SPECIAL_TOKENS
+from tests.linear_time import assert_linear_time
 
 MINILM = find_model("minilm")
 TEXT = "The naïve café owner, Zoë, was un-affable [MASK] in 北京! "
@@ -154,15 +154,7 @@ def test_a_batch_moves_in_place_and_can_be_pickled() -> None:
 
 
 def test_time_to_truncate_a_pair_is_linear() -> None:
-    def seconds(num_words: int) -> float:
-        text = "word " * num_words
-        started = time.process_time()
-        for _ in range(3):
-            OURS(text, text, truncation=True, max_length=64)
-        return time.process_time() - started
-
-    seconds(1000)
-    assert seconds(80_000) < 3 * seconds(40_000)
+    assert_linear_time(lambda text: OURS(text, text, truncation=True, max_length=64), "word " * 160_000)
 
 
 def test_ids_pieces_and_text_convert_as_theirs(read_lines: Callable[[str, int], list[str]]) -> None:

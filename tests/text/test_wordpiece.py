@@ -1,7 +1,6 @@
 """Pieces equal those of Hugging Face's tokenizer, and cover the text as it was given."""
 
 import random
-import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -26,6 +25,7 @@ from bertmill.text.characters import (
 )
 from bertmill.text.vocabulary import SPECIAL_TOKENS, read_vocabulary
 from bertmill.text.wordpiece import CONTINUATION, WordPiece
+from tests.linear_time import assert_linear_time
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()))
 EVERY_CHARACTER = [chr(point) for point in range(0x110000) if not 0xD800 <= point < 0xE000]
@@ -256,18 +256,7 @@ HOSTILE = {
 @pytest.mark.parametrize("method", ["ids", "pieces"])
 def test_time_is_linear_in_the_length_of_hostile_text(kind: str, method: str) -> None:
     vocabulary = read_vocabulary(find_model("minilm") / "vocab.txt")
-
-    def seconds(text: str) -> float:
-        encode = getattr(WordPiece(vocabulary), method)
-        started = time.process_time()
-        encode(text)
-        return time.process_time() - started
-
-    text = HOSTILE[kind]
-    eighth = text[: len(text) // 8]
-    times = [(seconds(text), seconds(eighth)) for _ in range(4)]  # in turns: noise hits both alike
-    # Eight times as long if it is linear, 64 times if it is quadratic; caches are fuller with the whole.
-    assert min(whole for whole, _ in times) < 24 * min(part for _, part in times)
+    assert_linear_time(lambda text: getattr(WordPiece(vocabulary), method)(text), HOSTILE[kind])
 
 
 def test_the_memory_of_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
