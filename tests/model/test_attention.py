@@ -115,11 +115,12 @@ def test_the_gradient_of_some_queries_under_dropout_is_the_numerical_one() -> No
     def numbers(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator, dtype=torch.float64, requires_grad=True)
 
-    keep = torch.rand(B * A, Q, T, generator=generator) > 0.3
+    dropout = Dropout(0.3, 0, "weights")
+    drawn = dropout.draw((B * A, Q, T), torch.device("cpu"))
     mask = torch.zeros(B, 1, 1, T, dtype=torch.float64)
     mask[1, ..., -2:] = torch.finfo(torch.float64).min
     assert torch.autograd.gradcheck(
-        lambda query, rest: attention._DroppingAttentionOfSome.apply(query, rest, mask, keep, 1.5),  # type: ignore[no-untyped-call]
+        lambda query, rest: attention._DroppingAttentionOfSome.apply(query, rest, mask, drawn, dropout),  # type: ignore[no-untyped-call]
         (numbers(B, A, Q, d), numbers(2, B, A, T, d)),
     )
 

@@ -3,9 +3,9 @@
 The flat row of queries, keys and values comes in as [n, 3·H]; each group's slice becomes a rectangle (by a view
 when its lengths are equal, else by a gather) and goes back to flat pieces after. Without dropout torch's fused
 kernel is the fastest. With dropout that kernel falls off its fast path, so the four products are written out here
-with their gradients: the weights and one byte of mask per weight are all that is kept for the way back. On a GPU in
-half precision, without dropout, a kernel for flat sequences needs no rectangles. Where only some pieces are read, only
-those ask (`attend_from`), in a narrower rectangle.
+with their gradients: the weights are all that is kept for the way back, with a minus where they were dropped (a weight
+has none by itself). On a GPU in half precision, without dropout, a kernel for flat sequences needs no rectangles.
+Where only some pieces are read, only those ask (`attend_from`), in a narrower rectangle.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.attention import varlen
 
-from bertmill.model.dropout import Dropout, keep_scaled
+from bertmill.model.dropout import Dropout, signs
 from bertmill.model.packing import Group, Layout
 
 # What is made between two products stays in the caches: at 21 sequences of 384 pieces a step takes half the time.
@@ -82,8 +82,8 @@ def _attend_some(
     queries = seated.view(B, width, num_heads, -1).transpose(1, 2)  # [B, A, width, d]
     rectangle = _rectangle(keys_values, group, num_heads, 2)  # [2, B, A, T, d]
     if dropout.active:
-        keep = dropout.draw((B * num_heads, width, group.longest), query.device, salt=number)
-        heads = _DroppingAttentionOfSome.apply(queries, rectangle, group.mask, keep, dropout.scale)  # type: ignore[no-untyped-call]
+        drawn = dropout.draw((B * num_heads, width, group.longest), query.device, salt=number)
+        heads = _DroppingAttentionOfSome.apply(queries, rectangle, group.mask, drawn, dropout)  # type: ignore[no-untyped-call]
     else:
         key, value = rectangle.unbind(0)
         heads = F.scaled_dot_product_attention(queries, key, value, attn_mask=group.mask)
@@ -138,8 +138,8 @@ def _attend_group(qkv: Tensor, group: Group, num_heads: int, dropout: Dropout, n
         query, key, value = rectangle.unbind(0)
         return _flat(F.scaled_dot_product_attention(query, key, value, attn_mask=group.mask), group)
     shape = (group.num_sequences * num_heads, group.longest, group.longest)
-    keep = dropout.draw(shape, qkv.device, salt=number)
-    return _flat(_DroppingAttention.apply(rectangle, group.mask, keep, dropout.scale), group)  # type: ignore[no-untyped-call]
+    drawn = dropout.draw(shape, qkv.device, salt=number)
+    return _flat(_DroppingAttention.apply(rectangle, group.mask, drawn, dropout), group)  # type: ignore[no-untyped-call]
 
 
 def _rectangle(flat: Tensor, group: Group, num_heads: int, num_parts: int) -> Tensor:
@@ -194,10 +194,10 @@ class _DroppingAttention(torch.autograd.Function):
     """Attention of all pieces with given dropout, and its gradient."""
 
     @staticmethod
-    def forward(ctx: Any, qkv: Tensor, mask: Tensor | None, keep: Tensor, dropout_scale: float) -> Tensor:
+    def forward(ctx: Any, qkv: Tensor, mask: Tensor | None, drawn: Tensor, dropout: Dropout) -> Tensor:
         _, B, A, T, d = qkv.shape
         query, key, value = qkv.reshape(3, B * A, T, d).unbind(0)  # [G, T, d] each
-        return _dropping_forward(ctx, (B, A), query, key, value, mask, keep, dropout_scale).view(B, A, T, d)
+        return _dropping_forward(ctx, (B, A), query, key, value, mask, drawn, dropout).view(B, A, T, d)
 
     @staticmethod
     @once_differentiable
@@ -213,13 +213,13 @@ class _DroppingAttentionOfSome(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, keys_values: Tensor, mask: Tensor | None, keep: Tensor, dropout_scale: float
+        ctx: Any, query: Tensor, keys_values: Tensor, mask: Tensor | None, drawn: Tensor, dropout: Dropout
     ) -> Tensor:
         _, B, A, T, d = keys_values.shape
         key, value = keys_values.reshape(2, B * A, T, d).unbind(0)
         ctx.num_keys = T
         flat = query.reshape(B * A, -1, d)
-        return _dropping_forward(ctx, (B, A), flat, key, value, mask, keep, dropout_scale).view(B, A, -1, d)
+        return _dropping_forward(ctx, (B, A), flat, key, value, mask, drawn, dropout).view(B, A, -1, d)
 
     @staticmethod
     @once_differentiable
@@ -238,22 +238,23 @@ def _dropping_forward(
     key: Tensor,
     value: Tensor,
     mask: Tensor | None,
-    keep: Tensor,
-    dropout_scale: float,
+    drawn: Tensor,
+    dropout: Dropout,
 ) -> Tensor:
     """softmax(Q·Kᵀ/√d + mask), dropped, · V for each of G = batch · heads: [G, Q, d] from [G, Q, d] and [G, T, d]."""
     B, A = batch_and_heads
-    weights = query.new_empty(*query.shape[:2], key.shape[1])  # [G, Q, T]
+    signed = query.new_empty(*query.shape[:2], key.shape[1])  # [G, Q, T] the weights, negative where dropped
     gathered = torch.empty_like(query)
-    for some in _portions(B, A * weights[0].numel()):
+    for some in _portions(B, A * signed[0].numel()):
         of_some = slice(some.start * A, some.stop * A)
         scores = _scaled_bmm(query[of_some], key[of_some].transpose(1, 2), 1 / math.sqrt(query.shape[-1]))
         if mask is not None:
             scores.view(-1, A, *scores.shape[1:]).add_(mask if len(mask) == 1 else mask[some])
-        dropped = torch.where(keep[of_some], torch.softmax(scores, -1, out=weights[of_some]), 0.0)
-        _scaled_bmm(dropped, value[of_some], dropout_scale, out=gathered[of_some])
-    ctx.save_for_backward(query, key, value, weights, keep)
-    ctx.dropout_scale = dropout_scale
+        weights = torch.softmax(scores, -1, out=signed[of_some])
+        weights.copysign_(signs(drawn[of_some], dropout.shift, weights.dtype))
+        _scaled_bmm(weights.relu(), value[of_some], dropout.scale, out=gathered[of_some])
+    ctx.save_for_backward(query, key, value, signed)
+    ctx.dropout_scale = dropout.scale
     return gathered
 
 
@@ -262,11 +263,11 @@ def _dropping_backward(ctx: Any, above: Tensor, of_query: Tensor, of_key: Tensor
     scale = 1 / math.sqrt(above.shape[-1])
     saved = ctx.saved_tensors
     for some in _portions(len(above), saved[-1][0].numel()):
-        query, key, value, weights, keep = (tensor[some] for tensor in saved)
-        dropped = torch.where(keep, weights, 0.0)
-        _scaled_bmm(dropped.transpose(1, 2), above[some], ctx.dropout_scale, out=of_value[some])
-        of_weights = keep_scaled(torch.bmm(above[some], value.transpose(1, 2)), keep, ctx.dropout_scale)
-        of_scores = torch._softmax_backward_data(of_weights, weights, -1, weights.dtype)
+        query, key, value, signed = (tensor[some] for tensor in saved)
+        _scaled_bmm(signed.relu().transpose(1, 2), above[some], ctx.dropout_scale, out=of_value[some])
+        of_dropped = _scaled_bmm(above[some], value.transpose(1, 2), ctx.dropout_scale)
+        of_weights = torch.ops.aten.threshold_backward(of_dropped, signed, 0)  # as that of relu
+        of_scores = torch._softmax_backward_data(of_weights, signed.abs(), -1, signed.dtype)
         _scaled_bmm(of_scores, key, scale, out=of_query[some])
         _scaled_bmm(of_scores.transpose(1, 2), query, scale, out=of_key[some])
 
