@@ -181,8 +181,8 @@ class TrainingSettings(Settings):
         )
     )
 
-    # What names files or folders, which a run must find again from another directory, unless it is a share; and what
-    # may name one, or an installed model.
+    # A run must find these again from another directory: files and folders, of which some may be a share instead, and
+    # what may be a folder or the name of an installed model.
     PATHS: ClassVar[tuple[str, ...]] = ()
     MAY_BE_PATHS: ClassVar[tuple[str, ...]] = ()
 
@@ -522,6 +522,7 @@ def _require_utf8(flag: str, value: str) -> None:
 
 def resumed_settings(given: TrainingT, path: Path) -> TrainingT:
     """The settings of the run whose config.toml is `path`, with what may change as it is given now."""
+    _refuse_other_command(type(given), path)
     before = read_settings(type(given), {"out": given.out}, toml_path=path)
     if before.missing():
         what = f"does not say {', '.join(before.missing())}, which it did when the run began"
@@ -537,6 +538,19 @@ def resumed_settings(given: TrainingT, path: Path) -> TrainingT:
             f"{', '.join(differing)} cannot change when a run is resumed", where=path, remedy="leave it as it was"
         )
     return before.model_copy(update={name: getattr(given, name) for name in given.model_fields_set & may_change})
+
+
+def _refuse_other_command(kind: type[TrainingSettings], path: Path) -> None:
+    """UsageError if the run in whose folder `path` lies was begun by another command."""
+
+    def fits(other: type[Settings]) -> bool:
+        return content.keys() <= {key_of(name, field) for name, field in other.model_fields.items()}
+
+    content = _read_toml(path)
+    for command, other in COMMAND_SETTINGS.items():
+        if issubclass(other, TrainingSettings) and fits(other) and not fits(kind):
+            remedy = f"go on with `bertmill {command} --resume`"
+            raise UsageError(f"is a run of `bertmill {command}`", where=path.parent, remedy=remedy)
 
 
 def _problem(kind: type[Settings], detail: dict[str, Any], flags: Mapping[str, Any], toml_path: Path | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,16 +11,19 @@ from equality import SMALL, padded_inputs, targets_for
 from torch._dynamo.utils import counters
 
 from bertmill import BertConfig, BertForPreTraining, keyed_dropout
+from bertmill.errors import UsageError
+
+LARGE = {"hidden_size": 1024, "num_attention_heads": 16, "intermediate_size": 64, "num_hidden_layers": 1}
 
 
 @pytest.mark.usefixtures("compiler")
 @pytest.mark.filterwarnings("ignore")  # torch warns of itself when it compiles
-@pytest.mark.parametrize("dropout", [0.1, 0.0])
-def test_compiled_layers_drop_the_same_and_have_the_same_gradients(dropout: float) -> None:
+@pytest.mark.parametrize(("dropout", "sizes"), [(0.1, {}), (0.0, {}), (0.1, LARGE)], ids=["0.1", "0", "large"])
+def test_compiled_layers_drop_the_same_and_have_the_same_gradients(dropout: float, sizes: dict[str, int]) -> None:
     torch._dynamo.reset()
     counters.clear()
     rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
-    plain = BertForPreTraining(BertConfig(**SMALL | rates)).train()
+    plain = BertForPreTraining(BertConfig(**SMALL | rates | sizes)).train()
     compiled = copy.deepcopy(plain)
     compiled.compile_layers()
     num_compiled = counters["stats"]["unique_graphs"]
@@ -43,3 +47,18 @@ def test_compiled_layers_drop_the_same_and_have_the_same_gradients(dropout: floa
     # Every step has its own dropout, and both models have it.
     assert len({round(loss, 4) for loss in losses}) == (3 if dropout else 1)
     assert counters["stats"]["unique_graphs"] == num_compiled  # nothing was made for a batch of the training
+
+
+def test_where_nothing_can_be_compiled_the_model_stays_as_it_was(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    torch._dynamo.reset()
+    monkeypatch.setattr("torch._inductor.config.cpp.cxx", ("no-such-compiler",))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "nothing compiled yet"))
+    model = BertForPreTraining(BertConfig(**SMALL))
+    inputs = padded_inputs(SMALL["vocab_size"])
+    before = model.eval()(**inputs).prediction_logits
+    with pytest.raises(UsageError, match=r"torch\.compile does not work here: "):
+        model.compile_layers()
+    assert torch.equal(model(**inputs).prediction_logits, before)
+    assert capfd.readouterr().err == ""

@@ -197,14 +197,21 @@ def test_answers_may_be_as_long_as_nearly_all_that_are_learnt_from() -> None:
     assert usual.max_answer_pieces == USUAL_ANSWER_PIECES
     assert not usual.remarks()
     long = task_for(*range(1, 101))
-    assert long.max_answer_pieces == 100
-    assert long.remarks() == ["answers have at most 100 pieces, as 99% of the given ones"]
+    assert long.max_answer_pieces == 99
+    assert long.remarks() == ["answers have at most 99 pieces, as 99% of the given ones"]
     example = encode(row_of(" ".join(["word"] * 99), " ".join(["word"] * 99)))
     output = np.zeros((example.num_pieces, 2), np.float32)
     ((first, last),) = example.spans
     output[first, 0] = output[last, 1] = 5
     assert long.decode(example, output)["answer"].count("word") == 99
     assert TASK.decode(example, output)["answer"].count("word") <= USUAL_ANSWER_PIECES
+
+
+def test_the_shortest_answer_of_a_question_decides_how_long_answers_may_be() -> None:
+    passage = "word " * 80
+    spans = ((0, 5 * 70 - 1), (0, 5 * 50 - 1))  # 70 words and 50
+    row = LabelledRow("file:1", (QUESTION, passage), tuple(passage[a:b] for a, b in spans), spans=spans)
+    assert AnswerQuestions.for_rows([row], TOKENIZER).max_answer_pieces == 50
 
 
 def test_answers_are_lost_only_where_none_of_them_can_be_found() -> None:

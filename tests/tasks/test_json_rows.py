@@ -112,7 +112,7 @@ def test_the_line_of_a_question_is_told(tmp_path: Path) -> None:
     ("content", "message"),
     [
         ("3", "a.json: is not a list of records or dialogues (found: number); write a list"),
-        ('{"a": 1}', "a.json: is not in the form of SQuAD"),
+        ('{"a": 1}', "a.json: is an object, but not in the form of SQuAD"),
         ("[]", "a.json: there are no rows in it"),
         ('{"data": [{"paragraphs": [{"context": "a", "qas": [{"question": "b"}]}]}]}', "cannot tell which column is"),
     ],

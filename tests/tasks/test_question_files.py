@@ -123,9 +123,17 @@ def test_what_is_not_squad_is_told(tmp_path: Path) -> None:
         list(read_labelled("a.tsv", task="answer"))
     with pytest.raises(DataError, match="has no passage"):
         read(tmp_path / "a.json", {"data": [{"paragraphs": [{"context": None, "qas": [{"question": "q"}]}]}]})
-    for article in ({"title": "t"}, {"paragraphs": [{"context": "c", "qas": "why"}]}, 3):
-        with pytest.raises(DataError, match="not in the form of SQuAD"):
-            read(tmp_path / "a.json", {"data": [article]})
+    good = {"context": "c", "qas": [{"question": "q", "answers": []}]}
+    for article, message in (
+        ({"title": "t"}, "is not an article"),
+        (3, "is not an article"),
+        ({"paragraphs": [good, {"context": "c", "qas": "why"}]}, "is not a paragraph"),
+        ({"paragraphs": [{"qas": []}]}, "is not a paragraph"),
+    ):
+        with pytest.raises(DataError, match=rf"a\.json:1: {message}"):
+            read(tmp_path / "a.json", {"data": [{"paragraphs": [good]}, article]})
+    with pytest.raises(DataError, match="not in the form of SQuAD"):
+        read(tmp_path / "a.json", {"data": 3})
 
 
 def test_the_line_of_a_question_is_told(tmp_path: Path) -> None:

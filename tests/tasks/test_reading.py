@@ -212,7 +212,7 @@ def test_more_than_one_bad_row_in_twenty_stops_at_the_end(tmp_path: Path, num_ba
             next(reading)
         assert str(caught.value) == (
             f"{file}: too many rows are bad, more than 5%: 6 of 100 rows (empty text 6); "
-            f"look at {file}:2, and whether --columns and --quotes are right"
+            f"look at {file}:2: is the file read as it is meant?"
         )
     else:
         assert next(reading, None) is None

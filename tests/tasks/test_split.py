@@ -65,11 +65,19 @@ def test_what_several_rows_ask_about_stands_on_one_side() -> None:
 def test_labels_keep_their_proportion(data: Path) -> None:
     rows = list(read_labelled(str(data / "sms_spam/SMSSpamCollection")))
     train, dev = split_rows(rows, 0.1, seed=7)
-    distinct = {row.texts: row.label for row in rows}
-    distinct_dev = Counter({row.texts: row.label for row in dev}.values())
-    for label, count in Counter(distinct.values()).items():
-        assert abs(distinct_dev[label] - count / 10) <= 2
+    in_dev = Counter(row.label for row in dev)
+    for label, count in Counter(row.label for row in rows).items():
+        assert abs(in_dev[label] - count / 10) <= 2
     assert len(train) + len(dev) == len(rows)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.2, 0.3, 0.5])
+def test_a_text_with_many_rows_does_not_swallow_the_share(share: float) -> None:
+    sizes = [100, *[1] * 20, *[7] * 20]
+    rows = [LabelledRow("a:1", (f"text {text}",)) for text, size in enumerate(sizes) for _ in range(size)]
+    for seed in range(5):
+        _, dev = split_rows(rows, share, seed, stratify=False)
+        assert len(dev) == pytest.approx(share * len(rows), abs=4)  # half of a text of 7
 
 
 def test_many_small_labels_give_their_part() -> None:
@@ -85,7 +93,7 @@ def test_numbers_are_drawn_whatever_they_are() -> None:
 
 
 def test_what_cannot_be_split_is_refused() -> None:
-    with pytest.raises(DataError, match=r"100 rows with .* different texts: too few to keep 0.25 of them back"):
+    with pytest.raises(DataError, match=r"100 rows with .* different texts: too few of one label to keep 0.25 back"):
         split_rows(make_rows(100, 100), 0.25, seed=0)  # each label is needed in training
     for share in (0.0, 1.0, -1.0):
         with pytest.raises(UsageError, match="is not between 0 and 1"):

@@ -622,6 +622,21 @@ def test_a_table_of_answers_has_pairs_and_the_probability_of_every_label(
         assert all(f"{label} {answer['scores'][label]:.3f}"[:-1] in line for label in answer["labels"])
 
 
+def test_answers_do_not_take_the_place_of_the_rows(
+    untrained: Callable[[Task], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = untrained(Classify(("a", "b")))
+    rows = tmp_path / "rows.txt"
+    rows.write_text("one\n")
+    (tmp_path / "link").symlink_to(rows)
+    for out in (rows, tmp_path / "link"):
+        assert main(["predict", str(folder), str(rows), "--out", str(out)]) == 2
+        assert f"{out}: is the file that is read; choose another --out" in capsys.readouterr().err
+    assert rows.read_text() == "one\n"
+    assert main(["predict", str(untrained(Choose())), "--text", "one", "--choice", "two"]) == 2
+    assert "give --choice twice or more" in capsys.readouterr().err
+
+
 def test_choices_are_written_and_shown_with_their_texts(
     untrained: Callable[[Task], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

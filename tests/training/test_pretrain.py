@@ -262,8 +262,10 @@ def test_a_corpus_may_be_moved_but_not_become_another(
     tokenizer = BertTokenizer.from_pretrained(Corpus(corpus).vocabulary_folder)
     build_corpus([str(corpus.with_name("heldout.txt"))], tokenizer, tmp_path / "other", workers=1)
     capsys.readouterr()
-    assert main(["pretrain", "--out", str(tmp_path / "run"), "--resume", "--corpus", str(tmp_path / "other")]) == 2
-    assert "was planned for something else: corpus" in capsys.readouterr().err
+    assert main(["pretrain", "--out", str(tmp_path / "run"), "--resume", "--corpus", str(tmp_path / "other")]) == 4
+    assert "the corpus data is not what this run began with" in capsys.readouterr().err
+    assert main(["pretrain", "--out", str(tmp_path / "run"), "--resume"]) == 2
+    assert f"{tmp_path}/corpus: is not there; give the folder" in capsys.readouterr().err
 
 
 def test_a_run_is_resumed_from_another_directory(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -573,6 +575,14 @@ def test_a_run_knows_its_corpus_also_without_its_plans(
     build_corpus([str(corpus.parent / "heldout.txt")], tokenizer, tmp_path / "other", workers=1)
     assert main(["pretrain", "--out", str(run), "--resume", "--corpus", str(tmp_path / "other")]) == 4
     assert "the corpus data is not what this run began with" in capsys.readouterr().err
+
+
+def test_a_run_of_another_command_is_told(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert pretrain(corpus, tmp_path / "run", "--steps", 1) == 0
+    assert main(["finetune", "--out", str(tmp_path / "run"), "--resume"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        f"bertmill: {tmp_path}/run: is a run of `bertmill pretrain`; go on with `bertmill pretrain --resume`"
+    )
 
 
 def test_the_settings_of_a_run_that_went_on_with_a_model_begin_another(corpus: Path, tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ import transformers
 import bertmill
 from bertmill.cli.main import main
 from bertmill.errors import UsageError
+from bertmill.tasks.answer import AnswerQuestions
+from bertmill.tasks.kinds import task_of_folder
 from tests.training.test_finetune import WORDS, tiny
 
 __all__ = ["tiny"]  # a fixture
@@ -163,6 +165,16 @@ def test_a_note_that_makes_no_sense_is_refused(
     (tmp_path / "model/bertmill.json").write_text(json.dumps({**note, name: value}), encoding="utf-8")
     assert main(["predict", str(tmp_path / "model"), "--question", "Where?", "--text", "Here."]) == 4
     assert "bertmill.json: has a null_threshold or a max_answer_pieces that is no such" in capsys.readouterr().err
+
+
+def test_answers_may_be_as_long_as_the_note_of_the_model_says(answerer: Path, tmp_path: Path) -> None:
+    shutil.copytree(answerer, tmp_path / "model")
+    note = json.loads((answerer / "bertmill.json").read_text(encoding="utf-8"))
+    (tmp_path / "model/bertmill.json").write_text(json.dumps({**note, "max_answer_pieces": 107}), encoding="utf-8")
+    task = task_of_folder(tmp_path / "model")
+    assert isinstance(task, AnswerQuestions)
+    assert task.max_answer_pieces == 107
+    assert task.null_threshold == note["null_threshold"]
 
 
 def test_questions_are_answered_by_command_and_in_python(

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import TextIO
 
 from bertmill.cli.progress import counting, tell_about_rows
@@ -25,6 +26,7 @@ from bertmill.text.repair import replace_surrogates
 
 
 def run(settings: PredictSettings) -> None:
+    _refuse_overwriting(settings)
     set_threads(settings.threads)
     model = TaskModel(settings.model, settings.device, settings)
     counts = RowCounts()
@@ -47,10 +49,18 @@ def run(settings: PredictSettings) -> None:
         tell_about_rows(counts, model.make_windows.remark)
 
 
+def _refuse_overwriting(settings: PredictSettings) -> None:
+    file, out = settings.file, settings.out
+    if file is not None and out is not None and Path(file).exists() and out.exists() and out.samefile(file):
+        raise UsageError("is the file that is read", where=out, remedy="choose another --out")
+
+
 def _refuse_flags_of_other_tasks(settings: PredictSettings, task: str) -> None:
     answers = task == "answer"
     if settings.text is not None and answers and settings.question is None:
         raise UsageError("the model answers questions, and there is none", remedy="give --question")
+    if settings.text is not None and task == "choose" and len(settings.choice) < 2:
+        raise UsageError("the model chooses, and there is nothing to choose from", remedy="give --choice twice or more")
     for flag, is_given, is_for in (
         ("--question", settings.question is not None, answers),
         ("--top-k", settings.top_k > 1, answers),

@@ -211,6 +211,8 @@ class Corpus:
 
 def read_facts(folder: Path) -> dict[str, Any]:
     """What the manifest of a corpus says about it; UsageError if the folder is no corpus."""
+    if not folder.exists():
+        raise UsageError("is not there", where=folder, remedy="give the folder that `bertmill corpus` has made")
     facts = read_json(folder / MANIFEST, max_bytes=MAX_MANIFEST_BYTES).get("corpus") if is_corpus(folder) else None
     if not isinstance(facts, dict):
         raise UsageError("is not a corpus", where=folder, remedy="make one with `bertmill corpus`")

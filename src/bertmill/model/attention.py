@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.attention import varlen
 
-from bertmill.model.dropout import Dropout, signs
+from bertmill.model.dropout import Dropout, shifted
 from bertmill.model.packing import Group, Layout
 
 # What is made between two products stays in the caches: at 21 sequences of 384 pieces a step takes half the time.
@@ -251,7 +251,7 @@ def _dropping_forward(
         if mask is not None:
             scores.view(-1, A, *scores.shape[1:]).add_(mask if len(mask) == 1 else mask[some])
         weights = torch.softmax(scores, -1, out=signed[of_some])
-        weights.copysign_(signs(drawn[of_some], dropout.shift, weights.dtype))
+        weights.copysign_(shifted(drawn[of_some], dropout.shift, weights.dtype))
         _scaled_bmm(weights.relu(), value[of_some], dropout.scale, out=gathered[of_some])
     ctx.save_for_backward(query, key, value, signed)
     ctx.dropout_scale = dropout.scale

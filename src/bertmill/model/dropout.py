@@ -63,7 +63,7 @@ class Dropout(nn.Dropout):
 
     @property
     def shift(self) -> float:
-        """What makes drawn numbers ½ and more where an element is kept, -½ and less where it is not, when added."""
+        """What is added to drawn numbers so that their sign says whether an element is kept."""
         return _LEVELS // 2 - self._threshold + _HALF
 
     def draw(self, shape: tuple[int, ...], device: torch.device, salt: int = 0) -> Tensor:
@@ -91,7 +91,10 @@ class Dropout(nn.Dropout):
 
 @cache
 def draw_outside_compiled_code() -> None:
-    """Keep torch.compile out of `draw`: what is dropped depends on the step, which must not become part of the code."""
+    """Keep torch.compile out of `draw`: what is dropped depends on the step, which must not become part of the code.
+
+    No decorator, since that would import torch's compiler for everybody, which takes two seconds.
+    """
     Dropout.draw = torch.compiler.disable(Dropout.draw)  # type: ignore[method-assign]
 
 
@@ -105,8 +108,8 @@ def _random_words(count: int, device: torch.device, key: _Key | None) -> Tensor:
     return torch.empty(count, dtype=torch.int64, device=device).random_(_LOWEST, None, generator=generator)
 
 
-def signs(numbers: Tensor, shift: float, dtype: torch.dtype) -> Tensor:
-    """Of drawn numbers: positive where an element is kept, negative where it is dropped, never 0."""
+def shifted(numbers: Tensor, shift: float, dtype: torch.dtype) -> Tensor:
+    """Drawn numbers as ½ and more where an element is kept, as -½ and less where it is dropped."""
     return numbers.to(torch.float32).add_(shift).to(dtype)
 
 
@@ -125,5 +128,5 @@ class _Drop(torch.autograd.Function):
 
 def _drop(states: Tensor, numbers: Tensor, shift: float, scale: float) -> Tensor:
     """`states · scale` where an element is kept, else 0."""
-    half_or_nothing = signs(numbers, shift, states.dtype).clamp_(0, _HALF)
+    half_or_nothing = shifted(numbers, shift, states.dtype).clamp_(0, _HALF)
     return half_or_nothing.mul_(states).mul_(scale / _HALF)

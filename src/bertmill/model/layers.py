@@ -28,7 +28,8 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
 }
 
-_PIECES_TO_COMPILE: Final = 1024
+# No width of any model: torch would take the two for the same, and make code for just this number of pieces.
+_PIECES_TO_COMPILE: Final = 1009
 _MAX_COMPILED: Final = 64  # kinds of calls with code of their own: training or not, one piece or more, …
 
 
@@ -119,17 +120,26 @@ class BertLayer(nn.Module):
 
     def compile_parts(self) -> None:
         """Let torch.compile fuse what surrounds attention, for a training, with code for any number of pieces."""
-        for part in (self.attention.output, self.intermediate, self.output):
+        for part in self._around_attention:
             part.compile(dynamic=True, recompile_limit=_MAX_COMPILED)
         # At once, for so many pieces: code that was made for the first batch of a run might be other code in a
         # resumed one, which begins with another.
-        weight = self.intermediate.dense.weight
-        states = weight.new_zeros(_PIECES_TO_COMPILE, weight.shape[1], requires_grad=weight.requires_grad)
-        attended = self.attention.output(self.attention.self.value(states), states)
+        norm = self.output.LayerNorm.weight
+        states = norm.new_zeros(_PIECES_TO_COMPILE, len(norm), requires_grad=norm.requires_grad)
+        gathered = self.attention.self.value(states)  # in the numbers that attention gives under autocast
+        attended = self.attention.output(gathered, states)
         result = self.output(self.intermediate(attended), attended)
+        learning = [parameter for parameter in self.parameters() if parameter.requires_grad]
         if result.requires_grad:
-            result.sum().backward()
-        self.zero_grad()
+            torch.autograd.grad(result.sum(), learning, allow_unused=True)
+
+    def uncompile_parts(self) -> None:
+        for part in self._around_attention:
+            part._compiled_call_impl = None
+
+    @property
+    def _around_attention(self) -> tuple[nn.Module, ...]:
+        return self.attention.output, self.intermediate, self.output
 
 
 def is_plain_linear(module: nn.Module) -> bool:

@@ -6,6 +6,7 @@ and only then reads the tensors, straight into their places; what the folder doe
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -152,20 +153,26 @@ class BertPreTrainedModel(nn.Module):
                 module.gradient_checkpointing = enabled
 
     def compile_layers(self) -> None:
-        """Let torch.compile fuse the parts of layers around attention; UsageError where it does not work."""
+        """Let torch.compile fuse the parts of layers around attention; UsageError, and nothing done, if it cannot."""
+        from torch._dynamo.exc import TorchDynamoException  # here: it takes two seconds
+
         draw_outside_compiled_code()
-        was_training = self.training
+        layers = [module for module in self.modules() if isinstance(module, BertLayer)]
+        was_training, was_disabled = self.training, logging.root.manager.disable
+        logging.disable()  # what torch tells is a hundred lines, and in our message
         try:
             self.train()
-            for module in self.modules():
-                if isinstance(module, BertLayer):
-                    module.compile_parts()
-        except Exception as error:  # whatever compilers say
+            for layer in layers:
+                layer.compile_parts()
+        except TorchDynamoException as error:
+            for layer in layers:
+                layer.uncompile_parts()
             reason = str(error).partition("\n")[0]
             remedy = "install a C++ compiler and the headers of Python (for a GPU Triton), or train with --no-compile"
             raise UsageError(f"torch.compile does not work here: {reason}", remedy=remedy) from None
         finally:
             self.train(was_training)
+            logging.disable(was_disabled)
 
     def num_parameters(self, only_trainable: bool = False, exclude_embeddings: bool = False) -> int:
         left_out = [module.weight for module in self.modules() if exclude_embeddings and type(module) is nn.Embedding]

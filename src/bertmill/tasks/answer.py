@@ -54,7 +54,7 @@ class AnswerQuestions(Task):
         # The shortest answer of each question: it is enough to find one.
         answers = [min(row.label, key=len) for row in rows if row.label]
         lengths = [len(tokenizer.wordpiece.ids(answer, split_special=True)) for answer in answers]
-        long = int(np.quantile(lengths, FOUND_SHARE, method="higher")) if lengths else 0
+        long = int(np.quantile(lengths, FOUND_SHARE, method="inverted_cdf")) if lengths else 0
         return cls(0.0 if may_be_none else None, max(USUAL_ANSWER_PIECES, long))
 
     def remarks(self) -> list[str]:

@@ -5,7 +5,7 @@
                with the fields context (the turns, a line each), question, choices and answer
     SQuAD      {"data": [{"paragraphs": [{"context": …, "qas": [{"question": …, "answers": …}, …]}]}]}: one row per
                question, with its own fields and the context
-What is not as it should be inside of the list of records or of questions is a row with a problem.
+What is not as it should be inside of the list of records, articles or questions is a row with a problem.
 """
 
 from __future__ import annotations
@@ -59,30 +59,38 @@ def _dialogue_rows(turns: str, questions: JsonList, dialogue: str, file: str, re
 
 
 def _squad_rows(content: JsonObject, file: str, repairs: Repairs) -> Iterator[RawRow]:
-    number = 0
-    for context, questions in _passages(content, file):
-        passage = repair_strings(context, repairs)
-        for question in questions:
-            number += 1
-            name = question.get("id", number) if isinstance(question, dict) else number
-            raw = _question_row(f"{file}:{line_of(question, questions)}, question {name}", question, repairs)
-            yield raw._replace(fields={**raw.fields, "context": passage})
-
-
-def _passages(content: JsonObject, file: str) -> list[tuple[Any, JsonList]]:
-    """Passages with their questions."""
-    try:
-        paragraphs = [paragraph for article in content["data"] for paragraph in article["paragraphs"]]
-        passages = [(paragraph["context"], paragraph["qas"]) for paragraph in paragraphs]
-    except (LookupError, TypeError):
-        passages = None
-    if passages is None or not all(isinstance(questions, JsonList) for _, questions in passages):
+    articles = content.get("data")
+    if not isinstance(articles, JsonList):
         raise DataError(
-            'is not in the form of SQuAD: {"data": [{"paragraphs": [{"context": …, "qas": […]}]}]}',
+            'is an object, but not in the form of SQuAD: {"data": [{"paragraphs": [{"context": …, "qas": […]}]}]}',
             where=file,
-            remedy="or write a list of records",
+            remedy="write a list of records",
         )
-    return passages
+    number = 0
+    for article in articles:
+        match article:
+            case {"paragraphs": JsonList() as paragraphs}:
+                pass
+            case _:
+                problem = BadRowError("not an article", 'is not an article: {"paragraphs": […]}')
+                yield RawRow(f"{file}:{line_of(article, articles)}", {}, problem=problem)
+                continue
+        for paragraph in paragraphs:
+            match paragraph:
+                case {"context": context, "qas": JsonList() as questions}:
+                    yield from _passage_rows(context, questions, number, file, repairs)
+                    number += len(questions)
+                case _:
+                    problem = BadRowError("not a paragraph", 'is not a paragraph: {"context": …, "qas": […]}')
+                    yield RawRow(f"{file}:{line_of(paragraph, paragraphs)}", {}, problem=problem)
+
+
+def _passage_rows(context: Any, questions: JsonList, num_before: int, file: str, repairs: Repairs) -> Iterator[RawRow]:
+    passage = repair_strings(context, repairs)
+    for number, question in enumerate(questions, start=num_before + 1):
+        name = question.get("id", number) if isinstance(question, dict) else number
+        raw = _question_row(f"{file}:{line_of(question, questions)}, question {name}", question, repairs)
+        yield raw._replace(fields={**raw.fields, "context": passage})
 
 
 def _question_row(place: str, question: Any, repairs: Repairs) -> RawRow:

@@ -26,7 +26,7 @@ from bertmill.tasks.rows import read_rows
 from bertmill.tasks.tag_files import read_tag_rows, tagged
 from bertmill.text.repair import Repairs
 
-_AS_THEY_ARE: Final = RowSettings()
+_DEFAULTS: Final = RowSettings()
 _MAX_BAD_SHARE = 0.05
 _ROWS_BEFORE_GIVING_UP = 1000
 _LETTERS = "ABCDEFGH"  # of choices
@@ -61,7 +61,7 @@ class RowCounts:
             raise DataError(
                 f"too many rows are bad, more than {_MAX_BAD_SHARE:.0%}: {self._skipped_in_words}",
                 where=file,
-                remedy=f"look at {self.first_skipped}, and whether --columns and --quotes are right",
+                remedy=f"look at {self.first_skipped}: is the file read as it is meant?",
             )
 
     def remarks(self, where: str = "") -> Iterator[str]:
@@ -87,7 +87,7 @@ def _in_words(counts: Counter[str]) -> str:
 
 def read_labelled(
     file: str,
-    settings: RowSettings = _AS_THEY_ARE,
+    settings: RowSettings = _DEFAULTS,
     counts: RowCounts | None = None,
     *,
     task: str | None = None,

@@ -2,16 +2,16 @@
 
 A row's place in the draw is a hash of the seed and its text, so it depends on no other row. Rows with the same text go
 together: it does not stand on both sides. Of a pair the first text counts, which is what others are asked about (a
-premise, a dialogue); of a question the passage. Where labels are kept in proportion, the texts of each label (or of
-the same few labels, where a text has been labelled in several ways) are drawn apart, and at least one of them stays in
-the training part.
+premise, a dialogue); of a question the passage. A text with more rows than are still wanted is passed over, unless it
+brings their number nearer. Where labels are kept in proportion, the texts of each label (or of the same few labels,
+where a text has been labelled in several ways) are drawn apart, and at least one of them stays in the training part.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 
 from bertmill.errors import DataError, UsageError
 from bertmill.runtime import keyed_generator, keyed_seed
@@ -29,7 +29,7 @@ def split_rows(
     stratify: bool = True,
     file: str | None = None,
 ) -> tuple[list[LabelledRow], list[LabelledRow]]:
-    """(training rows, the `share` of the distinct subjects that is kept back), both in the order of `rows`.
+    """(training rows, about the `share` of the rows that is kept back), both in the order of `rows`.
 
     `stratify=False` draws whatever the labels are, for numbers and for several labels per text. `file` is for messages.
     """
@@ -37,6 +37,7 @@ def split_rows(
         raise UsageError(f"the share {share} of rows to measure on is not between 0 and 1")
 
     labels_of_text: dict[str, set[str]] = defaultdict(set)
+    num_rows_of = Counter(map(subject, rows))
     for row in rows:
         labels_of_text[subject(row)].add(repr(row.label) if stratify else "")
     groups: dict[tuple[str, ...], list[str]] = defaultdict(list)
@@ -48,16 +49,28 @@ def split_rows(
     num_before = 0
     for _, group in sorted(groups.items()):
         # Shares are counted through all groups, so that many small ones give their part too.
-        num_after = num_before + len(group)
-        num_drawn = math.floor(share * num_after + start) - math.floor(share * num_before + start)
-        group.sort(key=lambda text: (keyed_seed(seed, _PURPOSE, text), text))
-        kept_back.update(group[: min(num_drawn, len(group) - 1)])
+        num_after = num_before + sum(num_rows_of[text] for text in group)
+        wanted = math.floor(share * num_after + start) - math.floor(share * num_before + start)
         num_before = num_after
+        group.sort(key=lambda text: (keyed_seed(seed, _PURPOSE, text), text))
+        kept_back.update(_drawn(group, wanted, num_rows_of)[: len(group) - 1])
     if not kept_back:
+        counted = f"{len(rows):,} rows with {len(labels_of_text):,} different texts"
         raise DataError(
-            f"{len(rows):,} rows with {len(labels_of_text):,} different texts: too few to keep {share:g} of them back",
+            f"{counted}: too few{' of one label' if stratify else ''} to keep {share:g} back",
             where=file,
             remedy="give more rows, or a file of its own",
         )
     train = [row for row in rows if subject(row) not in kept_back]
     return train, [row for row in rows if subject(row) in kept_back]
+
+
+def _drawn(texts: Sequence[str], num_wanted: int, num_rows_of: Mapping[str, int]) -> list[str]:
+    """The first of the texts that have as many rows together as are wanted, or nearly."""
+    drawn: list[str] = []
+    passed_over: list[str] = []
+    for text in texts:
+        fits = num_rows_of[text] <= num_wanted
+        (drawn if fits else passed_over).append(text)
+        num_wanted -= num_rows_of[text] * fits
+    return drawn + [text for text in passed_over if num_rows_of[text] <= 2 * num_wanted][:1]

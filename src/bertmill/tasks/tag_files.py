@@ -48,7 +48,7 @@ def read_tag_rows(file: str, columns: str | None, with_label: bool, repairs: Rep
         if are_records:
             return (_named(row, told, with_label) for row in record_rows(lines, repairs))
         if are_texts:
-            return (RawRow(line.place, {"words": line.text}) for line in lines if line.text.strip())
+            return (RawRow(line.place, {"words": line.text}) for line in lines if line.text)
     return _column_rows(lines, told, with_label, file)
 
 
@@ -56,9 +56,13 @@ def tagged(raw: RawRow) -> LabelledRow:
     """What a row of `read_tag_rows` says; BadRowError if that is nothing sensible."""
     words, tags = raw.fields["words"], raw.fields.get("tags")
     if isinstance(words, str):
+        if isinstance(tags, list) and any(isinstance(tag, str) for tag in tags):
+            raise BadRowError("no words", "has tags, but no list of words", "write the words as a list of texts")
         return _with_found_words(raw.place, words, tags)
     if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
         raise BadRowError("no words", "has no list of words", "write the words of a sentence as a list of texts")
+    if "" in words:
+        raise BadRowError("empty word", f"has an empty word, number {words.index('') + 1} of {len(words)}")
     text, spans = join_words(words)
     if tags is None:
         return LabelledRow(raw.place, (text,), spans=tuple(spans))

@@ -91,7 +91,7 @@ class WindowMaker:
     def slide(self, num_pieces: int, room: int) -> list[Range]:
         """The ranges of pieces that windows with so much room for them show; no piece may be cut off here."""
         if self.truncate:
-            raise UsageError("--truncate would leave words without an answer", remedy="leave it away")
+            raise UsageError("--truncate would leave words without a tag, or answers unfound", remedy="leave it away")
         ranges = [part for (part,) in plan_sequence((num_pieces,), room, self.stride)]
         self.num_long += len(ranges) > 1
         return ranges

@@ -33,7 +33,7 @@ from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import Ranks
 from bertmill.training.loop import Phase
 from bertmill.training.progress import Beginning, Listener, WordBeginning
-from bertmill.training.runs import decide_precision, opened_run, with_whole_paths
+from bertmill.training.runs import decide_precision, opened_run, require_same_data, with_whole_paths
 from bertmill.training.schedule import Schedule, steps_of_epochs
 from bertmill.training.state import PLANS_OF_RANK, RunFolder, State
 from bertmill.training.words import WordLessons
@@ -60,6 +60,9 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
             ranks.wait()
         assert settings.corpus is not None
         corpus = Corpus(settings.corpus, verify=ranks.is_first)
+        sources = {"corpus_sha256": corpus.identity}
+        if not run.is_new:
+            require_same_data(folder, sources)
         tokenizer = BertTokenizer.from_pretrained(corpus.vocabulary_folder)
         model = _make_model(settings, corpus, tokenizer)
         if model.load_report is not None:
@@ -74,7 +77,7 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
         steps = settings.steps
         if settings.epochs is not None:
             steps = steps_of_epochs(settings.epochs, steps_per_epoch, shares)
-        run.begin(model, settings, {"corpus_sha256": corpus.identity})
+        run.begin(model, settings, sources)
         schedule = Schedule(settings.learning_rate, steps, settings.budget)
         trainer = run.trainer(model, schedule, settings, eval_every=settings.eval_every)
         run.journal.begin(Beginning(steps, dict(trainer.state.sums), _words(settings, corpus, tokenizer, model, ranks)))

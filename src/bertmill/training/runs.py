@@ -43,16 +43,15 @@ class OpenRun(Generic[SettingsT]):
         return self.folder.model if self.ranks.is_first else None
 
     def begin(self, model: BertPreTrainedModel, settings: TrainingSettings, sources: dict[str, str]) -> None:
-        """Make `model` ready to be trained, and the folder a run; if it is one already, the data must be the same."""
+        """Make `model` ready to be trained, and the folder a run on the data of `sources`, if it is none yet."""
         model.to(self.ranks.device)
         if settings.gradient_checkpointing:
             model.gradient_checkpointing_enable()
         if settings.compile:
             with computing_in(settings.precision, self.ranks.device):
                 model.compile_layers()
-        if self.is_new and self.ranks.is_first:
+        if self.is_new and self.ranks.is_first:  # last: a start that is refused must not make the folder a run
             write_file(self.folder.config, settings_toml(with_whole_paths(settings)))
-        if self.ranks.is_first or not self.is_new:
             require_same_data(self.folder, sources)
 
     def trainer(
