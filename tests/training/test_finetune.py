@@ -633,7 +633,7 @@ def test_answers_do_not_take_the_place_of_the_rows(
         assert main(["predict", str(folder), str(rows), "--out", str(out)]) == 2
         assert f"{out}: is the file that is read; choose another --out" in capsys.readouterr().err
     assert rows.read_text() == "one\n"
-    assert main(["predict", str(untrained(Choose())), "--text", "one", "--choice", "two"]) == 2
+    assert main(["predict", str(untrained(Choose())), "--text", "one"]) == 2
     assert "give --choice twice or more" in capsys.readouterr().err
 
 

@@ -59,7 +59,7 @@ def _refuse_flags_of_other_tasks(settings: PredictSettings, task: str) -> None:
     answers = task == "answer"
     if settings.text is not None and answers and settings.question is None:
         raise UsageError("the model answers questions, and there is none", remedy="give --question")
-    if settings.text is not None and task == "choose" and len(settings.choice) < 2:
+    if settings.text is not None and task == "choose" and not settings.choice:
         raise UsageError("the model chooses, and there is nothing to choose from", remedy="give --choice twice or more")
     for flag, is_given, is_for in (
         ("--question", settings.question is not None, answers),
