@@ -55,6 +55,17 @@ def compiler() -> None:
         pytest.skip("torch.compile needs a C++ compiler and the headers of Python")
 
 
+@pytest.fixture
+def no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """torch.compile finds no C++ compiler, and nothing that was compiled before."""
+    from torch import _dynamo, _inductor
+
+    _dynamo.reset()
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "nothing compiled yet"))
+    with _inductor.config.patch({"cpp.cxx": ("no-such-compiler",)}):
+        yield
+
+
 @pytest.fixture(scope="session")
 def read_lines(data: Path) -> Callable[[str, int], list[str]]:
     """The non-empty lines of the first so many bytes of a text file under the data folder."""

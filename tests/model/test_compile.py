@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from pathlib import Path
 
 import pytest
 import torch
@@ -49,12 +48,8 @@ def test_compiled_layers_drop_the_same_and_have_the_same_gradients(dropout: floa
     assert counters["stats"]["unique_graphs"] == num_compiled  # nothing was made for a batch of the training
 
 
-def test_where_nothing_can_be_compiled_the_model_stays_as_it_was(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    torch._dynamo.reset()
-    monkeypatch.setattr("torch._inductor.config.cpp.cxx", ("no-such-compiler",))
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "nothing compiled yet"))
+@pytest.mark.usefixtures("no_compiler")
+def test_where_nothing_can_be_compiled_the_model_stays_as_it_was(capfd: pytest.CaptureFixture[str]) -> None:
     model = BertForPreTraining(BertConfig(**SMALL))
     inputs = padded_inputs(SMALL["vocab_size"])
     before = model.eval()(**inputs).prediction_logits
