@@ -41,8 +41,8 @@ from bertmill.version import __version__
 
 DEFAULT_EPOCHS = 1.0
 DEFAULT_SIZE: SizeName = "mini"
-# The highest learning rate for a size: to medium by trials (docs/benchmarks.md), of others from the literature.
-LEARNING_RATES = {"tiny": 1e-3, "mini": 1e-3, "small": 2.5e-4, "medium": 1.25e-4, "base": 1e-4, "large": 1e-4}
+# The highest learning rate for a size: to base by trials (docs/benchmarks.md), of large that of base.
+LEARNING_RATES = {"tiny": 1e-3, "mini": 1e-3, "small": 2.5e-4, "medium": 1.25e-4, "base": 5e-5, "large": 5e-5}
 
 Model = BertForPreTraining | BertForMaskedLM
 
