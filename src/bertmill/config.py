@@ -214,8 +214,8 @@ class TrainingSettings(Settings):
 class PretrainSettings(TrainingSettings):
     """Train a BERT from a corpus, or go on training one. A run that was stopped goes on with --resume."""
 
-    # A corpus may lie elsewhere now; plans know whether it is the same one.
-    MAY_CHANGE: ClassVar[frozenset[str]] = TrainingSettings.MAY_CHANGE | {"corpus", "eval_every", "workers"}
+    # A corpus and a model may lie elsewhere now; the run knows their hashes.
+    MAY_CHANGE: ClassVar[frozenset[str]] = TrainingSettings.MAY_CHANGE | {"corpus", "init", "eval_every", "workers"}
     PATHS: ClassVar[tuple[str, ...]] = ("corpus", "heldout")
     MAY_BE_PATHS: ClassVar[tuple[str, ...]] = ("init",)
 
@@ -302,6 +302,8 @@ class RowSettings(Settings):
 class FinetuneSettings(TrainingSettings, RowSettings):
     """Train a model on labelled rows: a class, a number, one of several choices, tags, or answers out of passages."""
 
+    # Rows and model may lie elsewhere now; the run knows their hashes.
+    MAY_CHANGE: ClassVar[frozenset[str]] = TrainingSettings.MAY_CHANGE | {"train", "dev", "model"}
     PATHS: ClassVar[tuple[str, ...]] = ("train", "dev")
     MAY_BE_PATHS: ClassVar[tuple[str, ...]] = ("model",)
 

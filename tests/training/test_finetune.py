@@ -352,6 +352,27 @@ def test_the_same_command_goes_on_from_any_folder(
     assert "--eval-every cannot change" in capsys.readouterr().err
 
 
+def test_rows_and_model_may_be_moved_but_not_become_others(
+    tiny: Path, rows_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = shutil.copytree(tiny, tmp_path / "tiny")
+    rows = tmp_path / "rows.tsv"
+    rows.write_bytes(rows_file.read_bytes())
+    run = tmp_path / "run"
+    assert main([*flags_of(model, rows, run, epochs=1), "--quiet"]) == 0
+    before = (run / "model/model.safetensors").read_bytes()
+    shutil.rmtree(run / "model")
+    model, rows = model.rename(tmp_path / "moved"), rows.rename(tmp_path / "moved.tsv")
+    assert main(["finetune", "--resume", "--out", str(run), "--quiet"]) == 2
+    capsys.readouterr()
+    moved = ["finetune", "--resume", "--out", str(run), "--model", str(model), "--train", str(rows), "--quiet"]
+    for flags, what in ((["--dev", "0.3"], "dev"), (["--dev", str(rows)], "dev"), (["--model", "minilm"], "model")):
+        assert main([*moved, *flags]) == 4
+        assert f"the {what} data is not what this run began with" in capsys.readouterr().err
+    assert main(moved) == 0
+    assert (run / "model/model.safetensors").read_bytes() == before
+
+
 def test_the_model_is_that_of_the_best_step(tiny: Path, rows_file: Path, tmp_path: Path) -> None:
     """At a rate that destroys what was learnt, the first evaluations are the best."""
     more = {"learning-rate": 0.3, "eval-every": 1, "epochs": 2, "seed": 1}

@@ -282,6 +282,33 @@ def test_a_run_is_resumed_from_another_directory(corpus: Path, tmp_path: Path, m
     assert main(["pretrain", "--out", str(tmp_path / "run"), "--resume"]) == 0
 
 
+def test_held_out_text_that_cannot_be_used_is_named_and_leaves_nothing_behind(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = tmp_path / "short.txt"
+    text.write_text("One document only.\n", encoding="utf-8")
+    assert pretrain(corpus, tmp_path / "run", "--steps", 1, "--objective", "mlm+nsp", "--heldout", text) == 3
+    assert f"{text}: has one document only" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_model_to_go_on_with_may_be_moved_but_not_become_another(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seed in (1, 2):
+        assert pretrain(corpus, tmp_path / f"{seed}", "--steps", 1, "--seed", seed) == 0
+    run = tmp_path / "run"
+    assert pretrain(corpus, run, "--steps", 2, "--init", tmp_path / "1/model") == 0
+    before = (run / "model/model.safetensors").read_bytes()
+    shutil.rmtree(run / "model")
+    moved = (tmp_path / "1/model").rename(tmp_path / "moved")
+    again = ["pretrain", "--out", str(run), "--resume", "--init"]
+    assert main([*again, str(tmp_path / "2/model")]) == 4
+    assert "the init data is not what this run began with" in capsys.readouterr().err
+    assert main([*again, str(moved)]) == 0
+    assert (run / "model/model.safetensors").read_bytes() == before
+
+
 def test_a_mistake_in_the_first_command_can_be_corrected_in_the_second(corpus: Path, tmp_path: Path) -> None:
     assert pretrain(tmp_path / "nowhere", tmp_path / "run", "--steps", 1) == 2
     assert pretrain(corpus, tmp_path / "run", "--steps", 1, "--init", "minilm") == 4

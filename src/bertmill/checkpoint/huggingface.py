@@ -9,6 +9,7 @@ lists all differences. Names are compared in one form: without the `bert.` of a 
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,7 +23,16 @@ from torch import Tensor
 
 from bertmill.checkpoint.names import CONFIG_FILE as CONFIG_FILE
 from bertmill.errors import IntegrityError, ResourceError, UsageError
-from bertmill.storage import MANIFEST, new_file, new_folder, read_json, verify_manifest, write_file, write_manifest
+from bertmill.storage import (
+    MANIFEST,
+    new_file,
+    new_folder,
+    read_json,
+    sha256_of,
+    verify_manifest,
+    write_file,
+    write_manifest,
+)
 
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
@@ -104,6 +114,12 @@ def open_folder(folder: Path, *, check_hashes: bool = True) -> ModelFolder:
             tensors[name] = stored
     settings, remarks = _settle_labels(settings, tensors)
     return ModelFolder(folder, settings, tensors, remarks)
+
+
+def folder_sha256(folder: Path) -> str:
+    """One hash of a model: its settings and its weights, wherever it lies."""
+    files = [folder / CONFIG_FILE, *_weight_files(folder)]
+    return hashlib.sha256("".join(map(sha256_of, files)).encode()).hexdigest()
 
 
 def canonical(name: str) -> str:

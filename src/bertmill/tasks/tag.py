@@ -134,8 +134,9 @@ class Tag(Task):
         return Example(row, (row.texts,), None if row.label is None else self._target(row))
 
     def _target(self, row: LabelledRow) -> tuple[int, ...]:
+        assert isinstance(row.label, tuple)
         tags = self._as_learnt(row.label)
-        unknown = [tag for tag in tags if tag not in self._numbers]
+        unknown = [given for given, tag in zip(row.label, tags, strict=True) if tag not in self._numbers]
         if unknown:
             raise unknown_label("tag", min(unknown, key=means_span), self.labels, row.place)
         return tuple(self._numbers[tag] for tag in tags)

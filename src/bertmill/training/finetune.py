@@ -8,11 +8,14 @@ resumed and must be the same.
 from __future__ import annotations
 
 import math
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from bertmill.checkpoint.huggingface import folder_sha256
+from bertmill.checkpoint.names import find_model
 from bertmill.config import FinetuneSettings, heldout_share
 from bertmill.corpus.shards import vocabulary_sha256
 from bertmill.errors import UsageError
@@ -156,7 +159,14 @@ def _hashes(settings: FinetuneSettings, tokenizer: BertTokenizer) -> dict[str, s
             raise UsageError("rows to train with cannot come out of a pipe or a folder", where=path, remedy=remedy)
     # One that is not there is told when it is read.
     hashes = {f"{name}_sha256": sha256_of(path) for name, path in files.items() if path.is_file()}
-    return {**hashes, "vocabulary_sha256": vocabulary_sha256(tokenizer.wordpiece)}
+    if "dev" not in files and hashes:
+        hashes["dev_sha256"] = sha256(f"{settings.dev} of {hashes['train_sha256']}".encode()).hexdigest()
+    assert settings.model is not None
+    return {
+        **hashes,
+        "model_sha256": folder_sha256(find_model(settings.model)),
+        "vocabulary_sha256": vocabulary_sha256(tokenizer.wordpiece),
+    }
 
 
 def _provenance(settings: FinetuneSettings, state: State, tuned: dict[str, float]) -> dict[str, Any]:

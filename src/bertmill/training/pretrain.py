@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from bertmill.checkpoint.huggingface import folder_sha256
 from bertmill.checkpoint.names import find_model
 from bertmill.config import PretrainSettings, SizeName, heldout_share, parse_mask_mix, parse_phases
 from bertmill.corpus.build import build_corpus
@@ -24,7 +25,7 @@ from bertmill.corpus.masking import MaskingSettings, VocabularyIds
 from bertmill.corpus.objectives import PlanSettings
 from bertmill.corpus.parts import HELDOUT_SEED
 from bertmill.corpus.shards import Corpus
-from bertmill.errors import UsageError
+from bertmill.errors import DataError, UsageError
 from bertmill.model.bert import BertForMaskedLM, BertForPreTraining
 from bertmill.model.config import BertConfig
 from bertmill.runtime import keyed_seed
@@ -61,6 +62,8 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
         assert settings.corpus is not None
         corpus = Corpus(settings.corpus, verify=ranks.is_first)
         sources = {"corpus_sha256": corpus.identity}
+        if settings.init is not None:
+            sources["init_sha256"] = folder_sha256(find_model(settings.init))
         if not run.is_new:
             require_same_data(folder, sources)
         tokenizer = BertTokenizer.from_pretrained(corpus.vocabulary_folder)
@@ -177,7 +180,10 @@ def _lessons(
         world_size=ranks.count,
         workers=settings.workers,
     )
-    of_heldout = None if heldout is None else instances(heldout, "heldout", heldout_plan, HELDOUT_SEED)
+    try:
+        of_heldout = None if heldout is None else instances(heldout, "heldout", heldout_plan, HELDOUT_SEED)
+    except DataError as error:  # a corpus in the run folder is nothing its user has given
+        raise DataError(error.what, where=error.where if share else settings.heldout, remedy=error.remedy) from None
     return WordLessons(loader, of_heldout, ranks, settings.micro_batch_pieces)
 
 

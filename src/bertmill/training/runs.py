@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from bertmill.checkpoint.names import MODEL_NOTE
 from bertmill.config import Precision, TrainingSettings, heldout_share, resumed_settings, settings_toml
-from bertmill.errors import IntegrityError, UsageError
+from bertmill.errors import BertmillError, IntegrityError, UsageError
 from bertmill.model.pretrained import BertPreTrainedModel
 from bertmill.runtime import choose_device, keep_freed_memory, prefers_bf16, set_threads
 from bertmill.storage import locked_folder, new_folder, read_json, write_file
@@ -112,7 +112,12 @@ def opened_run(settings: SettingsT, listener: Listener) -> Iterator[OpenRun[Sett
         if is_finished:
             journal.remark(f"{folder.path} is finished already")
         ranks.wait()  # all have seen whether the run is new
-        yield OpenRun(folder, settings, is_new, is_finished, ranks, journal)
+        try:
+            yield OpenRun(folder, settings, is_new, is_finished, ranks, journal)
+        except BertmillError:
+            if ranks.is_first and not folder.config.exists():  # refused before it began
+                folder.forget_start()
+            raise
 
 
 def settings_of_run(given: SettingsT, run: RunFolder) -> SettingsT:
@@ -135,7 +140,9 @@ def require_same_data(run: RunFolder, sources: dict[str, str]) -> None:
         if before.get(name) != now:
             what = name.removesuffix("_sha256")
             raise IntegrityError(
-                f"the {what} data is not what this run began with", where=run.path, remedy="start anew"
+                f"the {what} data is not what this run began with",
+                where=run.path,
+                remedy="give what it began with, or start anew",
             )
 
 
