@@ -318,6 +318,15 @@ def test_a_training_step_computes_no_logits_unless_asked() -> None:
     assert ours.eval()(**inputs, **targets).logits is not None
 
 
+def test_a_batch_without_selected_pieces_has_no_loss_and_no_gradient() -> None:
+    """NaN, as at Hugging Face, also with dropout: a trainer of others may bring such a batch."""
+    model = BertForMaskedLM(BertConfig(**SMALL)).train()
+    loss = model(torch.ones(2, 5, dtype=torch.int64), labels=torch.full((2, 5), -100)).loss
+    assert loss.isnan()
+    loss.backward()
+    assert not any(p.grad.any() for p in model.parameters() if p.grad is not None)
+
+
 def test_a_module_in_the_place_of_query_or_value_is_called() -> None:
     ours, _ = twins("BertModel")
     inputs = padded_inputs(V, lengths=(40, 40), side="none")

@@ -54,7 +54,7 @@ def attend_from(
             seats, width = _seats(places[first:last] - start, group)
             outputs.append(_attend_some(query[first:last], part, seats, width, group, num_heads, dropout, number))
         start, first = end, last
-    return torch.cat(outputs)
+    return torch.cat(outputs) if outputs else query  # of no pieces
 
 
 def _seats(pieces: Tensor, group: Group) -> tuple[Tensor, int]:
