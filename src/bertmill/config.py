@@ -181,6 +181,9 @@ class TrainingSettings(Settings):
         )
     )
 
+    # What may lie elsewhere by then: the run knows its hashes. Of a run that is finished nothing is read again.
+    MAY_MOVE: ClassVar[frozenset[str]] = frozenset()
+
     # A run must find these again from another directory: files and folders, of which some may be a share instead, and
     # what may be a folder or the name of an installed model.
     PATHS: ClassVar[tuple[str, ...]] = ()
@@ -214,8 +217,8 @@ class TrainingSettings(Settings):
 class PretrainSettings(TrainingSettings):
     """Train a BERT from a corpus, or go on training one. A run that was stopped goes on with --resume."""
 
-    # A corpus and a model may lie elsewhere now; the run knows their hashes.
-    MAY_CHANGE: ClassVar[frozenset[str]] = TrainingSettings.MAY_CHANGE | {"corpus", "init", "eval_every", "workers"}
+    MAY_CHANGE: ClassVar[frozenset[str]] = TrainingSettings.MAY_CHANGE | {"eval_every", "workers"}
+    MAY_MOVE: ClassVar[frozenset[str]] = frozenset(("corpus", "init"))
     PATHS: ClassVar[tuple[str, ...]] = ("corpus", "heldout")
     MAY_BE_PATHS: ClassVar[tuple[str, ...]] = ("init",)
 
@@ -302,8 +305,7 @@ class RowSettings(Settings):
 class FinetuneSettings(TrainingSettings, RowSettings):
     """Train a model on labelled rows: a class, a number, one of several choices, tags, or answers out of passages."""
 
-    # Rows and model may lie elsewhere now; the run knows their hashes.
-    MAY_CHANGE: ClassVar[frozenset[str]] = TrainingSettings.MAY_CHANGE | {"train", "dev", "model"}
+    MAY_MOVE: ClassVar[frozenset[str]] = frozenset(("train", "dev", "model"))
     PATHS: ClassVar[tuple[str, ...]] = ("train", "dev")
     MAY_BE_PATHS: ClassVar[tuple[str, ...]] = ("model",)
 
@@ -522,14 +524,14 @@ def _require_utf8(flag: str, value: str) -> None:
         raise UsageError(f"{flag} has a name that is not UTF-8: {value!r}", remedy="rename it") from None
 
 
-def resumed_settings(given: TrainingT, path: Path) -> TrainingT:
+def resumed_settings(given: TrainingT, path: Path, *, is_finished: bool) -> TrainingT:
     """The settings of the run whose config.toml is `path`, with what may change as it is given now."""
     _refuse_other_command(type(given), path)
     before = read_settings(type(given), {"out": given.out}, toml_path=path)
     if before.missing():
         what = f"does not say {', '.join(before.missing())}, which it did when the run began"
         raise IntegrityError(what, where=path, remedy="restore the file, or begin a new run")
-    may_change = given.MAY_CHANGE
+    may_change = given.MAY_CHANGE if is_finished else given.MAY_CHANGE | given.MAY_MOVE
     differing = [
         flag_of(name, type(given).model_fields[name])
         for name in sorted(given.model_fields_set - may_change)

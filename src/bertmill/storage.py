@@ -206,7 +206,9 @@ def verify_manifest(folder: Path, names: Collection[str] | None = None) -> None:
     problems = [problem for name in names or expected if (problem := difference(folder, name, expected.get(name)))]
     if problems:
         raise IntegrityError(
-            "; ".join(problems), where=folder, remedy=f"copy the folder again, or remove {MANIFEST} if you changed it"
+            "; ".join(problems),
+            where=folder,
+            remedy=f"copy or make it again; of a model that you changed yourself, remove {MANIFEST}",
         )
 
 

@@ -44,9 +44,10 @@ def test_a_label_that_is_none_of_the_choices_is_a_bad_row(label: Any) -> None:
     assert "a number from 0 to 1" in str(caught.value.remedy)
 
 
-def test_a_label_that_means_two_choices_is_a_bad_row() -> None:
+@pytest.mark.parametrize("label", ["cat", 2, "C"])
+def test_a_label_that_means_two_choices_is_a_bad_row(label: object) -> None:
     with pytest.raises(BadRowError, match="several choices are the same"):
-        right_choice("cat", ["cat", "cat"])
+        right_choice(label, ["cat", "dog", "cat"])
 
 
 def test_dialogues_become_a_row_per_question(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_the_labels_are_iob2_whatever_the_data_has() -> None:
         Tag.for_rows([row_of(["a"], ("X",))], "file")
     slip = row_of(["a", "b"], ("E-LOC", "0"))  # is a bad row, and changes nothing for the others
     assert Tag.for_rows([*rows, slip], "file") == task
-    with pytest.raises(DataError, match="f:1: the tag '0' is not one of O, B-LOC"):
+    with pytest.raises(DataError, match="f:1, word 2: the tag '0' is not one of O, B-LOC"):
         task.example(slip)
     with pytest.raises(DataError, match="more than one text"):
         task.example(LabelledRow("f:1", ("a", "b")))

@@ -124,7 +124,7 @@ def test_standard_input_may_have_records(
         ("a.jsonl", '{"words": [], "tags": []}', "a.jsonl:1: has no list of words"),
         ("a.jsonl", '{"words": ["a", ""], "tags": ["O", "O"]}', "a.jsonl:1: has an empty word, number 2 of 2"),
         ("a.jsonl", '{"words": "a b", "tags": ["O", "O"]}', "a.jsonl:1: has tags, but no list of words"),
-        ("a.tsv", "a\tO\n\tO\n", "a.tsv:1: has an empty word, number 2 of 2"),
+        ("a.tsv", "a\tO\n\tO\n", "a.tsv:2: has an empty word"),
         ("a.jsonl", '{"sentence": "a"}', "a.jsonl:1: has no words (it has sentence)"),
         ("a.jsonl", '{"text": "abc", "spans": [[1, 9, "X"]]}', "the entity X from 1 to 9 in a text of 3 characters"),
         ("a.jsonl", '{"text": "abc", "spans": [[0, 2, "X"], [1, 3, "Y"]]}', "overlap: X 0 to 2, and Y from 1 on"),
@@ -134,7 +134,8 @@ def test_standard_input_may_have_records(
         ("a.jsonl", '{"text": "abc", "spans": [[0, 1, "X\\u200b"]]}', "characters that cannot be printed"),
         ("a.jsonl", '{"text": " ", "spans": []}', "has an empty text"),
         ("a.conll", "a\nb\n", "a.conll:1: has 1 column, and column 2 is wanted"),
-        ("a.tsv", "a\tO\nb\t\n", "a.tsv:1: has no tag for the word 'b'"),
+        ("a.tsv", "a\tO\nb\t\n", "a.tsv:2: has an empty tag"),
+        ("a.jsonl", '{"words": ["a", "b"], "tags": ["O", ""]}', "a.jsonl:1: has no tag for the word 'b'"),
     ],
 )
 def test_a_bad_sentence_is_told_with_its_place(tmp_path: Path, name: str, content: str, message: str) -> None:

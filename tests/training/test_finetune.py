@@ -311,14 +311,14 @@ def test_a_left_to_right_model_is_refused_where_nothing_would_reach_its_first_pi
     assert "nothing of a text reaches [CLS], which classify looks at" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["data.json", "log.jsonl", "heldout/a.txt", "plans/a.txt"])
+@pytest.mark.parametrize("name", ["data.json", "log.jsonl", "heldout/manifest.json", "plans/a.txt"])
 def test_a_folder_with_files_of_others_is_left_alone(name: str, tiny: Path, rows_file: Path, tmp_path: Path) -> None:
     file = tmp_path / "run" / name
     file.parent.mkdir(parents=True)
-    file.write_text("mine", encoding="utf-8")
+    file.write_text('{"corpus": "mine"}', encoding="utf-8")
     assert main([*flags_of(tiny, rows_file, tmp_path / "run"), "--quiet"]) == 2
     assert main(["pretrain", "--corpus", str(tmp_path), "--out", str(tmp_path / "run")]) == 2
-    assert file.read_text(encoding="utf-8") == "mine"
+    assert file.read_text(encoding="utf-8") == '{"corpus": "mine"}'
 
 
 def test_a_frozen_encoder_keeps_its_weights(tiny: Path, rows_file: Path, tmp_path: Path) -> None:
@@ -371,6 +371,9 @@ def test_rows_and_model_may_be_moved_but_not_become_others(
         assert f"the {what} data is not what this run began with" in capsys.readouterr().err
     assert main(moved) == 0
     assert (run / "model/model.safetensors").read_bytes() == before
+    assert main([*moved, "--model", "minilm"]) == 2  # nothing is read of a finished run, so nothing is taken for it
+    shutil.rmtree(run / "model")
+    assert main(["finetune", "--resume", "--out", str(run), "--quiet"]) == 0  # it knows where they are now
 
 
 def test_the_model_is_that_of_the_best_step(tiny: Path, rows_file: Path, tmp_path: Path) -> None:

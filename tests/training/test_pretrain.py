@@ -265,7 +265,7 @@ def test_a_corpus_may_be_moved_but_not_become_another(
     assert main(["pretrain", "--out", str(tmp_path / "run"), "--resume", "--corpus", str(tmp_path / "other")]) == 4
     assert "the corpus data is not what this run began with" in capsys.readouterr().err
     assert main(["pretrain", "--out", str(tmp_path / "run"), "--resume"]) == 2
-    assert f"{tmp_path}/corpus: is not there; give the folder" in capsys.readouterr().err
+    assert f"{tmp_path}/corpus: is not there; say with --corpus where it is now" in capsys.readouterr().err
 
 
 def test_a_run_is_resumed_from_another_directory(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,7 +277,7 @@ def test_a_run_is_resumed_from_another_directory(corpus: Path, tmp_path: Path, m
     shutil.rmtree("run/model")
     assert pretrain(corpus, tmp_path / "run", *flags) == 0  # the same command
     shutil.rmtree("run/model")
-    shutil.rmtree("run/heldout")
+    shutil.rmtree("run/plans/heldout-text")
     monkeypatch.chdir(corpus)
     assert main(["pretrain", "--out", str(tmp_path / "run"), "--resume"]) == 0
 
@@ -286,10 +286,15 @@ def test_held_out_text_that_cannot_be_used_is_named_and_leaves_nothing_behind(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = tmp_path / "short.txt"
-    text.write_text("One document only.\n", encoding="utf-8")
-    assert pretrain(corpus, tmp_path / "run", "--steps", 1, "--objective", "mlm+nsp", "--heldout", text) == 3
-    assert f"{text}: has one document only" in capsys.readouterr().err
-    assert not (tmp_path / "run").exists()
+    cases = (
+        ("mlm+nsp", "One document only.\n", "has one document only"),
+        ("mlm+sop", "a\n\nb\n", "has not one sentence"),
+    )
+    for objective, content, message in cases:
+        text.write_text(content, encoding="utf-8")
+        assert pretrain(corpus, tmp_path / "run", "--steps", 1, "--objective", objective, "--heldout", text) == 3
+        assert f"{text}: {message}" in capsys.readouterr().err
+        assert not (tmp_path / "run").exists()
 
 
 def test_a_model_to_go_on_with_may_be_moved_but_not_become_another(
@@ -374,7 +379,7 @@ def test_a_share_of_documents_can_be_held_out(corpus: Path, tmp_path: Path, monk
     assert used["heldout"]
     assert not used["train"] & used["heldout"]
     assert len([line for line in log_of(tmp_path / "run") if "heldout_loss" in line]) == 2
-    assert not (tmp_path / "run/heldout").exists()
+    assert not (tmp_path / "run/plans/heldout-text").exists()
     assert 'heldout = "0.1"' in (tmp_path / "run/config.toml").read_text(encoding="utf-8")
     shutil.rmtree(tmp_path / "run/model")
     assert pretrain(corpus, tmp_path / "run", *flags, "--resume") == 0

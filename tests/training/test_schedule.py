@@ -44,5 +44,6 @@ def test_epochs_count_for_all_lengths() -> None:
     assert steps_of_epochs(3.0, [14.0], [1.0]) == 42
     assert steps_of_epochs(2.5, [10.5], [1.0]) == 27
     assert steps_of_epochs(1.1, [50.0], [1.0]) == 55  # 1.1 times 50 is a little more in floating point
+    assert steps_of_epochs(1e-9, [50.0], [1.0]) == 1
     steps = steps_of_epochs(1.0, [1600.0, 100.0], [0.1, 0.9])
     assert 0.1 * steps / 1600 + 0.9 * steps / 100 == pytest.approx(1.0, abs=0.01)

@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 
 from bertmill.cli.main import main
 from bertmill.config import FinetuneSettings
+from bertmill.errors import IntegrityError
 from bertmill.training.progress import Listener
 from bertmill.training.state import RunFolder
 from bertmill.training.trials import PAPER_GRID, Trial, finetune_once_or_more
@@ -65,6 +66,34 @@ def test_several_trainings_go_on_where_they_were_stopped(
     assert (out / "model/config.json").exists()
     assert main(["finetune", "--out", str(out), "--resume", "--seeds", "3"]) == 2
     assert main(["finetune", "classify", "--out", str(out), "--model", str(tiny), "--train", str(rows_file)]) == 2
+
+
+def test_all_trainings_are_made_with_the_same_rows(
+    tiny: Path, rows_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows, other, out = tmp_path / "rows.tsv", tmp_path / "other.tsv", tmp_path / "run"
+    rows.write_bytes(rows_file.read_bytes())
+    other.write_bytes(rows_file.read_bytes() + b"one more film\tno\n")
+
+    class Meddling(Listener):
+        def remark(self, text: str) -> None:
+            if text.startswith("trial 2"):
+                rows.write_bytes(other.read_bytes())
+
+    settings = FinetuneSettings(task="classify", model=str(tiny), train=rows, out=out, epochs=0.5, seeds=2, threads=1)
+    with pytest.raises(IntegrityError, match="the train data is not what this run began with"):
+        finetune_once_or_more(settings, Meddling())
+    resume = ["finetune", "--out", str(out), "--resume", "--quiet"]
+    assert main([*resume, "--train", str(other)]) == 4
+    moved = tmp_path / "moved.tsv"
+    moved.write_bytes(rows_file.read_bytes())
+    rows.unlink()
+    assert main(resume) == 2
+    assert f"{rows}: is not there; say with --train where it is now" in capsys.readouterr().err
+    assert main([*resume, "--train", str(moved)]) == 0
+    assert f'train = "{moved}"' in (out / "config.toml").read_text(encoding="utf-8")
+    assert main([*resume, "--train", str(other)]) == 2  # also of a run that is finished
+    assert "--train cannot change" in capsys.readouterr().err
 
 
 def test_the_grid_is_the_papers_and_the_best_mean_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -2,10 +2,10 @@
 
 The flat row of queries, keys and values comes in as [n, 3·H]; each group's slice becomes a rectangle (by a view
 when its lengths are equal, else by a gather) and goes back to flat pieces after. Without dropout torch's fused
-kernel is the fastest. With dropout that kernel falls off its fast path, so the four products are written out here
-with their gradients: the weights are all that is kept for the way back, with a minus where they were dropped (a weight
-has none by itself). On a GPU in half precision, without dropout, a kernel for flat sequences needs no rectangles.
-Where only some pieces are read, only those ask (`attend_from`), in a narrower rectangle.
+kernel is the fastest. With dropout that kernel falls off its fast path, so both products are written out here
+with their gradients: of all that is [T, T] only the weights are kept for the way back, with a minus where they were
+dropped (a weight has none by itself). On a GPU in half precision, without dropout, a kernel for flat sequences needs
+no rectangles. Where only some pieces are read, only those ask (`attend_from`), in a narrower rectangle.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class Dropout(nn.Dropout):
     def draw(self, shape: tuple[int, ...], device: torch.device, salt: int = 0) -> Tensor:
         """Random numbers of 16 bits, one for each element. `salt` tells several draws of one pass apart."""
         count = math.prod(shape)
-        words = _random_words(count // 4 + 1, device, self._key(salt))  # one too many now and then, never none
+        words = _random_words(max(1, (count + 3) // 4), device, self._key(salt))
         return words.view(torch.int16)[:count].view(shape)
 
     def forward(self, states: Tensor, salt: int = 0) -> Tensor:

@@ -229,7 +229,7 @@ def _refuse_header(columns: Columns, first: RawRow) -> None:
 
 
 def _unsure(first: RawRow, need_label: bool) -> DataError:
-    names = list(first.fields)
+    names = sorted(first.fields, key=lambda name: len(str(first.fields[name])))  # texts are longer than labels
     example = f"text={names[-1]}" + (f",label={names[0]}" if need_label and len(names) > 1 else "")
     advice = " (numbers if there is no header, else names)" if first.is_numbered else ""
     wanted = "the text and which the label" if need_label else "the text"

@@ -154,12 +154,10 @@ def _labelled(raw: RawRow, columns: Columns, may_have_no_label: bool) -> Labelle
 
 def right_choice(label: Any, choices: Sequence[str]) -> str:
     """The choice that `label` means: by its text, by its number from 0 on, or by its letter from A on."""
-    if isinstance(label, str) and label in choices:
-        if choices.count(label) > 1:
-            raise BadRowError("same choices", f"has the label {label!r}, and several choices are the same")
-        return label
     number = -1
-    if isinstance(label, str) and label.strip().isdecimal():
+    if isinstance(label, str) and label in choices:
+        number = choices.index(label)
+    elif isinstance(label, str) and label.strip().isdecimal():
         number = int(label)
     elif isinstance(label, str):
         number = _LETTERS.find(label.strip()) if len(label.strip()) == 1 else -1
@@ -171,6 +169,8 @@ def right_choice(label: Any, choices: Sequence[str]) -> str:
             f"has the label {label!r}, which is none of its {len(choices)} choices",
             f"write the text of a choice, a number from 0 to {len(choices) - 1}, or a letter from A on",
         )
+    if choices.count(choices[number]) > 1:
+        raise BadRowError("same choices", f"has the label {label!r}, and several choices are the same")
     return choices[number]
 
 

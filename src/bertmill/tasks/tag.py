@@ -136,9 +136,10 @@ class Tag(Task):
     def _target(self, row: LabelledRow) -> tuple[int, ...]:
         assert isinstance(row.label, tuple)
         tags = self._as_learnt(row.label)
-        unknown = [given for given, tag in zip(row.label, tags, strict=True) if tag not in self._numbers]
+        unknown = [number for number, tag in enumerate(tags) if tag not in self._numbers]
         if unknown:
-            raise unknown_label("tag", min(unknown, key=means_span), self.labels, row.place)
+            number = min(unknown, key=lambda number: means_span(tags[number]))
+            raise unknown_label("tag", row.label[number], self.labels, f"{row.place}, word {number + 1}")
         return tuple(self._numbers[tag] for tag in tags)
 
     def _as_learnt(self, tags: Any) -> Sequence[str]:

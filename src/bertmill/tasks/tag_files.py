@@ -111,6 +111,11 @@ def _column_rows(lines: Iterable[Line], told: Columns | None, with_label: bool, 
             yield RawRow(wrong.line.place, {}, problem=BadRowError("another number of columns", what))
             continue
         word, tag = (0, -1) if told is None else (int(told.text) - 1, int(told.label or 1) - 1)
+        empty = next((row for row in sentence if not row.values[word] or (with_label and not row.values[tag])), None)
+        if empty is not None:
+            what = "tag" if empty.values[word] else "word"
+            yield RawRow(empty.line.place, {}, problem=BadRowError(f"empty {what}", f"has an empty {what}"))
+            continue
         tags = {"tags": [row.values[tag] for row in sentence]} if with_label else {}
         yield RawRow(sentence[0].line.place, {"words": [row.values[word] for row in sentence], **tags})
 

@@ -228,6 +228,6 @@ def _records(lines: Iterable[Line], text_field: str, repairs: Repairs) -> Iterat
             raise DataError(
                 f"has no text in a field {text_field!r} (found: {', '.join(record)})",
                 where=line.place,
-                remedy="name the field",
+                remedy=f"call it {text_field!r}, or name it with --text-field",
             )
         yield line._replace(text=repair_text(text, repairs))

@@ -8,7 +8,6 @@ resumed and must be the same.
 from __future__ import annotations
 
 import math
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +50,7 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
             settings = settings.model_copy(update={"precision": decide_precision(settings, ranks)})
         assert settings.model is not None
         tokenizer = BertTokenizer.from_pretrained(settings.model)
-        sources = _hashes(settings, tokenizer)
+        sources = hashes_of_data(settings, tokenizer)
         if not run.is_new:
             require_same_data(run.folder, sources)
         data = read_dataset(settings, tokenizer)
@@ -147,23 +146,21 @@ def _lessons(
     )
 
 
-def _hashes(settings: FinetuneSettings, tokenizer: BertTokenizer) -> dict[str, str]:
-    """What the data and the vocabulary are when the run begins, to notice when they change."""
+def hashes_of_data(settings: FinetuneSettings, tokenizer: BertTokenizer) -> dict[str, str]:
+    """What rows, model and vocabulary are when the run begins, to notice when they change."""
     assert settings.train is not None
-    files = {"train": settings.train}
-    if heldout_share(settings.dev) is None:
-        files["dev"] = Path(settings.dev)
+    assert settings.model is not None
+    has_share = heldout_share(settings.dev) is not None
+    files = {"train": settings.train} | ({} if has_share else {"dev": Path(settings.dev)})
     for path in files.values():
         if str(path) == STANDARD_INPUT or (path.exists() and not path.is_file()):
             remedy = "write them to a file: they are read again when the run is resumed"
             raise UsageError("rows to train with cannot come out of a pipe or a folder", where=path, remedy=remedy)
     # One that is not there is told when it is read.
     hashes = {f"{name}_sha256": sha256_of(path) for name, path in files.items() if path.is_file()}
-    if "dev" not in files and hashes:
-        hashes["dev_sha256"] = sha256(f"{settings.dev} of {hashes['train_sha256']}".encode()).hexdigest()
-    assert settings.model is not None
     return {
         **hashes,
+        "dev_share": settings.dev if has_share else "",
         "model_sha256": folder_sha256(find_model(settings.model)),
         "vocabulary_sha256": vocabulary_sha256(tokenizer.wordpiece),
     }

@@ -61,9 +61,8 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
             ranks.wait()
         assert settings.corpus is not None
         corpus = Corpus(settings.corpus, verify=ranks.is_first)
-        sources = {"corpus_sha256": corpus.identity}
-        if settings.init is not None:
-            sources["init_sha256"] = folder_sha256(find_model(settings.init))
+        init_sha256 = "" if settings.init is None else folder_sha256(find_model(settings.init))
+        sources = {"corpus_sha256": corpus.identity, "init_sha256": init_sha256}
         if not run.is_new:
             require_same_data(folder, sources)
         tokenizer = BertTokenizer.from_pretrained(corpus.vocabulary_folder)
@@ -86,7 +85,7 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
         run.journal.begin(Beginning(steps, dict(trainer.state.sums), _words(settings, corpus, tokenizer, model, ranks)))
         ends = [*(round(end, 9) for end in accumulate(shares[:-1])), 1.0]  # 0.1 and 0.2 are a little more than 0.3
         trainer.train([Phase(*each) for each in zip(lessons, ends, strict=True)])
-        return run.finish(model, tokenizer, _provenance(settings, corpus, trainer.state))
+        return run.finish(model, tokenizer, {**_provenance(settings, corpus, trainer.state), **sources})
 
 
 def _decide(given: PretrainSettings, ranks: Ranks) -> PretrainSettings:
@@ -120,7 +119,7 @@ def _make_model(settings: PretrainSettings, corpus: Corpus, tokenizer: BertToken
     longest = max(length for length, _ in parse_phases(settings.length))
     torch.manual_seed(keyed_seed(settings.seed, "first weights"))  # of all, or of heads that --init does not have
     if settings.init is not None:
-        of_model = BertTokenizer.from_pretrained(find_model(settings.init))
+        of_model = BertTokenizer.from_pretrained(settings.init)
         corpus.require_vocabulary(of_model.wordpiece, settings.init)
         model: Model = kind.from_pretrained(settings.init, **changes)
     else:
@@ -182,6 +181,8 @@ def _lessons(
     )
     try:
         of_heldout = None if heldout is None else instances(heldout, "heldout", heldout_plan, HELDOUT_SEED)
+        if of_heldout is not None:
+            of_heldout.count(0)  # plans it: one that cannot be made must not be found out at the first measurement
     except DataError as error:  # a corpus in the run folder is nothing its user has given
         raise DataError(error.what, where=error.where if share else settings.heldout, remedy=error.remedy) from None
     return WordLessons(loader, of_heldout, ranks, settings.micro_batch_pieces)
@@ -205,7 +206,6 @@ def _provenance(settings: PretrainSettings, corpus: Corpus, state: State) -> dic
         "made_by": f"bertmill {__version__}",
         "task": "pretrain",
         "objective": settings.objective,
-        "corpus_sha256": corpus.identity,
         "vocabulary_sha256": corpus.facts["vocabulary_sha256"],
         "init": settings.init,
         "seed": settings.seed,

@@ -74,6 +74,9 @@ class Journal:
 
     def cut(self, after_step: int) -> None:
         """Forget the lines after a step: they come again. A last line that a kill cut short is forgotten too."""
+        if self._board is not None:  # the next one forgets them there
+            self._board.close()
+            self._board = None
         if self._path is None or not self._path.exists():
             return
         kept = []

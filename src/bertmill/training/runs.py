@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from bertmill.checkpoint.names import MODEL_NOTE
-from bertmill.config import Precision, TrainingSettings, heldout_share, resumed_settings, settings_toml
+from bertmill.config import (
+    Precision,
+    TrainingSettings,
+    heldout_share,
+    read_settings,
+    resumed_settings,
+    settings_toml,
+)
 from bertmill.errors import BertmillError, IntegrityError, UsageError
 from bertmill.model.pretrained import BertPreTrainedModel
 from bertmill.runtime import choose_device, keep_freed_memory, prefers_bf16, set_threads
@@ -50,9 +57,8 @@ class OpenRun(Generic[SettingsT]):
         if settings.compile:
             with computing_in(settings.precision, self.ranks.device):
                 model.compile_layers()
-        if self.is_new and self.ranks.is_first:  # last: a start that is refused must not make the folder a run
-            write_file(self.folder.config, settings_toml(with_whole_paths(settings)))
-            require_same_data(self.folder, sources)
+        if self.ranks.is_first:  # last: a start that is refused must not make the folder a run
+            record_beginning(self.folder, settings, sources)
 
     def trainer(
         self,
@@ -128,7 +134,23 @@ def settings_of_run(given: SettingsT, run: RunFolder) -> SettingsT:
     again = {name: getattr(whole, name) for name in given.model_fields_set}
     if given.precision == "auto":
         del again["precision"]
-    return resumed_settings(type(given)(**again), run.config)
+    is_finished = run.model.exists()
+    settings = resumed_settings(type(given)(**again), run.config, is_finished=is_finished)
+    for name in () if is_finished else sorted(settings.MAY_MOVE):
+        path = Path(getattr(settings, name) or "")
+        if path.is_absolute() and not path.exists():
+            raise UsageError("is not there", where=path, remedy=f"say with --{name} where it is now")
+    return settings
+
+
+def record_beginning(run: RunFolder, settings: TrainingSettings, sources: dict[str, str]) -> None:
+    """Make the folder a run with these settings; of one that is resumed, note where its data and model are now."""
+    if run.config.exists():
+        require_same_data(run, sources)
+        before = read_settings(type(settings), {"out": settings.out}, toml_path=run.config)
+        settings = before.model_copy(update={name: getattr(settings, name) for name in settings.MAY_MOVE})
+    write_file(run.config, settings_toml(with_whole_paths(settings)))
+    require_same_data(run, sources)
 
 
 def require_same_data(run: RunFolder, sources: dict[str, str]) -> None:
@@ -137,8 +159,8 @@ def require_same_data(run: RunFolder, sources: dict[str, str]) -> None:
         write_file(run.data, json.dumps(sources) + "\n")
     before = read_json(run.data)
     for name, now in sources.items():
-        if before.get(name) != now:
-            what = name.removesuffix("_sha256")
+        if before.get(name, now) != now:  # runs of earlier versions do not know all of them
+            what = name.partition("_")[0]
             raise IntegrityError(
                 f"the {what} data is not what this run began with",
                 where=run.path,

@@ -52,4 +52,4 @@ class Schedule:
 def steps_of_epochs(epochs: float, steps_per_epoch: Sequence[float], shares: Sequence[float]) -> int:
     """The steps after which all phases together have gone `epochs` times through the corpus."""
     epochs_per_step = sum(share / steps for share, steps in zip(shares, steps_per_epoch, strict=True))
-    return math.ceil(round(epochs / epochs_per_step, 6))
+    return max(1, math.ceil(round(epochs / epochs_per_step, 6)))

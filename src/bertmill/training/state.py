@@ -1,11 +1,11 @@
 """What a training knows about itself besides its tensors, and the folder it lives in.
 
     RUN/config.toml           the settings, resolved; what `--resume` goes on with
-    RUN/data.json             hashes of the data that it began with
+    RUN/data.json             hashes of the data and the model that it began with
     RUN/log.jsonl             one line per `log_every` steps and per evaluation
     RUN/checkpoints/          see checkpoint/store.py
     RUN/plans/                which instances there are, per epoch (corpus/plan.py)
-    RUN/heldout/              the held-out text as a corpus
+    RUN/plans/heldout-text/   the held-out text as a corpus
     RUN/trials/               of several fine-tunings: a run folder each (trials.py)
     RUN/trials.json           of several fine-tunings: their figures
     RUN/tensorboard/          the log once more, where TensorBoard is installed
@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from bertmill.checkpoint.names import MODEL_OF_RUN, RUN_FILE
-from bertmill.corpus.shards import is_corpus
 from bertmill.errors import IntegrityError, UsageError
 
 PLANS_OF_RANK = "rank-"
@@ -85,7 +84,7 @@ class RunFolder:
 
     @property
     def heldout(self) -> Path:
-        return self.path / "heldout"
+        return self.plans / "heldout-text"
 
     @property
     def trials(self) -> Path:
@@ -106,11 +105,9 @@ class RunFolder:
             raise UsageError("is not a run, and not empty", where=self.path, remedy="choose another folder")
 
     def _is_left_of_start(self, path: Path) -> bool:
-        if path == self.plans:
-            return all(folder.name.startswith(PLANS_OF_RANK) for folder in path.glob("*"))
-        return path == self.heldout and is_corpus(path)
+        names = (folder.name for folder in path.glob("*") if folder != self.heldout)
+        return path == self.plans and all(name.startswith((PLANS_OF_RANK, ".")) for name in names)
 
     def forget_start(self) -> None:
         """Remove what a start that was refused or killed has made for settings that may have been others."""
-        for folder in (self.plans, self.heldout):
-            shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(self.plans, ignore_errors=True)

@@ -1,6 +1,7 @@
 """Several fine-tunings on the same data, by seed and over the paper's grid: what chance decides, and the best of all.
 
     RUN/config.toml           the settings of all
+    RUN/data.json             hashes of what all are trained with
     RUN/trials/NAME/          each a run of its own
     RUN/trials.json           the dev figures of each, and what they come to
     RUN/model/                the best: of the setting with the best mean over the seeds, the best seed
@@ -19,13 +20,14 @@ from statistics import mean, stdev
 from typing import Any
 
 from bertmill.checkpoint.names import RUN_FILE, model_note
-from bertmill.config import FinetuneSettings, flag_of, settings_toml
+from bertmill.config import FinetuneSettings, flag_of
 from bertmill.errors import BertmillError, UsageError
 from bertmill.storage import locked_folder, new_folder, write_file
+from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import is_one_of_several
-from bertmill.training.finetune import finetune
+from bertmill.training.finetune import finetune, hashes_of_data
 from bertmill.training.progress import Listener
-from bertmill.training.runs import settings_of_run, with_whole_paths
+from bertmill.training.runs import record_beginning, require_same_data, settings_of_run, with_whole_paths
 from bertmill.training.state import RunFolder
 
 PAPER_GRID: dict[str, tuple[float, ...]] = {
@@ -73,12 +75,13 @@ def finetune_once_or_more(settings: FinetuneSettings, listener: Listener) -> Pat
             return folder.model
         if is_new:
             folder.refuse_other_things()  # somebody else may just have begun there
-            write_file(folder.config, settings_toml(asked))
         try:
+            record_beginning(folder, asked, _hashes(asked))
             return _finetune_all(asked, folder, listener)
         except BertmillError:
             if is_new and not list(folder.trials.glob(f"*/{RUN_FILE}")):  # refused before anything began: it is no run
-                folder.config.unlink()
+                folder.config.unlink(missing_ok=True)
+                folder.data.unlink(missing_ok=True)
                 shutil.rmtree(folder.trials, ignore_errors=True)
             raise
 
@@ -89,6 +92,7 @@ def _finetune_all(settings: FinetuneSettings, folder: RunFolder, listener: Liste
     for setting, values, seed in points:
         name = "-".join(filter(None, [setting.replace(" ", "-"), f"seed-{seed}"]))
         listener.remark(f"trial {len(trials) + 1} of {len(points)}: {name}")
+        require_same_data(folder, _hashes(settings))
         changes = {**values, "seed": seed, "seeds": 1, "grid": None, "resume": True, "out": folder.trials / name}
         trials.append(_trial(settings.model_copy(update=changes), setting, listener))
     best = _best(trials)
@@ -99,6 +103,11 @@ def _finetune_all(settings: FinetuneSettings, folder: RunFolder, listener: Liste
     with new_folder(folder.model) as temporary:
         shutil.copytree(best.folder.model, temporary, dirs_exist_ok=True)
     return folder.model
+
+
+def _hashes(settings: FinetuneSettings) -> dict[str, str]:
+    assert settings.model is not None
+    return hashes_of_data(settings, BertTokenizer.from_pretrained(settings.model))
 
 
 def _points(settings: FinetuneSettings) -> Iterator[tuple[str, dict[str, float], int]]:
