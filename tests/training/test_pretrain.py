@@ -264,8 +264,9 @@ def test_a_corpus_may_be_moved_but_not_become_another(
     capsys.readouterr()
     assert main(["pretrain", "--out", str(tmp_path / "run"), "--resume", "--corpus", str(tmp_path / "other")]) == 4
     assert "the corpus data is not what this run began with" in capsys.readouterr().err
+    moved.rename(tmp_path / "gone")
     assert main(["pretrain", "--out", str(tmp_path / "run"), "--resume"]) == 2
-    assert f"{tmp_path}/corpus: is not there; say with --corpus where it is now" in capsys.readouterr().err
+    assert f"{moved}: is not there; say with --corpus where it is now" in capsys.readouterr().err
 
 
 def test_a_run_is_resumed_from_another_directory(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

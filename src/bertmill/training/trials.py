@@ -120,8 +120,11 @@ def _points(settings: FinetuneSettings) -> Iterator[tuple[str, dict[str, float],
 
 
 def _trial(settings: FinetuneSettings, setting: str, listener: Listener) -> Trial:
-    finetune(settings, listener)
     folder = RunFolder(settings.out)
+    if folder.model.exists():  # it would take no rows that were moved
+        listener.remark(f"{folder.path} is finished already")
+    else:
+        finetune(settings, listener)
     shutil.rmtree(folder.checkpoints, ignore_errors=True)
     note = model_note(folder.model)
     return Trial(folder, setting, settings.seed, note["metric"], note["dev"])
