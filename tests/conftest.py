@@ -55,6 +55,17 @@ def compiler() -> None:
         pytest.skip("torch.compile needs a C++ compiler and the headers of Python")
 
 
+@pytest.fixture(scope="session")
+def bf16() -> None:
+    """Tests that compute in bfloat16 are skipped where that would end them all."""
+    import torch
+
+    from bertmill.runtime import bf16_speedup
+
+    if bf16_speedup(torch.device("cpu")) is None:
+        pytest.skip("this machine does not survive products of bfloat16")
+
+
 @pytest.fixture
 def no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """torch.compile finds no C++ compiler, and nothing that was compiled before."""

@@ -2,12 +2,13 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 from bertmill.errors import UsageError
-from bertmill.runtime import available_cores, choose_device, keyed_generator, set_threads
+from bertmill.runtime import available_cores, bf16_speedup, choose_device, keyed_generator, set_threads
 
 
 def test_the_same_key_gives_the_same_numbers_and_another_key_others() -> None:
@@ -39,6 +40,18 @@ def test_a_device_that_is_not_there_is_a_usage_error() -> None:
     assert choose_device("auto").type in ("cpu", "cuda")
     with pytest.raises(UsageError, match="nonsense"):
         choose_device("nonsense")
+
+
+def test_a_machine_that_does_not_survive_half_precision_is_found_out_by_somebody_else(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    speedup = bf16_speedup(torch.device("cpu"))
+    assert speedup is None or speedup > 0
+    deadly = tmp_path / "python"
+    deadly.write_text("#!/bin/sh\nkill -ILL $$\n")
+    deadly.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(deadly))
+    assert bf16_speedup(torch.device("cpu")) is None
 
 
 COUNT_FAULTS = """

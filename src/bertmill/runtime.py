@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -79,8 +80,24 @@ def choose_device(name: str = "auto") -> torch.device:
     return device
 
 
-def prefers_bf16(device: torch.device) -> bool:
-    """Whether products of bfloat16 are faster here than of float32: on many CPUs they are several times slower."""
+def bf16_speedup(device: torch.device) -> float | None:
+    """How many times faster products of bfloat16 are here than of float32: on many CPUs, many times slower.
+
+    None where nobody survives them. Some virtual machines announce instructions (AMX) that they do not run, and who
+    uses one is killed; so a CPU is tried in a process of its own.
+    """
+    import torch
+
+    if device.type != "cpu":
+        return measured_bf16_speedup(device)
+    program = f"import torch; from bertmill import runtime; torch.set_num_threads({torch.get_num_threads()}); "
+    program += "print(runtime.measured_bf16_speedup(torch.device('cpu')))"
+    tried = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    return float(tried.stdout) if tried.returncode == 0 else None
+
+
+def measured_bf16_speedup(device: torch.device) -> float:
+    """The same, tried in this process."""
     import torch
 
     def seconds(dtype: torch.dtype) -> float:
@@ -92,7 +109,7 @@ def prefers_bf16(device: torch.device) -> bool:
             times.append(time.perf_counter() - start)
         return min(times)
 
-    return seconds(torch.bfloat16) < seconds(torch.float32)
+    return seconds(torch.float32) / seconds(torch.bfloat16)
 
 
 def keyed_generator(seed: int, *key: int | str) -> np.random.Generator:

@@ -60,6 +60,7 @@ def test_a_sure_prediction_far_from_zero_has_an_exact_loss() -> None:
         assert abs(ours - exact) <= 2 * abs(theirs - exact) + 1e-6
 
 
+@pytest.mark.usefixtures("bf16")
 @pytest.mark.parametrize("training", [True, False])
 def test_models_run_under_autocast(training: bool) -> None:
     model = BertForPreTraining(BertConfig.of_size("tiny", vocab_size=100)).train(training)

@@ -250,6 +250,26 @@ def test_the_command_that_began_a_run_resumes_it(
     assert "resumed from step 2" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("is_begun", [False, True], ids=["new", "begun on another machine"])
+def test_half_precision_is_refused_where_nobody_survives_it(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_begun: bool
+) -> None:
+    run = tmp_path / "run"
+    if is_begun:
+        assert pretrain(corpus, run, "--steps", 2) == 0
+        shutil.rmtree(run / "model")
+        settings = (run / "config.toml").read_text()
+        assert 'precision = "fp32"' in settings
+        (run / "config.toml").write_text(settings.replace('precision = "fp32"', 'precision = "bf16"'))
+    monkeypatch.setattr("bertmill.training.runs.bf16_speedup", lambda device: None)
+    capsys.readouterr()
+    assert pretrain(corpus, run, "--steps", 2, "--precision", "bf16", "--resume") == 2
+    message = capsys.readouterr().err
+    assert "bf16 cannot be used" in message
+    assert "use fp32" in message
+    assert run.exists() == is_begun
+
+
 def test_a_corpus_may_be_moved_but_not_become_another(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

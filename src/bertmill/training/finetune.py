@@ -32,7 +32,7 @@ from bertmill.training.distributed import Ranks
 from bertmill.training.examples import ExampleLessons
 from bertmill.training.loop import Phase
 from bertmill.training.progress import Beginning, Journal, Listener
-from bertmill.training.runs import decide_precision, opened_run, require_same_data, with_whole_paths
+from bertmill.training.runs import opened_run, require_same_data, with_whole_paths
 from bertmill.training.schedule import Schedule, steps_of_epochs
 from bertmill.training.state import State
 from bertmill.version import __version__
@@ -46,8 +46,6 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
         if run.is_finished:
             return run.model
         settings, ranks = run.settings, run.ranks
-        if run.is_new:
-            settings = settings.model_copy(update={"precision": decide_precision(settings, ranks)})
         assert settings.model is not None
         tokenizer = BertTokenizer.from_pretrained(settings.model)
         sources = hashes_of_data(settings, tokenizer)

@@ -34,7 +34,7 @@ from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import Ranks
 from bertmill.training.loop import Phase
 from bertmill.training.progress import Beginning, Listener, WordBeginning
-from bertmill.training.runs import decide_precision, opened_run, require_same_data, with_whole_paths
+from bertmill.training.runs import opened_run, require_same_data, with_whole_paths
 from bertmill.training.schedule import Schedule, steps_of_epochs
 from bertmill.training.state import PLANS_OF_RANK, RunFolder, State
 from bertmill.training.words import WordLessons
@@ -55,7 +55,7 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
             return run.model
         settings, folder, ranks = run.settings, run.folder, run.ranks
         if run.is_new:
-            settings = _decide(settings, ranks)
+            settings = _decide(settings)
             if ranks.is_first:
                 folder.forget_start()
             ranks.wait()
@@ -88,10 +88,10 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
         return run.finish(model, tokenizer, {**_provenance(settings, corpus, trainer.state), **sources})
 
 
-def _decide(given: PretrainSettings, ranks: Ranks) -> PretrainSettings:
+def _decide(given: PretrainSettings) -> PretrainSettings:
     """The settings of a new run, with everything decided that was left open."""
     size = (given.size or DEFAULT_SIZE) if given.init is None else None
-    decided: dict[str, object] = {"precision": decide_precision(given, ranks), "size": size}
+    decided: dict[str, object] = {"size": size}
     if given.learning_rate is None:
         decided["learning_rate"] = LEARNING_RATES[size or _nearest_size(str(given.init))]
     if given.steps is None and given.epochs is None and given.budget is None:

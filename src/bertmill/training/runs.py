@@ -20,7 +20,7 @@ from bertmill.config import (
 )
 from bertmill.errors import BertmillError, IntegrityError, UsageError
 from bertmill.model.pretrained import BertPreTrainedModel
-from bertmill.runtime import choose_device, keep_freed_memory, prefers_bf16, set_threads
+from bertmill.runtime import bf16_speedup, choose_device, keep_freed_memory, set_threads
 from bertmill.storage import locked_folder, new_folder, read_json, write_file
 from bertmill.text.files import STANDARD_INPUT
 from bertmill.text.tokenizer import BertTokenizer
@@ -119,6 +119,8 @@ def opened_run(settings: SettingsT, listener: Listener) -> Iterator[OpenRun[Sett
             journal.remark(f"{folder.path} is finished already")
         ranks.wait()  # all have seen whether the run is new
         try:
+            if not is_finished:  # of a resumed run too: it may be on another machine now
+                settings = settings.model_copy(update={"precision": _precision_here(settings.precision, ranks)})
             yield OpenRun(folder, settings, is_new, is_finished, ranks, journal)
         except BertmillError:
             if ranks.is_first and not folder.config.exists():  # refused before it began
@@ -181,8 +183,12 @@ def with_whole_paths(settings: SettingsT) -> SettingsT:
     return settings.model_copy(update=whole)
 
 
-def decide_precision(given: TrainingSettings, ranks: Ranks) -> Precision:
-    """What `--precision` means here; the first rank's choice is everybody's."""
-    if given.precision != "auto":
-        return given.precision
-    return "bf16" if ranks.largest([ranks.is_first and prefers_bf16(ranks.device)])[0] else "fp32"
+def _precision_here(asked: Precision, ranks: Ranks) -> Precision:
+    """What `--precision` means on this machine; the first rank's finding is everybody's."""
+    if asked == "fp32":
+        return asked
+    (speedup,) = ranks.largest([(ranks.is_first and bf16_speedup(ranks.device)) or 0.0])
+    if asked == "bf16" and not speedup:
+        what = "--precision bf16 cannot be used: a product of such numbers ends the program on this machine"
+        raise UsageError(what, remedy="use fp32")
+    return "bf16" if asked == "bf16" or speedup > 1 else "fp32"
