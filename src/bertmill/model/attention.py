@@ -23,8 +23,8 @@ from torch.nn.attention import varlen
 from bertmill.model.dropout import Dropout, shifted
 from bertmill.model.packing import Group, Layout
 
-# What is made between two products stays in the caches: at 21 sequences of 384 pieces a step takes half the time.
-WEIGHTS_AT_ONCE: Final = 1 << 20
+# What is made between two products stays in a core's caches: at 21 sequences of 384 pieces a step takes half the time.
+WEIGHTS_AT_ONCE: Final = 1 << 18
 
 
 def attend(qkv: Tensor, layout: Layout, num_heads: int, dropout: Dropout) -> Tensor:
@@ -243,17 +243,17 @@ def _dropping_forward(
 ) -> Tensor:
     """softmax(Q·Kᵀ/√d + mask), dropped, · V for each of G = batch · heads: [G, Q, d] from [G, Q, d] and [G, T, d]."""
     B, A = batch_and_heads
-    signed = query.new_empty(*query.shape[:2], key.shape[1])  # [G, Q, T] the weights, negative where dropped
+    sequences = torch.arange(B, device=query.device).repeat_interleave(A)  # [G]
     gathered = torch.empty_like(query)
-    for some in _portions(B, A * signed[0].numel()):
-        of_some = slice(some.start * A, some.stop * A)
-        scores = _scaled_bmm(query[of_some], key[of_some].transpose(1, 2), 1 / math.sqrt(query.shape[-1]))
+    signed = []  # of every portion, the weights [portion, Q, T], negative where dropped
+    for some in _portions(query, key):
+        scores = _scaled_bmm(query[some], key[some].transpose(1, 2), 1 / math.sqrt(query.shape[-1]))
         if mask is not None:
-            scores.view(-1, A, *scores.shape[1:]).add_(mask if len(mask) == 1 else mask[some])
-        weights = torch.softmax(scores, -1, out=signed[of_some])
-        weights.copysign_(shifted(drawn[of_some], dropout.shift, weights.dtype))
-        _scaled_bmm(weights.relu(), value[of_some], dropout.scale, out=gathered[of_some])
-    ctx.save_for_backward(query, key, value, signed)
+            scores += mask[:, 0] if len(mask) == 1 else mask[:, 0].index_select(0, sequences[some])
+        weights = scores.softmax(-1).copysign_(shifted(drawn[some], dropout.shift, scores.dtype))
+        _scaled_bmm(weights.relu(), value[some], dropout.scale, out=gathered[some])
+        signed.append(weights)
+    ctx.save_for_backward(query, key, value, *signed)
     ctx.dropout_scale = dropout.scale
     return gathered
 
@@ -261,21 +261,20 @@ def _dropping_forward(
 def _dropping_backward(ctx: Any, above: Tensor, of_query: Tensor, of_key: Tensor, of_value: Tensor) -> None:
     """From the gradient of the result [G, Q, d], those of queries, keys and values, written where they belong."""
     scale = 1 / math.sqrt(above.shape[-1])
-    saved = ctx.saved_tensors
-    for some in _portions(len(above), saved[-1][0].numel()):
-        query, key, value, signed = (tensor[some] for tensor in saved)
-        _scaled_bmm(signed.relu().transpose(1, 2), above[some], ctx.dropout_scale, out=of_value[some])
-        of_dropped = _scaled_bmm(above[some], value.transpose(1, 2), ctx.dropout_scale)
-        of_weights = torch.ops.aten.threshold_backward(of_dropped, signed, 0)  # as that of relu
-        of_scores = torch._softmax_backward_data(of_weights, signed.abs(), -1, signed.dtype)
-        _scaled_bmm(of_scores, key, scale, out=of_query[some])
-        _scaled_bmm(of_scores.transpose(1, 2), query, scale, out=of_key[some])
+    query, key, value, *signed = ctx.saved_tensors
+    for some, weights in zip(_portions(query, key), signed, strict=True):
+        _scaled_bmm(weights.relu().transpose(1, 2), above[some], ctx.dropout_scale, out=of_value[some])
+        of_dropped = _scaled_bmm(above[some], value[some].transpose(1, 2), ctx.dropout_scale)
+        of_weights = torch.ops.aten.threshold_backward(of_dropped, weights, 0)  # as that of relu
+        of_scores = torch._softmax_backward_data(of_weights, weights.abs(), -1, weights.dtype)
+        _scaled_bmm(of_scores, key[some], scale, out=of_query[some])
+        _scaled_bmm(of_scores.transpose(1, 2), query[some], scale, out=of_key[some])
 
 
-def _portions(count: int, weights_each: int) -> Iterator[slice]:
-    """0 … count in slices of as many as have WEIGHTS_AT_ONCE together, at least one each."""
-    step = max(1, WEIGHTS_AT_ONCE // weights_each)
-    return (slice(start, min(start + step, count)) for start in range(0, count, step))
+def _portions(query: Tensor, key: Tensor) -> Iterator[slice]:
+    """All G in slices of as many as have WEIGHTS_AT_ONCE together, at least one each; on a GPU in one."""
+    step = max(1, WEIGHTS_AT_ONCE // (query.shape[1] * key.shape[1])) if query.device.type == "cpu" else len(query)
+    return (slice(start, start + step) for start in range(0, len(query), step))
 
 
 def _scaled_bmm(left: Tensor, right: Tensor, scale: float, out: Tensor | None = None) -> Tensor:
