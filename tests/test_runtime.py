@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bertmill.errors import UsageError
+from bertmill.errors import ResourceError, UsageError
 from bertmill.runtime import available_cores, bf16_speedup, choose_device, keyed_generator, set_threads
 
 
@@ -52,6 +52,9 @@ def test_a_machine_that_does_not_survive_half_precision_is_found_out_by_somebody
     deadly.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(deadly))
     assert bf16_speedup(torch.device("cpu")) is None
+    deadly.write_text("#!/bin/sh\necho torch is not there >&2; exit 1\n")
+    with pytest.raises(ResourceError, match="could not be tried: torch is not there"):
+        bf16_speedup(torch.device("cpu"))
 
 
 COUNT_FAULTS = """

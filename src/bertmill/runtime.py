@@ -14,7 +14,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from bertmill.errors import UsageError
+from bertmill.errors import ResourceError, UsageError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -93,7 +93,12 @@ def bf16_speedup(device: torch.device) -> float | None:
     program = f"import torch; from bertmill import runtime; torch.set_num_threads({torch.get_num_threads()}); "
     program += "print(runtime.measured_bf16_speedup(torch.device('cpu')))"
     tried = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    return float(tried.stdout) if tried.returncode == 0 else None
+    if tried.returncode < 0:  # by a signal
+        return None
+    if tried.returncode > 0:
+        reason = (tried.stderr.strip() or "it gave no reason").splitlines()[-1]
+        raise ResourceError(f"bfloat16 could not be tried: {reason}", remedy="use --precision fp32")
+    return float(tried.stdout.split()[-1])
 
 
 def measured_bf16_speedup(device: torch.device) -> float:

@@ -108,8 +108,12 @@ def test_some_pieces_gather_what_they_gather_among_all(places: list[int], hidden
     torch.testing.assert_close(gradients[1], gradients[0], atol=1e-5, rtol=0)
 
 
-def test_the_gradient_of_some_queries_under_dropout_is_the_numerical_one() -> None:
+@pytest.mark.parametrize("rows_at_once", [4, 3, 1])
+def test_the_gradient_of_some_queries_under_dropout_is_the_numerical_one(
+    rows_at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     B, A, Q, T, d = 2, 2, 3, 5, 4
+    monkeypatch.setattr(attention, "WEIGHTS_AT_ONCE", rows_at_once * Q * T)  # three: from the second sequence too
     generator = torch.Generator().manual_seed(0)
 
     def numbers(*shape: int) -> Tensor:

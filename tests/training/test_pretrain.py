@@ -20,6 +20,7 @@ from safetensors.torch import load_file, save_file
 
 from bertmill import storage
 from bertmill.cli.main import main
+from bertmill.config import Precision
 from bertmill.corpus.build import build_corpus
 from bertmill.corpus.instances import Instances
 from bertmill.corpus.shards import Corpus
@@ -27,7 +28,8 @@ from bertmill.model.bert import BertForPreTraining
 from bertmill.model.config import BertConfig
 from bertmill.storage import write_manifest
 from bertmill.text.tokenizer import BertTokenizer
-from bertmill.training import words
+from bertmill.training import runs, words
+from bertmill.training.distributed import joined_ranks
 from bertmill.training.pretrain import LEARNING_RATES
 
 
@@ -250,6 +252,24 @@ def test_the_command_that_began_a_run_resumes_it(
     assert "resumed from step 2" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("asked", "speedup", "decided"),
+    [
+        ("auto", None, "fp32"),
+        ("auto", 0.5, "fp32"),
+        ("auto", 2.0, "bf16"),
+        ("bf16", 0.5, "bf16"),
+        ("fp32", 2.0, "fp32"),
+    ],
+)
+def test_half_precision_is_chosen_where_it_is_faster(
+    asked: Precision, speedup: float | None, decided: Precision, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "bf16_speedup", lambda device: speedup)
+    with joined_ranks(torch.device("cpu")) as ranks:
+        assert runs._precision_here(asked, ranks, is_new=True) == decided
+
+
 @pytest.mark.parametrize("is_begun", [False, True], ids=["new", "begun on another machine"])
 def test_half_precision_is_refused_where_nobody_survives_it(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_begun: bool
@@ -261,12 +281,12 @@ def test_half_precision_is_refused_where_nobody_survives_it(
         settings = (run / "config.toml").read_text()
         assert 'precision = "fp32"' in settings
         (run / "config.toml").write_text(settings.replace('precision = "fp32"', 'precision = "bf16"'))
-    monkeypatch.setattr("bertmill.training.runs.bf16_speedup", lambda device: None)
+    monkeypatch.setattr(runs, "bf16_speedup", lambda device: None)
     capsys.readouterr()
     assert pretrain(corpus, run, "--steps", 2, "--precision", "bf16", "--resume") == 2
     message = capsys.readouterr().err
     assert "bf16 cannot be used" in message
-    assert "use fp32" in message
+    assert ("on another machine" if is_begun else "use --precision fp32") in message
     assert run.exists() == is_begun
 
 

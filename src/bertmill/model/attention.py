@@ -197,7 +197,7 @@ class _DroppingAttention(torch.autograd.Function):
     def forward(ctx: Any, qkv: Tensor, mask: Tensor | None, drawn: Tensor, dropout: Dropout) -> Tensor:
         _, B, A, T, d = qkv.shape
         query, key, value = qkv.reshape(3, B * A, T, d).unbind(0)  # [G, T, d] each
-        return _dropping_forward(ctx, (B, A), query, key, value, mask, drawn, dropout).view(B, A, T, d)
+        return _dropping_forward(ctx, A, query, key, value, mask, drawn, dropout).view(B, A, T, d)
 
     @staticmethod
     @once_differentiable
@@ -219,7 +219,7 @@ class _DroppingAttentionOfSome(torch.autograd.Function):
         key, value = keys_values.reshape(2, B * A, T, d).unbind(0)
         ctx.num_keys = T
         flat = query.reshape(B * A, -1, d)
-        return _dropping_forward(ctx, (B, A), flat, key, value, mask, drawn, dropout).view(B, A, -1, d)
+        return _dropping_forward(ctx, A, flat, key, value, mask, drawn, dropout).view(B, A, -1, d)
 
     @staticmethod
     @once_differentiable
@@ -233,7 +233,7 @@ class _DroppingAttentionOfSome(torch.autograd.Function):
 
 def _dropping_forward(
     ctx: Any,
-    batch_and_heads: tuple[int, int],
+    num_heads: int,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -242,15 +242,15 @@ def _dropping_forward(
     dropout: Dropout,
 ) -> Tensor:
     """softmax(Q·Kᵀ/√d + mask), dropped, · V for each of G = batch · heads: [G, Q, d] from [G, Q, d] and [G, T, d]."""
-    B, A = batch_and_heads
-    sequences = torch.arange(B, device=query.device).repeat_interleave(A)  # [G]
+    sequences = torch.arange(len(query), device=query.device) // num_heads  # [G]
     gathered = torch.empty_like(query)
     signed = []  # of every portion, the weights [portion, Q, T], negative where dropped
     for some in _portions(query, key):
         scores = _scaled_bmm(query[some], key[some].transpose(1, 2), 1 / math.sqrt(query.shape[-1]))
         if mask is not None:
             scores += mask[:, 0] if len(mask) == 1 else mask[:, 0].index_select(0, sequences[some])
-        weights = scores.softmax(-1).copysign_(shifted(drawn[some], dropout.shift, scores.dtype))
+        weights = scores.softmax(-1, dtype=scores.dtype)  # which autocast would make float32 on a GPU
+        weights.copysign_(shifted(drawn[some], dropout.shift, weights.dtype))
         _scaled_bmm(weights.relu(), value[some], dropout.scale, out=gathered[some])
         signed.append(weights)
     ctx.save_for_backward(query, key, value, *signed)

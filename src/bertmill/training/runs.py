@@ -120,7 +120,7 @@ def opened_run(settings: SettingsT, listener: Listener) -> Iterator[OpenRun[Sett
         ranks.wait()  # all have seen whether the run is new
         try:
             if not is_finished:  # of a resumed run too: it may be on another machine now
-                settings = settings.model_copy(update={"precision": _precision_here(settings.precision, ranks)})
+                settings = settings.model_copy(update={"precision": _precision_here(settings.precision, ranks, is_new)})
             yield OpenRun(folder, settings, is_new, is_finished, ranks, journal)
         except BertmillError:
             if ranks.is_first and not folder.config.exists():  # refused before it began
@@ -183,12 +183,13 @@ def with_whole_paths(settings: SettingsT) -> SettingsT:
     return settings.model_copy(update=whole)
 
 
-def _precision_here(asked: Precision, ranks: Ranks) -> Precision:
-    """What `--precision` means on this machine; the first rank's finding is everybody's."""
+def _precision_here(asked: Precision, ranks: Ranks, is_new: bool) -> Precision:
+    """What `--precision` means on the machines of all ranks."""
     if asked == "fp32":
         return asked
-    (speedup,) = ranks.largest([(ranks.is_first and bf16_speedup(ranks.device)) or 0.0])
-    if asked == "bf16" and not speedup:
-        what = "--precision bf16 cannot be used: a product of such numbers ends the program on this machine"
-        raise UsageError(what, remedy="use fp32")
-    return "bf16" if asked == "bf16" or speedup > 1 else "fp32"
+    smallest_speedup = -ranks.largest([-(bf16_speedup(ranks.device) or 0.0)])[0]
+    if asked == "bf16" and not smallest_speedup:
+        what = "bf16 cannot be used: a product of such numbers ends the program on this machine"
+        remedy = "use --precision fp32" if is_new else "resume it on another machine, or begin a new run in fp32"
+        raise UsageError(what, remedy=remedy)
+    return "bf16" if asked == "bf16" or smallest_speedup > 1 else "fp32"
