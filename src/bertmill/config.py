@@ -26,6 +26,7 @@ Objective = Literal["mlm+nsp", "mlm+sop", "mlm", "clm"]
 SizeName = Literal["tiny", "mini", "small", "medium", "base", "large"]
 OnNonFinite = Literal["stop", "skip", "reload"]
 Precision = Literal["fp32", "bf16", "auto"]
+Quotes = Literal["auto", "literal", "standard"]
 TaskName = Literal["classify", "regress", "choose", "tag", "answer"]
 
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
@@ -277,9 +278,7 @@ class RowSettings(Settings):
         None, description="which column is what: text=sentence,label=stars; numbers where the file has no header"
     )
     preset: str | None = Field(None, description="the columns of a known data set: sst2, cola, mrpc, rte, stsb, …")
-    quotes: Literal["auto", "literal", "standard"] = Field(
-        "auto", description="whether quotes in .tsv and .csv files are characters or wrap fields"
-    )
+    quotes: Quotes = Field("auto", description="whether quotes in .tsv and .csv files are characters or wrap fields")
     on_bad_row: Literal["stop", "skip"] = Field(
         "stop", description="what to do with a row that cannot be read; more than 5 % stop all the same"
     )
@@ -294,12 +293,6 @@ class RowSettings(Settings):
     truncate: bool | None = Field(
         None, description="cut long texts after the first window instead of sliding (not for tags and answers)"
     )
-
-    @model_validator(mode="after")
-    def _no_gaps(self) -> Self:
-        if self.stride is not None and self.max_length is not None and self.stride > self.max_length:
-            raise ValueError(f"--stride {self.stride} would jump over pieces: a window has {self.max_length}")
-        return self
 
 
 class FinetuneSettings(TrainingSettings, RowSettings):

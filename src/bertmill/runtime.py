@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import time
+from functools import cache
 from typing import TYPE_CHECKING
 
 from bertmill.errors import ResourceError, UsageError
@@ -80,11 +81,12 @@ def choose_device(name: str = "auto") -> torch.device:
     return device
 
 
+@cache
 def bf16_speedup(device: torch.device) -> float | None:
     """How many times faster products of bfloat16 are here than of float32: on many CPUs, many times slower.
 
     None where nobody survives them. Some virtual machines announce instructions (AMX) that they do not run, and who
-    uses one is killed; so a CPU is tried in a process of its own.
+    uses one is killed; so a CPU is tried in a process of its own. Once: all trainings of a program decide alike.
     """
     import torch
 

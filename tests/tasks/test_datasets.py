@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bertmill.config import FinetuneSettings, PredictSettings, read_settings
+from bertmill.config import FinetuneSettings, PredictSettings, RowSettings, read_settings
 from bertmill.errors import DataError, UsageError
+from bertmill.tasks.choose import Choose
 from bertmill.tasks.classify import Classify
-from bertmill.tasks.datasets import Dataset, read_dataset
+from bertmill.tasks.datasets import Dataset, examples_of, read_dataset
+from bertmill.tasks.labelled import LabelledRow
+from bertmill.tasks.reading import RowCounts
 from bertmill.text.tokenizer import BertTokenizer
 
 
@@ -124,3 +129,22 @@ def test_flags_of_finetune_that_do_not_fit_are_refused(flags: dict[str, Any], me
 def test_flags_of_predict_that_do_not_fit_are_refused(flags: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         read_settings(PredictSettings, {"model": "run/model", **flags})
+
+
+def test_a_file_that_is_measured_on_too_is_counted_by_itself(tmp_path: Path) -> None:
+    lines = [*(f"text {number}\t{number % 2}" for number in range(40)), "odd\thigh"]
+    data = read(tmp_path, lines, "regress", dev=str(tmp_path / "rows.tsv"), on_bad_row="skip")
+    assert data.remarks[-2:] == [f"skipped in {tmp_path / 'rows.tsv'}: 1 of 41 rows (label is not a number 1)"] * 2
+
+
+def test_rows_that_a_task_cannot_use_end_an_endless_file() -> None:
+    counts = RowCounts()
+
+    def endless() -> Iterator[LabelledRow]:
+        for number in count(1):
+            assert number <= 1000
+            counts.num_rows += 1
+            yield LabelledRow(f"-:{number}", ("a text without choices",))
+
+    with pytest.raises(DataError, match=r"too many rows are bad, more than 5%: 1,000 of 1,000 rows \(no choices"):
+        list(examples_of(Choose(), endless(), RowSettings(on_bad_row="skip"), counts, "-"))

@@ -14,10 +14,11 @@ def count_words(text: str) -> int:
 
 
 def labels_of(row: LabelledRow) -> tuple[str, ...]:
-    return () if row.label is None else (row.label,) if isinstance(row.label, str) else row.label
+    assert isinstance(row.label, str)
+    return (row.label,)
 
 
-def rows_of(*labels: str | tuple[str, ...] | None) -> list[LabelledRow]:
+def rows_of(*labels: str | tuple[str, ...]) -> list[LabelledRow]:
     return [LabelledRow(f"a:{i}", (f"text {i}",), label) for i, label in enumerate(labels, start=1)]
 
 
@@ -47,39 +48,51 @@ def test_a_look_in_words() -> None:
 
 def test_quantiles_are_lengths_that_so_many_rows_do_not_exceed() -> None:
     rows = [LabelledRow("a:1", ("x " * length,), "l") for length in range(100, 0, -1)]
-    assert list(FirstLook.at(rows, [], count_words, labels_of).train.lengths.values()) == [1, 50, 90, 99, 100]
+    assert list(FirstLook.at(rows, rows, count_words, labels_of).parts["train"].lengths.values()) == [
+        1,
+        50,
+        90,
+        99,
+        100,
+    ]
 
 
 def test_a_row_is_as_long_as_its_texts_and_its_longest_choice() -> None:
     row = LabelledRow("a:1", ("a b", "c"), "g", ("d e f", "g"))
-    look = FirstLook.at([row], [], count_words, Choose().labels_of)
-    assert look.train.lengths["most"] == 6
-    assert look.train.labels == {"choice 1": 1}  # from 0 on, as answers count
+    look = FirstLook.at([row], [row], count_words, Choose().labels_of)
+    assert look.parts["train"].lengths["most"] == 6
+    assert look.parts["train"].labels == {"choice 1": 1}  # from 0 on, as answers count
     assert look.lines()[-4:] == ["    a b", "    c", "    choice: d e f", "    choice: g"]
 
 
 def test_only_twenty_labels_are_listed() -> None:
-    lines = FirstLook.at(rows_of(*(f"label{number}" for number in range(23))), [], count_words, labels_of).lines()
+    rows = rows_of(*(f"label{number}" for number in range(23)))
+    lines = FirstLook.at(rows, rows, count_words, labels_of).lines()
     assert sum(line.startswith("label ") for line in lines) == 20
     assert "… and 3 more" in lines
 
 
 def test_many_numbers_are_a_range() -> None:
-    look = FirstLook.at(rows_of(*map(str, range(30)), "29"), rows_of("2.5", "nan"), count_words, labels_of)
+    look = FirstLook.at(rows_of(*map(str, range(30)), "29"), rows_of("2.5"), count_words, labels_of)
     assert look.lines()[2:4] == [
         "labels of train: from 0 to 29, 14.97 on average",
         "labels of dev: from 2.5 to 2.5, 2.5 on average",
     ]
 
 
+def test_a_part_without_labels_has_no_range() -> None:
+    several = Classify(tuple(map(str, range(30))), multi_label=True)
+    look = FirstLook.at(rows_of(*several.labels), rows_of(()), count_words, several.labels_of)
+    assert [line for line in look.lines() if line.startswith("labels")] == [
+        "labels of train: from 0 to 29, 14.5 on average"
+    ]
+
+
 def test_several_labels_count_each_and_none_count_nothing() -> None:
     several = Classify(("a", "b"), multi_label=True)
-    look = FirstLook.at(rows_of(("a", "b"), ("a",), (), None, "a|b"), [], count_words, several.labels_of)
-    assert look.train.labels == {"a": 3, "b": 2}
-
-
-def test_no_rows_are_no_error() -> None:
-    assert FirstLook.at([], [], count_words, labels_of).lines() == ["rows of dev whose texts stand in train as well: 0"]
+    rows = rows_of(("a", "b"), ("a",), (), "a|b")
+    look = FirstLook.at(rows, rows, count_words, several.labels_of)
+    assert look.parts["train"].labels == {"a": 3, "b": 2}
 
 
 def test_texts_in_both_parts_are_found(data: Path) -> None:

@@ -44,7 +44,7 @@ def test_f1_of_ten_thousand_sequences_is_that_of_seqeval() -> None:
     judgements = []
     for given_row, wanted in pairs:
         target = tuple(numbers[tag] for tag in wanted)
-        encoded = EncodedExample(Example(LabelledRow("f:1", ("",)), (), target), ())
+        encoded = EncodedExample(Example(LabelledRow("f:1", ("",)), target), ())
         judgements.append(
             task.judge(encoded, np.eye(len(numbers), dtype=np.float32)[[numbers[tag] for tag in given_row]])
         )

@@ -118,7 +118,7 @@ def test_choices_are_refused_where_none_are_known() -> None:
 def test_choices_are_sequences_and_may_differ_in_number() -> None:
     task = Choose()
     example = task.example(LabelledRow("f:1", ("She ran.", "Then she"), "sat.", ("ate.", "sat.", "flew.")))
-    assert example.sequences == (
+    assert task.sequences_of(example.row) == (
         ("She ran.", "Then she ate."),
         ("She ran.", "Then she sat."),
         ("She ran.", "Then she flew."),
@@ -209,6 +209,8 @@ def test_tables_by_class_are_where_classes_are() -> None:
         ("b", 0.5, 1.0, 1),
     ]
     assert Regress().by_class(judgements) == ByClass()
+    many = Classify(tuple(map(str, range(50_000)))).by_class(judgements)  # a matrix would have 2.5 billion cells
+    assert (many.confusion, many.figures[1].rows, len(many.figures)) == ([], 1, 50_000)
 
 
 def test_intervals_are_those_of_drawn_rows_and_the_same_every_time() -> None:

@@ -14,16 +14,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers
 from safetensors.torch import load_file
 
 import bertmill
+from bertmill.cli import evaluate as evaluate_command
 from bertmill.cli.main import main
 from bertmill.config import RowSettings
 from bertmill.errors import DataError, UsageError
 from bertmill.inference.answering import TaskModel
+from bertmill.inference.evaluation import Evaluation
 from bertmill.model.bert import MODEL_CLASSES, BertModel
 from bertmill.model.config import BertConfig
 from bertmill.runtime import choose_device
@@ -411,6 +414,15 @@ def test_the_model_remembers_how_long_texts_were_read(
     assert main(["predict", str(broken), "--text", "a film"]) == 4
 
 
+def test_windows_that_would_leave_gaps_are_refused_before_anything_is_trained(
+    tiny: Path, rows_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    longest = BertConfig.from_pretrained(tiny).max_position_embeddings
+    assert main(flags_of(tiny, rows_file, tmp_path / "run", stride=longest + 1)) == 2
+    assert f"--stride {longest + 1} would jump over pieces: a window has {longest}" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_pooler_that_is_new_learns_beside_a_frozen_encoder(tiny: Path, rows_file: Path, tmp_path: Path) -> None:
     model = shutil.copytree(tiny, tmp_path / "model")
     BertModel.from_pretrained(tiny, add_pooling_layer=False).save_pretrained(model)
@@ -715,6 +727,14 @@ def test_evaluate_reports_metrics_with_intervals(
         ("a film\t", "has an empty label in the column 'label'"),
     ],
 )
+def test_a_matrix_that_fits_on_no_screen_is_left_to_programs() -> None:
+    labels = tuple(map(str, range(13)))
+    judgements = np.array([[3, 3], [4, 3]])
+    evaluation = Evaluation(2, {}, {}, Classify(labels).by_class(judgements), [])
+    assert evaluate_command._lines(evaluation)[-1] == "  which of 13 classes is taken for which: --json tells"
+    assert evaluation.to_json()["confusion"][3][3:5] == [1, 1]
+
+
 def test_a_bad_row_is_one_line_with_its_place(
     line: str, message: str, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

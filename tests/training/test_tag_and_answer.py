@@ -216,6 +216,7 @@ def test_what_does_not_fit_the_task_is_told(
         ["predict", tagger, "--text", "a", "--pair", "b"],
         ["predict", tagger, "--text", "a", "--choice", "b", "--choice", "c"],
         ["predict", tagger, "--text", "a", "--max-length", "32", "--stride", "33"],
+        ["predict", tagger, "--text", "a", "--stride", "2000"],
     ):
         assert main(list(map(str, words))) == 2, words
     with pytest.raises(UsageError, match="fine-tuned for the task tag, not answer"):

@@ -11,11 +11,11 @@ from bertmill.inference.evaluation import Evaluation, evaluate
 from bertmill.runtime import set_threads
 from bertmill.tasks.base import Answer
 from bertmill.tasks.datasets import examples_of
-from bertmill.tasks.first_look import shortened
 from bertmill.tasks.metrics import ByClass
+from bertmill.tasks.raw_rows import shortened
 from bertmill.tasks.reading import RowCounts, read_labelled
 
-MAX_CONFUSED_CLASSES = 12  # more do not fit on a screen
+MAX_SHOWN_CLASSES = 12  # of a confusion matrix; more do not fit on a screen
 
 
 def run(settings: EvaluateSettings) -> None:
@@ -46,13 +46,15 @@ def _lines(evaluation: Evaluation) -> list[str]:
             f"  {each.label:<{width}}  {each.precision:9.4f}  {each.recall:6.4f}  {each.f1:6.4f}  {each.rows:6,}"
             for each in by_class.figures
         ]
-    if by_class.confusion and len(by_class.confusion) <= MAX_CONFUSED_CLASSES:
+    if len(by_class.confusion) > MAX_SHOWN_CLASSES:
+        lines += ["", f"  which of {len(by_class.confusion):,} classes is taken for which: --json tells"]
+    elif by_class.confusion:
         lines += ["", "  right (rows) and answered (columns)", *_matrix(by_class)]
-    for error in evaluation.worst:
-        right = _in_words(error.row.label, " " if "tags" in error.answer else " | ")
-        lines += ["", f"  {error.row.place}: {_answered(error.answer)}, right is {shortened(right) or 'nothing'}"]
-        lines += [f"    {shortened(text)}" for text in error.row.texts]
-        lines += [f"    choice {number}: {shortened(choice)}" for number, choice in enumerate(error.row.choices)]
+    for row, answer in evaluation.worst:
+        right = _in_words(row.label, " " if "tags" in answer else " | ")
+        lines += ["", f"  {row.place}: {_answered(answer)}, right is {shortened(right) or 'nothing'}"]
+        lines += [f"    {shortened(text)}" for text in row.texts]
+        lines += [f"    choice {number}: {shortened(choice)}" for number, choice in enumerate(row.choices)]
     return lines
 
 

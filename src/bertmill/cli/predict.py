@@ -19,8 +19,8 @@ from bertmill.storage import new_file
 from bertmill.tasks.answer import AnswerQuestions
 from bertmill.tasks.base import Answer
 from bertmill.tasks.datasets import examples_of
-from bertmill.tasks.first_look import shortened
 from bertmill.tasks.labelled import LabelledRow
+from bertmill.tasks.raw_rows import shortened
 from bertmill.tasks.reading import RowCounts, read_labelled
 from bertmill.text.repair import replace_surrogates
 

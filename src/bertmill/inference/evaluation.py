@@ -13,18 +13,12 @@ from bertmill.tasks.metrics import ByClass, intervals
 
 
 @dataclass(frozen=True)
-class WorstError:
-    row: LabelledRow
-    answer: Answer
-
-
-@dataclass(frozen=True)
 class Evaluation:
     num_rows: int
     metrics: dict[str, float]
     intervals: dict[str, tuple[float, float]]
     by_class: ByClass
-    worst: list[WorstError]
+    worst: list[tuple[LabelledRow, Answer]]  # errors, the surest first
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -35,7 +29,7 @@ class Evaluation:
             },
             "classes": [vars(each) for each in self.by_class.figures],
             "confusion": self.by_class.confusion,
-            "worst": [{**vars(each.row), "answer": each.answer} for each in self.worst],
+            "worst": [{**vars(row), "answer": answer} for row, answer in self.worst],
         }
 
 
@@ -51,9 +45,5 @@ def evaluate(model: TaskModel, examples: Iterable[Example], num_worst: int) -> E
         task.metrics(judgements),
         intervals(task.metrics, judgements),
         task.by_class(judgements),
-        [
-            WorstError(answered[number][0].example.row, task.decode(*answered[number]))
-            for number in worst
-            if errors[number]
-        ],
+        [(answered[number][0].example.row, task.decode(*answered[number])) for number in worst if errors[number]],
     )

@@ -72,7 +72,7 @@ class AnswerQuestions(Task):
     def example(self, row: LabelledRow) -> Example:
         if len(row.texts) != 2 or row.choices:
             raise BadRowError("no question", "has no question", "give a question and a passage", where=row.place)
-        return Example(row, (row.texts,), None if row.label is None else row.spans)
+        return Example(row, None if row.label is None else row.spans)
 
     def labels_of(self, row: LabelledRow) -> tuple[str, ...]:
         return () if row.label is None else ("answerable" if row.label else "unanswerable",)
@@ -82,7 +82,6 @@ class AnswerQuestions(Task):
 
     def note(self) -> dict[str, Any]:
         return {
-            "task": self.name,
             "null_threshold": self.null_threshold,
             "max_answer_pieces": self.max_answer_pieces,
         }

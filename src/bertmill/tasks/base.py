@@ -34,10 +34,9 @@ Judgements = NDArray[Any]  # of many: [examples, …]
 
 @dataclass(frozen=True)
 class Example:
-    """What goes in, as text: one sequence, or one per choice; and what should come out, if that is known."""
+    """A row, and what should come out, if that is known."""
 
     row: LabelledRow
-    sequences: tuple[Texts, ...]
     target: Any = None
 
 
@@ -105,9 +104,9 @@ class Task(ABC):
     def settings(self) -> dict[str, Any]:
         """What the model's configuration says about the task, in Hugging Face's words."""
 
-    @abstractmethod
     def note(self) -> dict[str, Any]:
-        """What the model folder remembers of the task besides `settings`."""
+        """What the model folder remembers of the task besides its name and `settings`."""
+        return {}
 
     @abstractmethod
     def encode(self, example: Example, make_windows: WindowMaker) -> EncodedExample:
@@ -168,7 +167,11 @@ class Sequences(Task):
     """Tasks that ask something of whole sequences. The outputs of a sequence's windows are averaged."""
 
     def encode(self, example: Example, make_windows: WindowMaker) -> EncodedExample:
-        return EncodedExample(example, make_windows(example.sequences))
+        return EncodedExample(example, make_windows(self.sequences_of(example.row)))
+
+    def sequences_of(self, row: LabelledRow) -> tuple[Texts, ...]:
+        """What the model reads of a row, one after the other."""
+        return (row.texts,)
 
     def outputs(self, model: nn.Module, examples: Sequence[EncodedExample], device: torch.device) -> Sequence[Tensor]:
         sequences = [windows for example in examples for windows in example.sequences]

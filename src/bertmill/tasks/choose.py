@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from bertmill.tasks.base import Answer, Array, EncodedExample, Example, Judgement, Judgements, Sequences, probabilities
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.raw_rows import BadRowError
+from bertmill.tasks.windows import Texts
 
 
 @dataclass(frozen=True)
@@ -29,9 +30,11 @@ class Choose(Sequences):
         if len(row.choices) < 2:
             remedy = "a row needs a text and at least two choices"
             raise BadRowError("no choices", "has no choices", remedy, where=row.place)
+        return Example(row, None if row.label is None else row.choices.index(str(row.label)))
+
+    def sequences_of(self, row: LabelledRow) -> tuple[Texts, ...]:
         context, *stem = row.texts
-        sequences = tuple((context, " ".join([*stem, choice])) for choice in row.choices)
-        return Example(row, sequences, None if row.label is None else row.choices.index(str(row.label)))
+        return tuple((context, " ".join([*stem, choice])) for choice in row.choices)
 
     def labels_of(self, row: LabelledRow) -> tuple[str, ...]:
         """The number of the right choice, since texts are different in every row."""
@@ -39,9 +42,6 @@ class Choose(Sequences):
 
     def settings(self) -> dict[str, Any]:
         return {}
-
-    def note(self) -> dict[str, Any]:
-        return {"task": self.name}
 
     def outputs(self, model: nn.Module, examples: Sequence[EncodedExample], device: torch.device) -> Sequence[Tensor]:
         of_sequences = torch.cat(list(super().outputs(model, examples, device)))

@@ -21,9 +21,10 @@ from torch import Tensor
 
 from bertmill.errors import DataError, UsageError
 from bertmill.tasks.base import Answer, Array, EncodedExample, Example, Judgement, Judgements, Sequences, probabilities
-from bertmill.tasks.labelled import LabelledRow
+from bertmill.tasks.labelled import LabelledRow, as_number
 from bertmill.tasks.metrics import (
     ByClass,
+    class_counts,
     class_metrics,
     class_table,
     confusion_matrix,
@@ -67,7 +68,7 @@ class Classify(Sequences):
 
     def example(self, row: LabelledRow) -> Example:
         self.refuse_choices(row)
-        return Example(row, (row.texts,), None if row.label is None else self._target(row))
+        return Example(row, None if row.label is None else self._target(row))
 
     def labels_of(self, row: LabelledRow) -> tuple[str, ...]:
         """The labels of a row: one, or for several per text a list or a text such as `toxic|insult`; maybe none."""
@@ -88,15 +89,8 @@ class Classify(Sequences):
         return self._numbers[given[0]]
 
     def settings(self) -> dict[str, Any]:
-        return {
-            "num_labels": len(self.labels),
-            "id2label": dict(enumerate(self.labels)),
-            "label2id": self._numbers,
-            "problem_type": MULTI_LABEL if self.multi_label else SINGLE_LABEL,
-        }
-
-    def note(self) -> dict[str, Any]:
-        return {"task": self.name, "labels": list(self.labels), "multi_label": self.multi_label}
+        kind = MULTI_LABEL if self.multi_label else SINGLE_LABEL
+        return {"id2label": dict(enumerate(self.labels)), "problem_type": kind}
 
     def loss(self, outputs: Sequence[Tensor], examples: Sequence[EncodedExample]) -> Tensor:
         logits = torch.stack(list(outputs))  # [B, labels]
@@ -128,9 +122,9 @@ class Classify(Sequences):
         given, wanted = judgements[:, 0], judgements[:, 1]
         if self.multi_label:
             return ByClass(class_table(self.labels, label_counts(given, wanted)))
-        numbers = np.arange(len(self.labels))
-        counts = label_counts(given[:, None] == numbers, wanted[:, None] == numbers)
-        return ByClass(class_table(self.labels, counts), confusion_matrix(given, wanted, len(self.labels)))
+        count = len(self.labels)
+        figures = class_table(self.labels, class_counts(given, wanted, count))
+        return ByClass(figures, confusion_matrix(given, wanted, count))
 
     def error(self, example: EncodedExample, output: Array, judgement: Judgement) -> float:
         if self.multi_label:
@@ -182,10 +176,7 @@ def labels_in(rows: Iterable[LabelledRow], multi_label: bool, file: str) -> Coun
 
 
 def _by_value(label: str) -> tuple[bool, float, str]:
-    try:
-        number = float(label)
-    except ValueError:
-        number = math.nan
+    number = as_number(label)
     return (False, number, label) if math.isfinite(number) else (True, 0.0, label)
 
 

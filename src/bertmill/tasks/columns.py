@@ -22,7 +22,7 @@ from types import MappingProxyType
 
 from bertmill.errors import DataError, UsageError
 from bertmill.tasks.column_names import KnownNames, find_known_names, is_known_name
-from bertmill.tasks.raw_rows import BadRowError, RawRow
+from bertmill.tasks.raw_rows import BadRowError, RawRow, shortened
 from bertmill.tasks.rows import header_names, name_columns
 
 _HEAD_ROWS = 1000
@@ -82,7 +82,7 @@ def parse_columns(text: str) -> Columns:
     are_numbers = all(name.isdecimal() for name in names)
     if are_numbers and "0" in names:
         raise UsageError(f"--columns {text}: there is no column 0", remedy="count columns from 1 on")
-    return Columns(columns.text, columns.pair, columns.label, choices, has_header=not are_numbers)
+    return replace(columns, has_header=not are_numbers)
 
 
 def told_columns(columns: str | None, preset: str | None) -> Columns | None:
@@ -241,8 +241,4 @@ def _unsure(first: RawRow, need_label: bool) -> DataError:
 
 
 def _shown(row: RawRow) -> str:
-    def short(value: object) -> str:
-        text = str(value)
-        return repr(text if len(text) <= 30 else f"{text[:30]}…")
-
-    return ", ".join(f"{name} = {short(value)}" for name, value in row.fields.items())
+    return ", ".join(f"{name} = {shortened(str(value), 30)!r}" for name, value in row.fields.items())

@@ -34,26 +34,23 @@ def read_dataset(settings: FinetuneSettings, tokenizer: BertTokenizer) -> Datase
     share = heldout_share(settings.dev)
     train_file = str(settings.train)
     dev_file = settings.dev if share is None else train_file
-    counts = {file: RowCounts() for file in (train_file, dev_file)}
+    train_counts = RowCounts()
+    dev_counts = RowCounts() if share is None else train_counts
 
-    def rows_of(file: str) -> list[LabelledRow]:
-        return list(
-            read_labelled(file, settings, counts[file], task=settings.task, may_have_no_label=settings.multi_label)
-        )
+    def rows_of(file: str, counts: RowCounts) -> list[LabelledRow]:
+        return list(read_labelled(file, settings, counts, task=settings.task, may_have_no_label=settings.multi_label))
 
-    train = rows_of(train_file)
+    train = rows_of(train_file, train_counts)
     # With all labels of the file, also where its only row will be measured on.
     task = make_task(settings, train, tokenizer)
     metric = choose_metric(settings, task)
     if share is None:
-        dev = rows_of(dev_file)
+        dev = rows_of(dev_file, dev_counts)
     else:
         stratify = task.keeps_proportions
         train, dev = split_rows(train, share, SPLIT_SEED, subject=task.subject, stratify=stratify, file=train_file)
-    of_train, of_dev = (
-        list(examples_of(task, rows, settings, counts[file], file))
-        for rows, file in ((train, train_file), (dev, dev_file))
-    )
+    of_train = list(examples_of(task, train, settings, train_counts, train_file))
+    of_dev = list(examples_of(task, dev, settings, dev_counts, dev_file))
     if not of_train or not of_dev:
         raise DataError("no good row is left to train with or to measure on", where=dev_file)
     look = FirstLook.at(
@@ -63,8 +60,9 @@ def read_dataset(settings: FinetuneSettings, tokenizer: BertTokenizer) -> Datase
         task.labels_of,
     )
     remarks = [*look.lines(), *task.remarks()]
-    for file, count in counts.items():
-        remarks += count.remarks(f" in {file}")
+    remarks += train_counts.remarks(f" in {train_file}")
+    if share is None:
+        remarks += dev_counts.remarks(f" in {dev_file}")
     return Dataset(task, metric, of_train, of_dev, remarks)
 
 
@@ -76,7 +74,7 @@ def examples_of(
         try:
             example = task.example(row)
         except BadRowError as problem:
-            counts.skip_or_stop(problem, row.place, settings)
+            counts.skip_or_stop(problem, row.place, settings, file)
             continue
         yield example
     counts.refuse_many(file)

@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from bertmill.tasks.labelled import LabelledRow
+from bertmill.tasks.labelled import LabelledRow, as_number
+from bertmill.tasks.raw_rows import shortened
 
 _MAX_LABELS = 20
 _NUM_EXAMPLES = 3
-_MAX_SHOWN_CHARACTERS = 100
 _QUANTILES = {"least": 0.0, "50 %": 0.5, "90 %": 0.9, "99 %": 0.99, "most": 1.0}
 
 
@@ -25,15 +25,14 @@ class PartLook:
 
     num_rows: int
     labels: Counter[str]  # a row with several labels counts for each
-    lengths: dict[str, int]  # by the names of the quantiles; empty where there are no rows
+    lengths: dict[str, int]  # by the names of the quantiles
 
 
 @dataclass(frozen=True)
 class FirstLook:
     """Both parts, what they share, and some rows to look at."""
 
-    train: PartLook
-    dev: PartLook
+    parts: dict[str, PartLook]  # train and dev
     num_shared: int  # dev rows whose texts, with their choices, stand in train as well
     examples: tuple[LabelledRow, ...]
 
@@ -45,32 +44,35 @@ class FirstLook:
         count_pieces: Callable[[str], int],
         labels_of: Callable[[LabelledRow], tuple[str, ...]],
     ) -> FirstLook:
-        """Look at all rows; `count_pieces` tells the length of a text, `labels_of` what is counted as its labels."""
+        """Look at all rows, of which both parts have some.
+
+        `count_pieces` tells the length of a text, `labels_of` what is counted as a row's labels.
+        """
         known = {(row.texts, row.choices) for row in train}
         num_shared = sum((row.texts, row.choices) in known for row in dev)
-        of_train, of_dev = (_look_at_part(rows, count_pieces, labels_of) for rows in (train, dev))
-        return cls(of_train, of_dev, num_shared, _examples(train))
+        parts = {"train": train, "dev": dev}
+        looks = {name: _look_at_part(rows, count_pieces, labels_of) for name, rows in parts.items()}
+        return cls(looks, num_shared, _examples(train))
 
     def lines(self) -> list[str]:
         """The look in words."""
-        parts = [("train", self.train), ("dev", self.dev)]
         lines = [
-            f"{name}: {part.num_rows:,} rows; pieces: {_lengths_in_words(part)}"
-            for name, part in parts
-            if part.num_rows
+            f"{name}: {part.num_rows:,} rows; pieces: {_lengths_in_words(part)}" for name, part in self.parts.items()
         ]
         lines += self._label_lines()
         lines.append(f"rows of dev whose texts stand in train as well: {self.num_shared:,}")
         return lines + [line for row in self.examples for line in _example_lines(row)]
 
     def _label_lines(self) -> Iterator[str]:
-        parts = [("train", self.train), ("dev", self.dev)]
-        if _are_many_numbers(self.train.labels):
-            yield from (f"labels of {name}: {_range_in_words(part.labels)}" for name, part in parts if part.labels)
+        in_train, in_dev = (part.labels for part in self.parts.values())
+        if _are_many_numbers(in_train):
+            yield from (
+                f"labels of {name}: {_range_in_words(part.labels)}" for name, part in self.parts.items() if part.labels
+            )
             return
-        labels = sorted(self.train.labels | self.dev.labels, key=lambda label: (-self.train.labels[label], label))
+        labels = sorted(in_train | in_dev, key=lambda label: (-in_train[label], label))
         for label in labels[:_MAX_LABELS]:
-            counts = [f"{name} {_count_in_words(label, part)}" for name, part in parts if part.num_rows]
+            counts = [f"{name} {_count_in_words(label, part)}" for name, part in self.parts.items()]
             yield f"label {shortened(label)}: {', '.join(counts)}"
         if len(labels) > _MAX_LABELS:
             yield f"… and {len(labels) - _MAX_LABELS:,} more"
@@ -83,31 +85,22 @@ def _look_at_part(
 ) -> PartLook:
     lengths = sorted(sum(map(count_pieces, row.texts)) + max(map(count_pieces, row.choices), default=0) for row in rows)
     # The smallest length that this share of the rows does not exceed.
-    quantiles = {name: lengths[max(0, math.ceil(share * len(rows)) - 1)] for name, share in _QUANTILES.items() if rows}
+    quantiles = {name: lengths[max(0, math.ceil(share * len(rows)) - 1)] for name, share in _QUANTILES.items()}
     return PartLook(len(rows), Counter(label for row in rows for label in labels_of(row)), quantiles)
 
 
 def _examples(rows: Sequence[LabelledRow]) -> tuple[LabelledRow, ...]:
     """From the beginning, the middle and the end, since files are often sorted by label."""
     places = {round(number * (len(rows) - 1) / (_NUM_EXAMPLES - 1)) for number in range(_NUM_EXAMPLES)}
-    return tuple(rows[place] for place in sorted(places)) if rows else ()
+    return tuple(rows[place] for place in sorted(places))
 
 
 def _are_many_numbers(labels: Counter[str]) -> bool:
-    return len(labels) > _MAX_LABELS and all(_is_number(label) for label in labels)
-
-
-def _is_number(label: str) -> bool:
-    try:
-        return math.isfinite(float(label))
-    except ValueError:
-        return False
+    return len(labels) > _MAX_LABELS and all(math.isfinite(as_number(label)) for label in labels)
 
 
 def _range_in_words(labels: Counter[str]) -> str:
-    numbers = [float(label) for label in labels.elements() if _is_number(label)]
-    if not numbers:
-        return "no numbers"
+    numbers = list(map(as_number, labels.elements()))
     mean = math.fsum(numbers) / len(numbers)
     return f"from {min(numbers):g} to {max(numbers):g}, {mean:.4g} on average"
 
@@ -125,9 +118,3 @@ def _example_lines(row: LabelledRow) -> Iterator[str]:
     yield row.place if label is None else f"{row.place}, label {shortened(label)}"
     yield from (f"    {shortened(text)}" for text in row.texts)
     yield from (f"    choice: {shortened(choice)}" for choice in row.choices)
-
-
-def shortened(text: str) -> str:
-    """A text on one line, and not a long one, without anything that a terminal would obey."""
-    shown = "".join(character if character.isprintable() else " " for character in text)
-    return shown if len(shown) <= _MAX_SHOWN_CHARACTERS else f"{shown[:_MAX_SHOWN_CHARACTERS]}…"

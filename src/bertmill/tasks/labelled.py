@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 
@@ -18,3 +19,11 @@ class LabelledRow:
     spans: tuple[tuple[int, int], ...] = ()
     # What finds the row again beside its answer: its own id, or its number in the file; None where there is no file.
     id: str | int | None = field(default=None, compare=False)
+
+
+def as_number(label: str) -> float:
+    """The number that a label is; NaN if it is none."""
+    try:
+        return math.nan if "_" in label else float(label)  # Python's own 1_000 is nobody's number
+    except ValueError:
+        return math.nan

@@ -1,4 +1,4 @@
-"""How good answers are, by scikit-learn and scipy; and how sure that is, by drawing the rows again.
+"""How good answers are, by scikit-learn and scipy or as they would say; how sure that is, by drawing the rows again.
 
 Figures are between 0 and 1 (correlations between -1 and 1) and larger is better, but for errors of numbers, which are
 given as they are. Of two classes, F1 is that of the second; of more, the mean over those that are asked for or given.
@@ -19,6 +19,7 @@ from bertmill.runtime import keyed_generator
 
 RESAMPLES = 500
 CONFIDENCE = 0.95
+MAX_CONFUSED_CLASSES = 1000  # of which a matrix has a million cells
 
 Numbers = NDArray[np.integer] | NDArray[np.floating] | NDArray[np.bool_]
 Booleans = NDArray[np.bool_]
@@ -72,6 +73,11 @@ def label_counts(given: Booleans, wanted: Booleans) -> Counts:
     return np.stack([(given & wanted).sum(0), given.sum(0), wanted.sum(0)], 1)
 
 
+def class_counts(given: NDArray[np.integer], wanted: NDArray[np.integer], num_classes: int) -> Counts:
+    """Of one class for each row: how often each was right, given and wanted [classes, 3]."""
+    return np.stack([np.bincount(each, minlength=num_classes) for each in (given[given == wanted], given, wanted)], 1)
+
+
 def precision_recall_f1(right: float, given: float, wanted: float) -> tuple[float, float, float]:
     return ratio(right, given), ratio(right, wanted), ratio(2 * right, given + wanted)
 
@@ -81,7 +87,9 @@ def ratio(part: float, whole: float) -> float:
 
 
 def confusion_matrix(given: Numbers, wanted: Numbers, num_classes: int) -> list[list[int]]:
-    """How often each class (rows) was answered by each (columns)."""
+    """How often each class (rows) was answered by each (columns); empty where there are too many for a matrix."""
+    if num_classes > MAX_CONFUSED_CLASSES:
+        return []
     from sklearn.metrics import confusion_matrix as matrix_of
 
     matrix: list[list[int]] = matrix_of(wanted, given, labels=range(num_classes)).tolist()

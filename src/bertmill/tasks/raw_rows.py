@@ -34,6 +34,12 @@ def require_printable(label: str) -> str:
     return label
 
 
+def shortened(text: str, most: int = 100) -> str:
+    """A text on one line, and not a long one, without anything that a terminal would obey."""
+    shown = "".join(character if character.isprintable() else " " for character in text)
+    return shown if len(shown) <= most else f"{shown[:most]}…"
+
+
 class RawRow(NamedTuple):
     """The fields of one row, by name, or by number ("1", "2", …) in a table whose names are not known (yet)."""
 

@@ -47,13 +47,15 @@ class RowCounts:
     def num_skipped(self) -> int:
         return self.skipped.total()
 
-    def skip_or_stop(self, problem: BadRowError, place: str, settings: RowSettings) -> None:
+    def skip_or_stop(self, problem: BadRowError, place: str, settings: RowSettings, file: str) -> None:
         """What becomes of a bad row, whoever found that it is one: it is counted, or DataError."""
         if settings.on_bad_row == "stop":
             remedy = f"{problem.remedy or 'mend it'}, or skip such rows with --on-bad-row skip"
             raise DataError(problem.what, where=place, remedy=remedy) from None
         self.skipped[problem.reason] += 1
         self.first_skipped = self.first_skipped or place
+        if self.num_rows >= _ROWS_BEFORE_GIVING_UP:
+            self.refuse_many(file)
 
     def refuse_many(self, file: str) -> None:
         """Stop if more than 5 % of the rows were skipped."""
@@ -123,9 +125,7 @@ def read_labelled(
                 raise raw.problem
             yield replace(meaning(raw), id=_id(raw.fields, counts.num_rows))
         except BadRowError as problem:
-            counts.skip_or_stop(problem, raw.place, settings)
-            if counts.num_rows >= _ROWS_BEFORE_GIVING_UP:
-                counts.refuse_many(file)
+            counts.skip_or_stop(problem, raw.place, settings, file)
     if not counts.num_rows:
         raise DataError("there are no rows in it", where=file)
     counts.refuse_many(file)
@@ -149,7 +149,9 @@ def _labelled(raw: RawRow, columns: Columns, may_have_no_label: bool) -> Labelle
         if may_have_no_label and columns.label in raw.fields:
             return LabelledRow(raw.place, texts, (), choices)
         raise _nothing_in(raw.fields, columns.label, "label")
-    return LabelledRow(raw.place, texts, right_choice(label, choices) if choices else _label(label, columns), choices)
+    return LabelledRow(
+        raw.place, texts, right_choice(label, choices) if choices else _label(label, columns.label), choices
+    )
 
 
 def right_choice(label: Any, choices: Sequence[str]) -> str:
@@ -215,14 +217,14 @@ def _choices(fields: Mapping[str, Any], columns: tuple[str, ...]) -> tuple[str, 
     return tuple(choices)
 
 
-def _label(label: Any, columns: Columns) -> str | tuple[str, ...]:
-    words = [_label_word(item, columns) for item in (label if isinstance(label, list) else [label])]
+def _label(label: Any, column: str) -> str | tuple[str, ...]:
+    words = [_label_word(item, column) for item in (label if isinstance(label, list) else [label])]
     return tuple(words) if isinstance(label, list) else words[0]
 
 
-def _label_word(label: Any, columns: Columns) -> str:
+def _label_word(label: Any, column: str) -> str:
     if isinstance(label, bool):
         return "true" if label else "false"
     if _is_empty(label) or not isinstance(label, str | int | float):
-        raise _wrong_type(label, str(columns.label), "a label or a list of labels")
+        raise _wrong_type(label, column, "a label or a list of labels")
     return require_printable(str(label).strip())

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bertmill.errors import DataError
 from bertmill.tasks.base import Answer, Array, EncodedExample, Example, Judgement, Judgements, Sequences
-from bertmill.tasks.labelled import LabelledRow
+from bertmill.tasks.labelled import LabelledRow, as_number
 from bertmill.tasks.metrics import number_metrics
 from bertmill.tasks.raw_rows import BadRowError
 
@@ -36,11 +36,8 @@ class Regress(Sequences):
     def example(self, row: LabelledRow) -> Example:
         self.refuse_choices(row)
         if row.label is None:
-            return Example(row, (row.texts,))
-        try:
-            number = float(row.label) if isinstance(row.label, str) and "_" not in row.label else math.nan
-        except ValueError:
-            number = math.nan
+            return Example(row)
+        number = as_number(row.label) if isinstance(row.label, str) else math.nan
         if not abs(number) <= MAX_NUMBER:
             raise BadRowError(
                 "label is not a number",
@@ -48,16 +45,13 @@ class Regress(Sequences):
                 "correct it, or use classify",
                 where=row.place,
             )
-        return Example(row, (row.texts,), number)
+        return Example(row, number)
 
     def labels_of(self, row: LabelledRow) -> tuple[str, ...]:
         return () if row.label is None else (str(row.label),)
 
     def settings(self) -> dict[str, Any]:
         return {"num_labels": 1, "problem_type": "regression"}
-
-    def note(self) -> dict[str, Any]:
-        return {"task": self.name}
 
     def loss(self, outputs: Sequence[Tensor], examples: Sequence[EncodedExample]) -> Tensor:
         numbers = torch.cat(list(outputs))  # [B]

@@ -1,7 +1,7 @@
 """The rows of one file of labelled data, with nothing said yet about what a column means.
 
 The suffix tells the format (.gz, .xz and .zst may follow): `.jsonl` has a JSON object per line, `.json` is one of the
-forms of json_rows.py, `.csv` is separated by commas, `.parquet` needs pyarrow, anything else is separated by tabs;
+forms of json_rows.py, `.csv` is separated by commas, anything else by tabs; `.parquet` (not compressed) needs pyarrow;
 standard input has JSON lines where its first line begins with `{`, else tabs. Lines without a character are no rows,
 unless they stand inside quotes. Quotes are
 
@@ -19,15 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import Literal
 
+from bertmill.config import Quotes
 from bertmill.errors import DataError, UsageError
 from bertmill.tasks.json_rows import read_json_rows
-from bertmill.tasks.raw_rows import BadRowError, RawRow, repair_strings
+from bertmill.tasks.raw_rows import BadRowError, RawRow, repair_strings, shortened
 from bertmill.text.files import STANDARD_INPUT, Line, format_suffix, parse_record, read_file
 from bertmill.text.repair import Repairs
 
-Quotes = Literal["auto", "literal", "standard"]
 RECORDS = (".jsonl", ".json", ".parquet")  # formats whose fields have names
 _HEAD_CHARACTERS = 1 << 20
 _MAX_ROW_CHARACTERS = 1 << 24  # a quote that is never closed must not fill the memory
@@ -55,7 +54,8 @@ def read_rows(file: str, *, quotes: Quotes = "auto", repairs: Repairs | None = N
     separator = "," if suffix == ".csv" else "\t"
     if quotes == "auto":
         quotes, lines = ("literal", lines) if file == STANDARD_INPUT else _recognise_quotes(lines, separator)
-    yield from _table_rows(_split(lines, separator, quotes))
+    split = _split_literally if quotes == "literal" else _split_standard
+    yield from _table_rows(split(lines, separator))
 
 
 def name_columns(rows: Iterator[RawRow]) -> Iterator[RawRow]:
@@ -159,10 +159,6 @@ def _has_doubled_quotes(head: list[Line], separator: str) -> bool:
     )
 
 
-def _split(lines: Iterable[Line], separator: str, quotes: Quotes) -> Iterator[tuple[Line, list[str]]]:
-    return _split_literally(lines, separator) if quotes == "literal" else _split_standard(lines, separator)
-
-
 def _split_literally(lines: Iterable[Line], separator: str) -> Iterator[tuple[Line, list[str]]]:
     return ((line, line.text.split(separator)) for line in lines if line.text)
 
@@ -218,8 +214,7 @@ def _add_fields(fields: list[str], parts: list[str], line: Line, separator: str)
 def _unquote(field: str, place: str) -> str:
     inside = field[1:-1]
     if field[-1] != '"' or '"' in inside.replace('""', ""):
-        shown = field if len(field) <= 40 else f"{field[:40]}…"
-        raise DataError(f"has quotes that do not fit: {shown}", where=place, remedy=_REMEDY_FOR_QUOTES)
+        raise DataError(f"has quotes that do not fit: {shortened(field, 40)}", where=place, remedy=_REMEDY_FOR_QUOTES)
     return inside.replace('""', '"')
 
 

@@ -13,7 +13,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
-from bertmill.errors import DataError, UsageError
+from bertmill.errors import DataError
 from bertmill.runtime import keyed_generator, keyed_seed
 from bertmill.tasks.labelled import LabelledRow
 
@@ -33,9 +33,6 @@ def split_rows(
 
     `stratify=False` draws whatever the labels are, for numbers and for several labels per text. `file` is for messages.
     """
-    if not 0 < share < 1:
-        raise UsageError(f"the share {share} of rows to measure on is not between 0 and 1")
-
     labels_of_text: dict[str, set[str]] = defaultdict(set)
     num_rows_of = Counter(map(subject, rows))
     for row in rows:

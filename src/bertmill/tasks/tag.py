@@ -131,7 +131,7 @@ class Tag(Task):
             raise BadRowError("more than one text", "has more than one text to tag", where=row.place)
         spans = row.spans or tuple(find_words(row.texts[0]))
         row = replace(row, spans=spans)
-        return Example(row, (row.texts,), None if row.label is None else self._target(row))
+        return Example(row, None if row.label is None else self._target(row))
 
     def _target(self, row: LabelledRow) -> tuple[int, ...]:
         assert isinstance(row.label, tuple)
@@ -156,14 +156,10 @@ class Tag(Task):
         return tuple(sorted({split_tag(tag)[1] for tag in tags if tag != OUTSIDE} if self.has_spans else set(tags)))
 
     def settings(self) -> dict[str, Any]:
-        return {
-            "num_labels": len(self.labels),
-            "id2label": dict(enumerate(self.labels)),
-            "label2id": self._numbers,
-        }
+        return {"id2label": dict(enumerate(self.labels))}
 
     def note(self) -> dict[str, Any]:
-        return {"task": self.name, "labels": list(self.labels), "scheme": self.scheme}
+        return {"scheme": self.scheme}
 
     def encode(self, example: Example, make_windows: WindowMaker) -> EncodedWords:
         tokenizer = make_windows.tokenizer

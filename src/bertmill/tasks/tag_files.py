@@ -120,15 +120,15 @@ def _column_rows(lines: Iterable[Line], told: Columns | None, with_label: bool, 
         yield RawRow(sentence[0].line.place, {"words": [row.values[word] for row in sentence], **tags})
 
 
-class _Columns(NamedTuple):
+class _WordLine(NamedTuple):
     line: Line
     values: list[str]
 
 
-def _sentences(lines: Iterable[Line]) -> Iterator[list[_Columns]]:
+def _sentences(lines: Iterable[Line]) -> Iterator[list[_WordLine]]:
     """The lines between empty ones, as columns: between tabs if the first word's line has any, else between blanks."""
     separator, lines = _separator(line for line in lines if _DOCUMENT_START not in line.text.split())
-    sentence: list[_Columns] = []
+    sentence: list[_WordLine] = []
     for line in lines:
         if not line.text.strip(" \t"):
             if sentence:
@@ -136,7 +136,7 @@ def _sentences(lines: Iterable[Line]) -> Iterator[list[_Columns]]:
             sentence = []
         elif not (separator == "\t" and _may_be_comment(line)):
             values = line.text.split(separator)
-            sentence.append(_Columns(line, values if separator == "\t" else list(filter(None, values))))
+            sentence.append(_WordLine(line, values if separator == "\t" else list(filter(None, values))))
     if sentence:
         yield sentence
 

@@ -90,7 +90,7 @@ class ExampleLessons:
 
     def tuned_task(self, model: nn.Module) -> tuple[Task, dict[str, float]]:
         """The task with what is chosen on the examples that are not trained on, and its metrics on them."""
-        judgements = judged(self.task, list(run_examples(self.task, model, self.dev, self.ranks.device)))
+        judgements = judged(self.task, run_examples(self.task, model, self.dev, self.ranks.device))
         task = self.task.tuned(judgements)
         return task, task.metrics(judgements)
 

@@ -78,6 +78,7 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
             figures = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in tuned.items())
             run.journal.remark(f"tuned on dev: {task.tuning}; {figures}")
         note = {
+            "task": task.name,
             **task.note(),
             "metric": data.metric,
             "windows": make_windows.note(),

@@ -92,9 +92,8 @@ def _finetune_all(settings: FinetuneSettings, folder: RunFolder, listener: Liste
     for setting, values, seed in points:
         name = "-".join(filter(None, [setting.replace(" ", "-"), f"seed-{seed}"]))
         listener.remark(f"trial {len(trials) + 1} of {len(points)}: {name}")
-        require_same_data(folder, _hashes(settings))
         changes = {**values, "seed": seed, "seeds": 1, "grid": None, "resume": True, "out": folder.trials / name}
-        trials.append(_trial(settings.model_copy(update=changes), setting, listener))
+        trials.append(_trial(folder, settings.model_copy(update=changes), setting, listener))
     best = _best(trials)
     for line in _lines(trials):
         listener.remark(line)
@@ -119,11 +118,12 @@ def _points(settings: FinetuneSettings) -> Iterator[tuple[str, dict[str, float],
             yield setting, named, seed
 
 
-def _trial(settings: FinetuneSettings, setting: str, listener: Listener) -> Trial:
+def _trial(all_trials: RunFolder, settings: FinetuneSettings, setting: str, listener: Listener) -> Trial:
     folder = RunFolder(settings.out)
     if folder.model.exists():  # it would take no rows that were moved
         listener.remark(f"{folder.path} is finished already")
     else:
+        require_same_data(all_trials, _hashes(settings))
         finetune(settings, listener)
     shutil.rmtree(folder.checkpoints, ignore_errors=True)
     note = model_note(folder.model)
