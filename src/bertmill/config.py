@@ -343,7 +343,8 @@ class FinetuneSettings(TrainingSettings, RowSettings):
     def require_all(self) -> None:
         missing = ", ".join("TASK" if name == "task" else f"--{name}" for name in self.missing())
         if missing:
-            raise UsageError(f"{missing} must be given for a new run", remedy="or name a run to --resume")
+            remedy = f"{self.out} holds none to go on with" if self.resume else "or name a run to --resume"
+            raise UsageError(f"{missing} must be given for a new run", remedy=remedy)
 
     def missing(self) -> list[str]:
         return [name for name in ("task", "model", "train") if getattr(self, name) is None]

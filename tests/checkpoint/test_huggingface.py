@@ -314,7 +314,7 @@ HOSTILE = {
     "no JSON": (lambda folder, _: (folder / "config.json").write_bytes(b"\xff{"), "is not JSON"),
     "NaN": (lambda folder, _: resettle(folder, layer_norm_eps=float("nan")), "layer_norm_eps is nan"),
     "a list": (lambda folder, _: (folder / "config.json").write_text("[]"), "is not a JSON object"),
-    "no config": (lambda folder, _: (folder / "config.json").unlink(), "config.json: cannot be read"),
+    "no config": (lambda folder, _: (folder / "config.json").unlink(), "is no model: there is no config.json in it"),
     "no weights": (lambda folder, _: (folder / "model.safetensors").unlink(), "has no model.safetensors"),
     "vocabulary": (grow_the_vocabulary, "has 51 pieces"),
     "untied": (untie, "differs from"),

@@ -60,7 +60,8 @@ def test_types_have_jsons_names(tmp_path: Path) -> None:
     [
         ('[\n{"a": 1},\n}', "a.json:3: is not JSON: "),
         ("[" * 100_000, "a.json: is not JSON: "),
-        ("", "a.json:1: is not"),
+        ("", "a.json:1: there is nothing in it"),
+        ('{"a": 1}\n{"a": 2}\n', "a.json:2: is not JSON: Extra data (character 1); name it .jsonl if"),
     ],
 )
 def test_what_is_not_json_is_told(tmp_path: Path, text: str, message: str) -> None:

@@ -107,6 +107,17 @@ def test_quotes_of_a_csv_are_standard_unless_they_cannot_be(tmp_path: Path) -> N
     assert values(write(tmp_path / "b.csv", 'text,label\n"HEY" HEY,1\n'))[1] == ['"HEY" HEY', "1"]
 
 
+@pytest.mark.parametrize("row", ['"a, and b",1', '"a ""b""",1', '"a","1"'])
+def test_one_wrong_quote_does_not_make_the_others_characters(tmp_path: Path, row: str) -> None:
+    lines = ["text,label", *[row] * 9]
+    with pytest.raises(DataError, match=r"a.csv:11: a quote that opens here is not closed"):
+        values(write(tmp_path / "a.csv", "\n".join([*lines, '"never closed,1', "x,0"])))
+    with pytest.raises(
+        DataError, match=r"a.csv:11: (has quotes that do not fit|a quote that opens here is not closed)"
+    ):
+        values(write(tmp_path / "a.csv", "\n".join([*lines, '"never closed,1', *[row] * 9])))
+
+
 def test_what_is_told_about_quotes_wins(tmp_path: Path) -> None:
     file = write(tmp_path / "a.tsv", 'text\tlabel\n"HEY"\t1\n')
     assert values(file, "standard")[1] == ["HEY", "1"]
@@ -123,6 +134,7 @@ def test_a_row_that_the_head_cuts_does_not_change_what_quotes_mean(tmp_path: Pat
     ("content", "message"),
     [
         ('text,label\n"a"b,1\n', 'a.csv:2: has quotes that do not fit: "a"b; write quotes inside a quoted field twice'),
+        ('text,label\n"a,1\nb" c,1\n', "a.csv:2: has quotes that do not fit"),  # where the row begins
         ('text,label\nx,1\n"a,1\n\n', "a.csv:3: a quote that opens here is not closed; write quotes"),
     ],
 )

@@ -73,6 +73,8 @@ def test_balanced_weights_make_rare_classes_as_heavy() -> None:
     assert parse_class_weights("spam=5", counts) == parse_class_weights("ham=1, spam = 5", counts) == (1.0, 5.0)
     with pytest.raises(UsageError, match="the labels are ham, spam"):
         parse_class_weights("eggs=2", counts)
+    with pytest.raises(UsageError, match="names no label of the data, or one again"):
+        parse_class_weights("ham=1,ham=2", counts)
     for wrong in ("spam", "spam=x", "eggs=2", "spam=-1"):
         with pytest.raises(UsageError):
             parse_class_weights(wrong, counts)

@@ -209,6 +209,8 @@ class BertConfig(BaseModel):
     def from_pretrained(cls, name_or_folder: str | Path, **settings: Any) -> Self:
         """The settings of a model folder or installed model, with any field replaced."""
         path = find_model(name_or_folder) / CONFIG_FILE
+        if not path.exists():
+            raise UsageError(f"is no model: there is no {CONFIG_FILE} in it", where=path.parent)
         return cls.from_file_settings(read_json(path), path).with_settings(**settings)
 
     @classmethod

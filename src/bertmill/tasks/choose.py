@@ -28,8 +28,9 @@ class Choose(Sequences):
 
     def example(self, row: LabelledRow) -> Example:
         if len(row.choices) < 2:
+            what = "has one choice only" if row.choices else "has no choices"
             remedy = "a row needs a text and at least two choices"
-            raise BadRowError("no choices", "has no choices", remedy, where=row.place)
+            raise BadRowError("no choices", what, remedy, where=row.place)
         return Example(row, None if row.label is None else row.choices.index(str(row.label)))
 
     def sequences_of(self, row: LabelledRow) -> tuple[Texts, ...]:

@@ -35,6 +35,7 @@ from bertmill.tasks.raw_rows import BadRowError, unknown_label
 
 MULTI_LABEL = "multi_label_classification"
 SINGLE_LABEL = "single_label_classification"
+FEW_NUMBERS = 20  # as labels; of more, their values may be meant
 LABEL_SEPARATORS = "|;,"  # the first that a file has separates
 
 
@@ -87,6 +88,12 @@ class Classify(Sequences):
         if self.multi_label:
             return tuple(float(label in given) for label in self.labels)
         return self._numbers[given[0]]
+
+    def remarks(self) -> list[str]:
+        are_numbers = all(math.isfinite(as_number(label)) for label in self.labels)
+        if self.multi_label or len(self.labels) <= FEW_NUMBERS or not are_numbers:
+            return []
+        return [f"labels are {len(self.labels):,} numbers, each a class of its own: regress learns values"]
 
     def settings(self) -> dict[str, Any]:
         kind = MULTI_LABEL if self.multi_label else SINGLE_LABEL
@@ -185,16 +192,13 @@ def parse_class_weights(text: str, counts: Counter[str]) -> tuple[float, ...]:
     if text == "balanced":
         mean = sum(counts.values()) / len(counts)
         return tuple(mean / count for count in counts.values())
-    weights = dict.fromkeys(counts, 1.0)
+    weights: dict[str, float] = {}
     for part in text.split(","):
         label, _, weight = (word.strip() for word in part.rpartition("="))
-        try:
-            weights[label] = float(weight)
-        except ValueError:
-            raise UsageError(f"--class-weights: {part!r} is not LABEL=NUMBER", remedy="or say balanced") from None
-        if label not in counts or not 0 < weights[label] < float("inf"):
-            raise UsageError(
-                f"--class-weights: {part!r} is no label of the data with a weight above 0",
-                remedy=f"the labels are {', '.join(counts)}",
-            )
-    return tuple(weights.values())
+        if label not in counts or label in weights:
+            remedy = f"the labels are {', '.join(counts)}"
+            raise UsageError(f"--class-weights: {part!r} names no label of the data, or one again", remedy=remedy)
+        weights[label] = as_number(weight)
+        if not 0 < weights[label] < math.inf:
+            raise UsageError(f"--class-weights: {part!r} is not LABEL=NUMBER above 0", remedy="or say balanced")
+    return tuple(weights.get(label, 1.0) for label in counts)

@@ -233,11 +233,10 @@ def _unsure(first: RawRow, need_label: bool) -> DataError:
     example = f"text={names[-1]}" + (f",label={names[0]}" if need_label and len(names) > 1 else "")
     advice = " (numbers if there is no header, else names)" if first.is_numbered else ""
     wanted = "the text and which the label" if need_label else "the text"
-    return DataError(
-        f"cannot tell which column is {wanted}: {_shown(first)}",
-        where=first.place,
-        remedy=f"say it, for example --columns {example}{advice}",
-    )
+    remedy = f"say it, for example --columns {example}{advice}"
+    if first.is_numbered and len(names) == 1:
+        remedy = "separate columns by commas in a .csv, by tabs elsewhere"
+    return DataError(f"cannot tell which column is {wanted}: {_shown(first)}", where=first.place, remedy=remedy)
 
 
 def _shown(row: RawRow) -> str:

@@ -63,6 +63,9 @@ def read_dataset(settings: FinetuneSettings, tokenizer: BertTokenizer) -> Datase
     remarks += train_counts.remarks(f" in {train_file}")
     if share is None:
         remarks += dev_counts.remarks(f" in {dev_file}")
+    elif len(dev) < share * (len(train) + len(dev)) / 2:
+        why = "the only text of a label is trained on, and rows about one text stay together"
+        remarks.append(f"only {len(dev):,} rows could be kept back to measure on: {why}")
     return Dataset(task, metric, of_train, of_dev, remarks)
 
 

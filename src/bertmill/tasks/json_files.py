@@ -58,7 +58,9 @@ def read_whole_json(file: str, repairs: Repairs) -> Any:
     try:
         return _Decoder(lines).decode("\n".join(lines))
     except json.JSONDecodeError as error:
-        raise DataError(f"is not JSON: {error.msg} (character {error.colno})", where=f"{file}:{error.lineno}") from None
+        remedy = "name it .jsonl if every line is a record" if error.msg == "Extra data" else "write it again, whole"
+        what = f"is not JSON: {error.msg} (character {error.colno})" if any(lines) else "there is nothing in it"
+        raise DataError(what, where=f"{file}:{error.lineno}", remedy=remedy) from None
     except (ValueError, RecursionError) as error:
         raise DataError(f"is not JSON: {error}", where=file) from None
 

@@ -8,9 +8,10 @@ unless they stand inside quotes. Quotes are
     literal    every quote is a character, as in the files of GLUE; a line is a row
     standard   RFC 4180: a field that begins with a quote ends with one; it may hold separators and newlines, and a
                quote inside it is written twice
-    auto       the first MiB is split both ways. Wrong quotes rule `standard` out; else the way wins in which fewer
-               rows differ in width from the first; where both are equal, it is `standard` in a .csv and where a
-               quote is written twice inside a quoted field, else `literal`, as it always is on standard input.
+    auto       the first MiB is split both ways. Wrong quotes rule `standard` out, unless the rows before them make no
+               sense without it; else the way wins in which fewer rows differ in width from the first; where both are
+               equal, it is `standard` in a .csv and where a quote is written twice inside a quoted field, else
+               `literal`, as it always is on standard input.
 
 Reading streams, but for `.json`: memory holds the head, then one row.
 """
@@ -18,7 +19,7 @@ Reading streams, but for `.json`: memory holds the head, then one row.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from itertools import chain, takewhile
 
 from bertmill.config import Quotes
 from bertmill.errors import DataError, UsageError
@@ -135,11 +136,11 @@ def _quotes_of_head(head: list[Line], separator: str, is_whole: bool) -> Quotes:
     try:
         for _, values in _split_standard(head, separator):
             widths.append(len(values))
-    except _UnclosedQuoteError:
-        if is_whole or not widths:
-            return "literal"
-    except DataError:
-        return "literal"
+    except DataError as error:
+        if is_whole or not widths or not isinstance(error, _UnclosedQuoteError):
+            wrong = error.where
+            before = list(takewhile(lambda line: line.place != wrong, head))
+            return "standard" if _are_standard(before, separator) else "literal"
     num_literal = _num_other_widths([len(values) for _, values in _split_literally(head, separator)])
     num_standard = _num_other_widths(widths)
     if num_literal != num_standard:
@@ -147,16 +148,24 @@ def _quotes_of_head(head: list[Line], separator: str, is_whole: bool) -> Quotes:
     return "standard" if _has_doubled_quotes(head, separator) else usual
 
 
+def _are_standard(lines: list[Line], separator: str) -> bool:
+    """Whether lines that can be read as standard must be: else they differ in width, or quotes are odd decoration."""
+    rows = [values for _, values in _split_literally(lines, separator)]
+    has_odd_widths = bool(rows) and _num_other_widths(list(map(len, rows))) > 0
+    all_are_quoted = len(rows) > 1 and all(any(map(_is_quoted, values)) for values in rows[1:])
+    return has_odd_widths or _has_doubled_quotes(lines, separator) or (separator == "," and all_are_quoted)
+
+
+def _is_quoted(field: str) -> bool:
+    return len(field) > 1 and field[0] == field[-1] == '"'
+
+
 def _num_other_widths(widths: list[int]) -> int:
     return len(widths) - widths.count(widths[0])
 
 
 def _has_doubled_quotes(head: list[Line], separator: str) -> bool:
-    return any(
-        len(field) > 2 and field[0] == field[-1] == '"' and '""' in field[1:-1]
-        for line in head
-        for field in line.text.split(separator)
-    )
+    return any(_is_quoted(field) and '""' in field[1:-1] for line in head for field in line.text.split(separator))
 
 
 def _split_literally(lines: Iterable[Line], separator: str) -> Iterator[tuple[Line, list[str]]]:
@@ -187,7 +196,7 @@ def _split_standard(lines: Iterable[Line], separator: str) -> Iterator[tuple[Lin
             start, fields, num_characters = line, [], 0
         elif (num_characters := num_characters + len(line.text)) > _MAX_ROW_CHARACTERS:
             break
-        _add_fields(fields, parts, line, separator)
+        _add_fields(fields, parts, line.text, separator, start.place)
         if not parts:
             yield start, fields
             start = None
@@ -195,10 +204,10 @@ def _split_standard(lines: Iterable[Line], separator: str) -> Iterator[tuple[Lin
         raise _UnclosedQuoteError("a quote that opens here is not closed", where=start.place, remedy=_REMEDY_FOR_QUOTES)
 
 
-def _add_fields(fields: list[str], parts: list[str], line: Line, separator: str) -> None:
-    """Take the fields of `line`; what is left in `parts` goes on in the next line."""
+def _add_fields(fields: list[str], parts: list[str], line: str, separator: str, place: str) -> None:
+    """Take the fields of `line`, of a row at `place`; what is left in `parts` goes on in the next line."""
     between = "\n" if parts else ""
-    for text in line.text.split(separator):
+    for text in line.split(separator):
         if not parts and not text.startswith('"'):
             fields.append(text)
             continue
@@ -206,7 +215,7 @@ def _add_fields(fields: list[str], parts: list[str], line: Line, separator: str)
         is_end = (text.count('"') % 2 == 1) == bool(parts)
         parts += [between, text] if parts else [text]
         if is_end:
-            fields.append(_unquote("".join(parts), line.place))
+            fields.append(_unquote("".join(parts), place))
             parts.clear()
         between = separator
 

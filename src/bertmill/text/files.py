@@ -203,7 +203,8 @@ def _refuse_binary(blocks: Iterable[bytes], file: str) -> Iterator[bytes]:
             repair_text(block, repairs)
             # In a few bytes, a single accent in another encoding is a large share.
             if repairs.bad_bytes + repairs.nuls > max(_FEW_BYTES, _MAX_BINARY_SHARE * len(block)):
-                raise DataError("is not text: it looks binary", where=file, remedy="give UTF-8 text")
+                what = "is not text in UTF-8: it looks binary, or has another encoding"
+                raise DataError(what, where=file, remedy="convert it to UTF-8")
         yield block
 
 
