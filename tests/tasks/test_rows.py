@@ -96,6 +96,7 @@ def test_a_blank_line_inside_quotes_belongs_to_the_text_and_places_are_where_row
         'text\tlabel\n"HEY HEY"\t1\nOk\t0\n',  # nothing in it needs quotes
         'text\tlabel\n"open\t0\nyes."\t1\n',  # would fit as one row, but fits as two
         'text\tlabel\n"open\t1\n',
+        'text\tlabel\nshort\n"open\t1\n',  # the second row is a bad one either way
     ],
 )
 def test_quotes_of_tables_with_tabs_are_characters_unless_they_must_be_more(tmp_path: Path, content: str) -> None:

@@ -140,7 +140,7 @@ def _quotes_of_head(head: list[Line], separator: str, is_whole: bool) -> Quotes:
         if is_whole or not widths or not isinstance(error, _UnclosedQuoteError):
             wrong = error.where
             before = list(takewhile(lambda line: line.place != wrong, head))
-            return "standard" if _are_standard(before, separator) else "literal"
+            return "standard" if _are_standard(before, separator, _num_other_widths(widths)) else "literal"
     num_literal = _num_other_widths([len(values) for _, values in _split_literally(head, separator)])
     num_standard = _num_other_widths(widths)
     if num_literal != num_standard:
@@ -148,12 +148,18 @@ def _quotes_of_head(head: list[Line], separator: str, is_whole: bool) -> Quotes:
     return "standard" if _has_doubled_quotes(head, separator) else usual
 
 
-def _are_standard(lines: list[Line], separator: str) -> bool:
-    """Whether lines that can be read as standard must be: else they differ in width, or quotes are odd decoration."""
+def _are_standard(lines: list[Line], separator: str, num_standard: int) -> bool:
+    """Whether lines that can be read as standard, with `num_standard` odd widths, should be.
+
+    They should if more would differ in width, if quotes are written twice, or if every row of a .csv is quoted.
+    """
     rows = [values for _, values in _split_literally(lines, separator)]
-    has_odd_widths = bool(rows) and _num_other_widths(list(map(len, rows))) > 0
     all_are_quoted = len(rows) > 1 and all(any(map(_is_quoted, values)) for values in rows[1:])
-    return has_odd_widths or _has_doubled_quotes(lines, separator) or (separator == "," and all_are_quoted)
+    return (
+        _num_other_widths(list(map(len, rows))) > num_standard
+        or _has_doubled_quotes(lines, separator)
+        or (separator == "," and all_are_quoted)
+    )
 
 
 def _is_quoted(field: str) -> bool:
@@ -161,7 +167,7 @@ def _is_quoted(field: str) -> bool:
 
 
 def _num_other_widths(widths: list[int]) -> int:
-    return len(widths) - widths.count(widths[0])
+    return sum(width != widths[0] for width in widths)
 
 
 def _has_doubled_quotes(head: list[Line], separator: str) -> bool:
