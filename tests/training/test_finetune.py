@@ -717,6 +717,14 @@ def test_evaluate_reports_metrics_with_intervals(
     assert [each["label"] for each in report["classes"]] == ["no", "yes"]
 
 
+def test_a_matrix_that_fits_on_no_screen_is_left_to_programs() -> None:
+    labels = tuple(map(str, range(13)))
+    judgements = np.array([[3, 3], [4, 3]])
+    evaluation = Evaluation(2, {}, {}, Classify(labels).by_class(judgements), [])
+    assert evaluate_command._lines(evaluation)[-1] == "  which of 13 classes is taken for which: --json tells"
+    assert evaluation.to_json()["confusion"][3][3:5] == [1, 1]
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -727,14 +735,6 @@ def test_evaluate_reports_metrics_with_intervals(
         ("a film\t", "has an empty label in the column 'label'"),
     ],
 )
-def test_a_matrix_that_fits_on_no_screen_is_left_to_programs() -> None:
-    labels = tuple(map(str, range(13)))
-    judgements = np.array([[3, 3], [4, 3]])
-    evaluation = Evaluation(2, {}, {}, Classify(labels).by_class(judgements), [])
-    assert evaluate_command._lines(evaluation)[-1] == "  which of 13 classes is taken for which: --json tells"
-    assert evaluation.to_json()["confusion"][3][3:5] == [1, 1]
-
-
 def test_a_bad_row_is_one_line_with_its_place(
     line: str, message: str, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
