@@ -99,9 +99,17 @@ class ModelFolder:
     remarks: tuple[str, ...] = ()
 
 
+def read_model_settings(folder: Path) -> dict[str, Any]:
+    """What the file says by which a folder is known to hold a model."""
+    path = folder / CONFIG_FILE
+    if not path.exists():
+        raise UsageError(f"is no model: there is no {CONFIG_FILE} in it", where=folder)
+    return read_json(path, max_bytes=_MAX_JSON_BYTES)
+
+
 def open_folder(folder: Path, *, check_hashes: bool = True) -> ModelFolder:
     """Read settings and headers; the hashes of our manifest are checked first when there is one."""
-    settings = read_json(folder / CONFIG_FILE, max_bytes=_MAX_JSON_BYTES)
+    settings = read_model_settings(folder)
     paths = _weight_files(folder)
     if check_hashes and (folder / MANIFEST).is_file():
         verify_manifest(folder, {CONFIG_FILE, *(path.name for path in paths)})

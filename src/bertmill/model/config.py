@@ -15,11 +15,11 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, model_validator
 
-from bertmill.checkpoint.huggingface import CONFIG_FILE
+from bertmill.checkpoint.huggingface import CONFIG_FILE, read_model_settings
 from bertmill.checkpoint.names import find_model
 from bertmill.config import unknown_name
 from bertmill.errors import IntegrityError, UsageError
-from bertmill.storage import read_json, write_file
+from bertmill.storage import write_file
 
 MODEL_TYPE = "bert"
 
@@ -208,10 +208,8 @@ class BertConfig(BaseModel):
     @classmethod
     def from_pretrained(cls, name_or_folder: str | Path, **settings: Any) -> Self:
         """The settings of a model folder or installed model, with any field replaced."""
-        path = find_model(name_or_folder) / CONFIG_FILE
-        if not path.exists():
-            raise UsageError(f"is no model: there is no {CONFIG_FILE} in it", where=path.parent)
-        return cls.from_file_settings(read_json(path), path).with_settings(**settings)
+        folder = find_model(name_or_folder)
+        return cls.from_file_settings(read_model_settings(folder), folder / CONFIG_FILE).with_settings(**settings)
 
     @classmethod
     def from_file_settings(cls, settings: Mapping[str, Any], path: Path) -> Self:
