@@ -80,6 +80,11 @@ def test_many_numbers_are_a_range() -> None:
     ]
 
 
+def test_numbers_beside_a_word_are_counted() -> None:
+    lines = FirstLook.at(rows_of(*map(str, range(30))), rows_of("other"), count_words, labels_of).lines()
+    assert "label 0: train 1 (3.3%), dev 0 (0.0%)" in lines
+
+
 def test_a_part_without_labels_has_no_range() -> None:
     several = Classify(tuple(map(str, range(30))), multi_label=True)
     look = FirstLook.at(rows_of(*several.labels), rows_of(()), count_words, several.labels_of)

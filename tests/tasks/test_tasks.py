@@ -75,8 +75,8 @@ def test_balanced_weights_make_rare_classes_as_heavy() -> None:
         parse_class_weights("eggs=2", counts)
     with pytest.raises(UsageError, match="names no label of the data, or one again"):
         parse_class_weights("ham=1,ham=2", counts)
-    for wrong in ("spam", "spam=x", "eggs=2", "spam=-1"):
-        with pytest.raises(UsageError):
+    for wrong in ("spam", "Balanced", "spam=x", "spam=-1"):
+        with pytest.raises(UsageError, match=r"is not LABEL=NUMBER above 0; or say balanced"):
             parse_class_weights(wrong, counts)
 
 

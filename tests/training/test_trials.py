@@ -99,7 +99,7 @@ def test_all_trainings_are_made_with_the_same_rows(
 def test_the_grid_is_the_papers_and_the_best_mean_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     seen = []
 
-    def trained(settings: FinetuneSettings, setting: str, _listener: Listener) -> Trial:
+    def trained(_folder: RunFolder, settings: FinetuneSettings, setting: str, _listener: Listener) -> Trial:
         seen.append((settings.batch_size, settings.learning_rate, settings.epochs, settings.seed))
         # One lucky seed of a bad setting, and a setting that is good with both.
         score = {(16, 5e-5, 2, 0): 0.99, (32, 2e-5, 4, 0): 0.8, (32, 2e-5, 4, 1): 0.9}.get(seen[-1], 0.5)

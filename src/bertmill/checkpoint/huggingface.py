@@ -126,6 +126,7 @@ def open_folder(folder: Path, *, check_hashes: bool = True) -> ModelFolder:
 
 def folder_sha256(folder: Path) -> str:
     """One hash of a model: its settings and its weights, wherever it lies."""
+    read_model_settings(folder)  # tells if there are none
     files = [folder / CONFIG_FILE, *_weight_files(folder)]
     return hashlib.sha256("".join(map(sha256_of, files)).encode()).hexdigest()
 

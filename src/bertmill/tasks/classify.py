@@ -99,6 +99,9 @@ class Classify(Sequences):
         kind = MULTI_LABEL if self.multi_label else SINGLE_LABEL
         return {"id2label": dict(enumerate(self.labels)), "problem_type": kind}
 
+    def note(self) -> dict[str, Any]:
+        return {"labels": list(self.labels), "multi_label": self.multi_label}
+
     def loss(self, outputs: Sequence[Tensor], examples: Sequence[EncodedExample]) -> Tensor:
         logits = torch.stack(list(outputs))  # [B, labels]
         targets = [example.target for example in examples]
@@ -195,10 +198,10 @@ def parse_class_weights(text: str, counts: Counter[str]) -> tuple[float, ...]:
     weights: dict[str, float] = {}
     for part in text.split(","):
         label, _, weight = (word.strip() for word in part.rpartition("="))
+        if "=" not in part or not 0 < as_number(weight) < math.inf:
+            raise UsageError(f"--class-weights: {part!r} is not LABEL=NUMBER above 0", remedy="or say balanced")
         if label not in counts or label in weights:
             remedy = f"the labels are {', '.join(counts)}"
             raise UsageError(f"--class-weights: {part!r} names no label of the data, or one again", remedy=remedy)
         weights[label] = as_number(weight)
-        if not 0 < weights[label] < math.inf:
-            raise UsageError(f"--class-weights: {part!r} is not LABEL=NUMBER above 0", remedy="or say balanced")
     return tuple(weights.get(label, 1.0) for label in counts)

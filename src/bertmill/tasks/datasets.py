@@ -64,8 +64,10 @@ def read_dataset(settings: FinetuneSettings, tokenizer: BertTokenizer) -> Datase
     if share is None:
         remarks += dev_counts.remarks(f" in {dev_file}")
     elif len(dev) < share * (len(train) + len(dev)) / 2:
-        why = "the only text of a label is trained on, and rows about one text stay together"
-        remarks.append(f"only {len(dev):,} rows could be kept back to measure on: {why}")
+        why = "rows about one text stay together"
+        if task.keeps_proportions:
+            why += ", and the only text of a label is trained on"
+        remarks.append(f"fewer rows than asked for could be kept back, {len(dev):,}: {why}")
     return Dataset(task, metric, of_train, of_dev, remarks)
 
 

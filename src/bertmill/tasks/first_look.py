@@ -65,7 +65,7 @@ class FirstLook:
 
     def _label_lines(self) -> Iterator[str]:
         in_train, in_dev = (part.labels for part in self.parts.values())
-        if _are_many_numbers(in_train):
+        if _are_many_numbers(in_train | in_dev):
             yield from (
                 f"labels of {name}: {_range_in_words(part.labels)}" for name, part in self.parts.items() if part.labels
             )

@@ -8,8 +8,8 @@ unless they stand inside quotes. Quotes are
     literal    every quote is a character, as in the files of GLUE; a line is a row
     standard   RFC 4180: a field that begins with a quote ends with one; it may hold separators and newlines, and a
                quote inside it is written twice
-    auto       the first MiB is split both ways. Wrong quotes rule `standard` out, unless the rows before them make no
-               sense without it; else the way wins in which fewer rows differ in width from the first; where both are
+    auto       the first MiB is split both ways. Wrong quotes rule `standard` out, unless the rows before them tell it
+               (`_are_standard`); else the way wins in which fewer rows differ in width from the first; where both are
                equal, it is `standard` in a .csv and where a quote is written twice inside a quoted field, else
                `literal`, as it always is on standard input.
 
@@ -151,10 +151,10 @@ def _quotes_of_head(head: list[Line], separator: str, is_whole: bool) -> Quotes:
 def _are_standard(lines: list[Line], separator: str, num_standard: int) -> bool:
     """Whether lines that can be read as standard, with `num_standard` odd widths, should be.
 
-    They should if more would differ in width, if quotes are written twice, or if every row of a .csv is quoted.
+    They should if more would differ in width, if quotes are written twice, or if several rows of a .csv are all quoted.
     """
     rows = [values for _, values in _split_literally(lines, separator)]
-    all_are_quoted = len(rows) > 1 and all(any(map(_is_quoted, values)) for values in rows[1:])
+    all_are_quoted = len(rows) > 3 and all(any(map(_is_quoted, values)) for values in rows[1:])
     return (
         _num_other_widths(list(map(len, rows))) > num_standard
         or _has_doubled_quotes(lines, separator)

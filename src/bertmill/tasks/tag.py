@@ -159,7 +159,7 @@ class Tag(Task):
         return {"id2label": dict(enumerate(self.labels))}
 
     def note(self) -> dict[str, Any]:
-        return {"scheme": self.scheme}
+        return {"labels": list(self.labels), "scheme": self.scheme}
 
     def encode(self, example: Example, make_windows: WindowMaker) -> EncodedWords:
         tokenizer = make_windows.tokenizer

@@ -144,8 +144,8 @@ def window_maker(
     length = settings.max_length or min(longest, usual_length or longest)
     stride = settings.stride or (usual_stride and min(usual_stride, length // 3))
     if stride and stride > length:
-        what = f"--stride {stride} would jump over pieces: a window has {length}"
-        raise UsageError(what, remedy="give a smaller one, or longer windows with --max-length")
+        what = f"a stride of {stride} would jump over pieces: a window has {length}"
+        raise UsageError(what, remedy="give a smaller --stride, or longer windows with --max-length")
     return WindowMaker(tokenizer, length, stride, bool(settings.truncate))
 
 
