@@ -48,13 +48,8 @@ def test_a_look_in_words() -> None:
 
 def test_quantiles_are_lengths_that_so_many_rows_do_not_exceed() -> None:
     rows = [LabelledRow("a:1", ("x " * length,), "l") for length in range(100, 0, -1)]
-    assert list(FirstLook.at(rows, rows, count_words, labels_of).parts["train"].lengths.values()) == [
-        1,
-        50,
-        90,
-        99,
-        100,
-    ]
+    look = FirstLook.at(rows, rows, count_words, labels_of)
+    assert list(look.parts["train"].lengths.values()) == [1, 50, 90, 99, 100]
 
 
 def test_a_row_is_as_long_as_its_texts_and_its_longest_choice() -> None:

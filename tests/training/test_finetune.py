@@ -423,6 +423,15 @@ def test_windows_that_would_leave_gaps_are_refused_before_anything_is_trained(
     assert not (tmp_path / "run").exists()
 
 
+def test_a_folder_that_is_no_model_is_told(
+    tiny: Path, rows_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = shutil.copytree(tiny, tmp_path / "folder")
+    (folder / "config.json").unlink()
+    assert main(flags_of(folder, rows_file, tmp_path / "run")) == 2
+    assert f"{folder}: is no model: there is no config.json in it" in capsys.readouterr().err
+
+
 def test_a_pooler_that_is_new_learns_beside_a_frozen_encoder(tiny: Path, rows_file: Path, tmp_path: Path) -> None:
     model = shutil.copytree(tiny, tmp_path / "model")
     BertModel.from_pretrained(tiny, add_pooling_layer=False).save_pretrained(model)

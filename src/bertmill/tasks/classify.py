@@ -21,7 +21,7 @@ from torch import Tensor
 
 from bertmill.errors import DataError, UsageError
 from bertmill.tasks.base import Answer, Array, EncodedExample, Example, Judgement, Judgements, Sequences, probabilities
-from bertmill.tasks.labelled import LabelledRow, as_number
+from bertmill.tasks.labelled import LabelledRow, are_many_numbers, as_number
 from bertmill.tasks.metrics import (
     ByClass,
     class_counts,
@@ -35,7 +35,6 @@ from bertmill.tasks.raw_rows import BadRowError, unknown_label
 
 MULTI_LABEL = "multi_label_classification"
 SINGLE_LABEL = "single_label_classification"
-FEW_NUMBERS = 20  # as labels; of more, their values may be meant
 LABEL_SEPARATORS = "|;,"  # the first that a file has separates
 
 
@@ -90,8 +89,7 @@ class Classify(Sequences):
         return self._numbers[given[0]]
 
     def remarks(self) -> list[str]:
-        are_numbers = all(math.isfinite(as_number(label)) for label in self.labels)
-        if self.multi_label or len(self.labels) <= FEW_NUMBERS or not are_numbers:
+        if self.multi_label or not are_many_numbers(self.labels):
             return []
         return [f"labels are {len(self.labels):,} numbers, each a class of its own: regress learns values"]
 

@@ -11,10 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from bertmill.tasks.labelled import LabelledRow, as_number
+from bertmill.tasks.labelled import FEW_LABELS, LabelledRow, are_many_numbers, as_number
 from bertmill.tasks.raw_rows import shortened
 
-_MAX_LABELS = 20
 _NUM_EXAMPLES = 3
 _QUANTILES = {"least": 0.0, "50 %": 0.5, "90 %": 0.9, "99 %": 0.99, "most": 1.0}
 
@@ -65,17 +64,17 @@ class FirstLook:
 
     def _label_lines(self) -> Iterator[str]:
         in_train, in_dev = (part.labels for part in self.parts.values())
-        if _are_many_numbers(in_train | in_dev):
+        if are_many_numbers(in_train | in_dev):
             yield from (
                 f"labels of {name}: {_range_in_words(part.labels)}" for name, part in self.parts.items() if part.labels
             )
             return
         labels = sorted(in_train | in_dev, key=lambda label: (-in_train[label], label))
-        for label in labels[:_MAX_LABELS]:
+        for label in labels[:FEW_LABELS]:
             counts = [f"{name} {_count_in_words(label, part)}" for name, part in self.parts.items()]
             yield f"label {shortened(label)}: {', '.join(counts)}"
-        if len(labels) > _MAX_LABELS:
-            yield f"… and {len(labels) - _MAX_LABELS:,} more"
+        if len(labels) > FEW_LABELS:
+            yield f"… and {len(labels) - FEW_LABELS:,} more"
 
 
 def _look_at_part(
@@ -93,10 +92,6 @@ def _examples(rows: Sequence[LabelledRow]) -> tuple[LabelledRow, ...]:
     """From the beginning, the middle and the end, since files are often sorted by label."""
     places = {round(number * (len(rows) - 1) / (_NUM_EXAMPLES - 1)) for number in range(_NUM_EXAMPLES)}
     return tuple(rows[place] for place in sorted(places))
-
-
-def _are_many_numbers(labels: Counter[str]) -> bool:
-    return len(labels) > _MAX_LABELS and all(math.isfinite(as_number(label)) for label in labels)
 
 
 def _range_in_words(labels: Counter[str]) -> str:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, field
+
+FEW_LABELS = 20  # which a person reads one by one
 
 
 @dataclass(frozen=True)
@@ -27,3 +30,8 @@ def as_number(label: str) -> float:
         return math.nan if "_" in label else float(label)  # Python's own 1_000 is nobody's number
     except ValueError:
         return math.nan
+
+
+def are_many_numbers(labels: Collection[str]) -> bool:
+    """Whether labels are rather values than names: numbers, and more different ones than classes would be."""
+    return len(labels) > FEW_LABELS and all(math.isfinite(as_number(label)) for label in labels)
