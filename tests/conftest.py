@@ -60,7 +60,7 @@ def bf16() -> None:
     """Tests that compute in bfloat16 are skipped where that would end them all."""
     import torch
 
-    from bertmill.runtime import bf16_speedup
+    from bertmill.machine import bf16_speedup
 
     if bf16_speedup(torch.device("cpu")) is None:
         pytest.skip("this machine does not survive products of bfloat16")

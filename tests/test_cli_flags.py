@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bertmill.cli.flags import settings_from_words
-from bertmill.config import FillSettings, FinetuneSettings, PredictSettings
+from bertmill.config.commands import FillSettings, FinetuneSettings, PredictSettings
 from bertmill.errors import UsageError
 
 

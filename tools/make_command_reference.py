@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bertmill.cli.flags import make_parser
 from bertmill.cli.main import COMMANDS, overview
-from bertmill.config import COMMAND_SETTINGS
+from bertmill.config.commands import COMMAND_SETTINGS
 
 REFERENCE = Path(__file__).parent.parent / "docs/commands.md"
 HEADER = """# All commands

@@ -17,7 +17,9 @@ import torch
 import transformers
 from torch.nn.utils.rnn import pad_sequence
 
-from bertmill.config import PretrainSettings, parse_phases, read_settings
+from bertmill.config.commands import PretrainSettings
+from bertmill.config.fields import parse_phases
+from bertmill.config.reading import read_settings
 from bertmill.corpus.instances import InstanceBatch, Instances
 from bertmill.corpus.loader import Loader
 from bertmill.corpus.masking import MaskingSettings, VocabularyIds

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from bertmill.config import Objective
+from bertmill.config.fields import Objective
 from bertmill.corpus.build import build_corpus
 from bertmill.corpus.instances import InstanceBatch, Instances
 from bertmill.corpus.loader import Loader

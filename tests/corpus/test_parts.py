@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertmill.config import Objective
+from bertmill.config.fields import Objective
 from bertmill.corpus.instances import Instances
 from bertmill.corpus.masking import MaskingSettings
 from bertmill.corpus.objectives import PartName, PlanSettings

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from bertmill.config import Objective
+from bertmill.config.fields import Objective
 from bertmill.corpus.objectives import PlanSettings
 from bertmill.corpus.pairs import LARGEST_SURPLUS
 from bertmill.corpus.plan import PlanFacts, Planner

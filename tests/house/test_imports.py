@@ -13,7 +13,7 @@ ORDER = [
     {"version"},
     {"errors"},
     {"storage"},
-    {"config", "runtime"},
+    {"config", "machine", "randomness"},
     {"checkpoint"},
     {"text", "model"},
     {"corpus"},

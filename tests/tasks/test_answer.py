@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertmill.config import RowSettings
+from bertmill.config.commands import RowSettings
 from bertmill.errors import DataError, UsageError
 from bertmill.model.config import BertConfig
 from bertmill.tasks.answer import USUAL_ANSWER_PIECES, AnswerQuestions

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bertmill.config import RowSettings
+from bertmill.config.commands import RowSettings
 from bertmill.errors import BertmillError, DataError, UsageError
 from bertmill.tasks.columns import PRESETS, Columns, choose_columns, parse_columns, told_columns
 from bertmill.tasks.reading import RowCounts, read_labelled

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from bertmill.config import FinetuneSettings, PredictSettings, RowSettings, read_settings
+from bertmill.config.commands import FinetuneSettings, PredictSettings, RowSettings
+from bertmill.config.reading import read_settings
 from bertmill.errors import DataError, UsageError
 from bertmill.tasks.choose import Choose
 from bertmill.tasks.classify import Classify

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bertmill.config import RowSettings
+from bertmill.config.commands import RowSettings
 from bertmill.errors import DataError
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.raw_rows import BadRowError

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bertmill.config import RowSettings
+from bertmill.config.commands import RowSettings
 from bertmill.errors import DataError, UsageError
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.reading import RowCounts, read_labelled

@@ -23,13 +23,13 @@ from safetensors.torch import load_file
 import bertmill
 from bertmill.cli import evaluate as evaluate_command
 from bertmill.cli.main import main
-from bertmill.config import RowSettings
+from bertmill.config.commands import RowSettings
 from bertmill.errors import DataError, UsageError
 from bertmill.inference.answering import TaskModel
 from bertmill.inference.evaluation import Evaluation
+from bertmill.machine import choose_device
 from bertmill.model.bert import MODEL_CLASSES, BertModel
 from bertmill.model.config import BertConfig
-from bertmill.runtime import choose_device
 from bertmill.tasks.answer import AnswerQuestions
 from bertmill.tasks.base import EncodedExample, Task
 from bertmill.tasks.choose import Choose

@@ -14,7 +14,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bertmill.config import OnNonFinite, TrainingSettings
+from bertmill.config.commands import TrainingSettings
+from bertmill.config.fields import OnNonFinite
 from bertmill.errors import IntegrityError, NonFiniteError, StoppedError
 from bertmill.training import loop
 from bertmill.training.distributed import Ranks

@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 
 from bertmill import storage
 from bertmill.cli.main import main
-from bertmill.config import Precision
+from bertmill.config.fields import Precision
 from bertmill.corpus.build import build_corpus
 from bertmill.corpus.instances import Instances
 from bertmill.corpus.shards import Corpus

@@ -11,7 +11,7 @@ import pytest
 from safetensors.torch import load_file
 
 from bertmill.cli.main import main
-from bertmill.config import FinetuneSettings
+from bertmill.config.commands import FinetuneSettings
 from bertmill.errors import IntegrityError
 from bertmill.training.progress import Listener
 from bertmill.training.state import RunFolder

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from bertmill.bench.measure import Row, best_seconds
 from bertmill.checkpoint.names import find_model
-from bertmill.config import BenchSettings
+from bertmill.config.commands import BenchSettings
 from bertmill.tasks.answer import USUAL_ANSWER_PIECES, AnswerQuestions
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.spans import NUM_BEST, EncodedQuestion, best_spans

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bertmill.bench.measure import Row, best_seconds
 from bertmill.bench.vocab import write_beginning
-from bertmill.config import BenchSettings
+from bertmill.config.commands import BenchSettings
 from bertmill.corpus.build import build_corpus
 from bertmill.text.tokenizer import BertTokenizer
 

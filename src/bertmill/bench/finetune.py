@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bertmill.bench.measure import Row
-from bertmill.config import BenchSettings, FinetuneSettings
+from bertmill.config.commands import BenchSettings, FinetuneSettings
 from bertmill.text.files import read_lines
 from bertmill.training.finetune import finetune
 from bertmill.training.progress import Listener

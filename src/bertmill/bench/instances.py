@@ -16,7 +16,8 @@ from pathlib import Path
 import torch
 
 from bertmill.bench.measure import Row, best_seconds
-from bertmill.config import BenchSettings, Objective
+from bertmill.config.commands import BenchSettings
+from bertmill.config.fields import Objective
 from bertmill.corpus.build import build_corpus
 from bertmill.corpus.instances import InstanceBatch, Instances
 from bertmill.corpus.loader import Loader
@@ -24,9 +25,9 @@ from bertmill.corpus.masking import MaskingSettings, VocabularyIds
 from bertmill.corpus.objectives import PlanSettings
 from bertmill.corpus.plan import Planner
 from bertmill.corpus.shards import Corpus
+from bertmill.machine import set_threads
 from bertmill.model.bert import BertForPreTraining
 from bertmill.model.config import BertConfig
-from bertmill.runtime import set_threads
 from bertmill.text.files import read_lines
 from bertmill.text.tokenizer import BertTokenizer
 

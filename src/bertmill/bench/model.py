@@ -19,11 +19,11 @@ import torch
 from torch import Tensor
 
 from bertmill.bench.measure import Row, best_seconds, best_seconds_in_processes, high_water_kilobytes, reset_high_water
-from bertmill.config import BenchSettings
+from bertmill.config.commands import BenchSettings
+from bertmill.machine import keep_freed_memory, set_threads
 from bertmill.model.bert import BertForPreTraining, BertModel
 from bertmill.model.config import BertConfig
 from bertmill.model.packing import PackedBatch
-from bertmill.runtime import keep_freed_memory, set_threads
 from bertmill.text.files import read_lines
 from bertmill.text.tokenizer import BertTokenizer
 

@@ -27,12 +27,12 @@ from numpy.typing import NDArray
 from torch.nn.utils.rnn import pad_sequence
 
 from bertmill.bench.measure import Row, best_seconds_in_processes
-from bertmill.config import BenchSettings
+from bertmill.config.commands import BenchSettings
 from bertmill.inference.answering import TaskModel
 from bertmill.inference.batching import in_given_order
 from bertmill.inference.predictor import load
+from bertmill.machine import set_threads
 from bertmill.model.bert import BertForSequenceClassification
-from bertmill.runtime import set_threads
 from bertmill.tasks.base import Answer, Array, EncodedExample
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.text.files import read_lines

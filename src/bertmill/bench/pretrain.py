@@ -21,16 +21,16 @@ from pathlib import Path
 
 from bertmill.bench.instances import write_text
 from bertmill.bench.measure import Row
-from bertmill.config import BenchSettings
+from bertmill.config.commands import BenchSettings
 from bertmill.corpus.build import build_corpus
 from bertmill.corpus.instances import Instances
 from bertmill.corpus.loader import Loader
 from bertmill.corpus.masking import MaskingSettings, VocabularyIds
 from bertmill.corpus.objectives import PlanSettings
 from bertmill.corpus.shards import Corpus
+from bertmill.machine import keep_freed_memory, set_threads
 from bertmill.model.bert import BertForPreTraining
 from bertmill.model.config import BertConfig
-from bertmill.runtime import keep_freed_memory, set_threads
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.optimizer import make_optimizer, set_rate
 

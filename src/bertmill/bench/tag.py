@@ -16,10 +16,10 @@ from typing import Any
 import torch
 
 from bertmill.bench.measure import Row, best_seconds_in_processes
-from bertmill.config import BenchSettings
+from bertmill.config.commands import BenchSettings
 from bertmill.inference.predictor import load
+from bertmill.machine import set_threads
 from bertmill.model.bert import BertForTokenClassification
-from bertmill.runtime import set_threads
 from bertmill.tasks.reading import read_labelled
 from bertmill.tasks.tag import Tag
 from bertmill.text.tokenizer import BertTokenizer

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from bertmill.bench.measure import Row, best_seconds
-from bertmill.config import BenchSettings
+from bertmill.config.commands import BenchSettings
 from bertmill.text.bulk import encode_texts, locate_texts
 from bertmill.text.files import read_lines
 from bertmill.text.tokenizer import BertTokenizer

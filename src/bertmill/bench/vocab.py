@@ -16,8 +16,8 @@ from itertools import count
 from pathlib import Path
 
 from bertmill.bench.measure import Row, best_seconds, high_water_kilobytes, reset_high_water
-from bertmill.config import BenchSettings
-from bertmill.runtime import available_cores
+from bertmill.config.commands import BenchSettings
+from bertmill.machine import available_cores
 from bertmill.text.files import read_lines
 from bertmill.text.learning import learn_vocabulary
 from bertmill.text.tokenizer import BertTokenizer

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from bertmill.bench import BENCHMARKS
 from bertmill.bench.measure import Row
-from bertmill.config import BenchSettings, unknown_name
+from bertmill.config.commands import BenchSettings
+from bertmill.config.reading import unknown_name
 from bertmill.errors import UsageError
 
 

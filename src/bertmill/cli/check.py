@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bertmill.cli.folders import find_folder, words_for
-from bertmill.config import CheckSettings
+from bertmill.config.commands import CheckSettings
 from bertmill.errors import BertmillError, IntegrityError
 
 

@@ -6,7 +6,7 @@ import sys
 
 from bertmill.cli.corpus_folder import summary
 from bertmill.cli.progress import ProgressLine
-from bertmill.config import CorpusSettings
+from bertmill.config.commands import CorpusSettings
 from bertmill.corpus.build import build_corpus
 from bertmill.corpus.doctor import remarks
 from bertmill.text.files import find_files, size_of_files

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from bertmill.config import InspectSettings
+from bertmill.config.commands import InspectSettings
 from bertmill.corpus.instances import Instances
 from bertmill.corpus.masking import MaskingSettings, VocabularyIds
 from bertmill.corpus.objectives import PlanSettings

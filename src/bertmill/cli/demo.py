@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from bertmill.config import DemoSettings
+from bertmill.config.commands import DemoSettings
 from bertmill.text.tokenizer import BertTokenizer
 
 MODEL = "minilm"

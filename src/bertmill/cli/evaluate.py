@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 from bertmill.cli.progress import tell_about_rows
-from bertmill.config import EvaluateSettings
+from bertmill.config.commands import EvaluateSettings
 from bertmill.inference.answering import TaskModel
 from bertmill.inference.evaluation import Evaluation, evaluate
-from bertmill.runtime import set_threads
+from bertmill.machine import set_threads
 from bertmill.tasks.base import Answer
 from bertmill.tasks.datasets import examples_of
 from bertmill.tasks.metrics import ByClass

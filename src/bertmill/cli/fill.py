@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from bertmill.config import FillSettings
+from bertmill.config.commands import FillSettings
 from bertmill.inference.predictor import load
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bertmill.cli.training import TrainingDisplay
-from bertmill.config import FinetuneSettings
+from bertmill.config.commands import FinetuneSettings
 from bertmill.training.trials import finetune_once_or_more
 
 

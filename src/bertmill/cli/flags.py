@@ -15,7 +15,9 @@ from typing import Any, Literal, NoReturn, Union
 
 from pydantic.fields import FieldInfo
 
-from bertmill.config import POSITIONAL, Settings, SettingsT, flag_of, key_of, read_settings
+from bertmill.config.commands import Settings
+from bertmill.config.fields import POSITIONAL
+from bertmill.config.reading import SettingsT, flag_of, key_of, read_settings
 from bertmill.errors import UsageError
 
 

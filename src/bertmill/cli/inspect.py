@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from bertmill.cli.folders import find_folder, words_for
-from bertmill.config import InspectSettings
+from bertmill.config.commands import InspectSettings
 from bertmill.corpus.shards import is_corpus
 from bertmill.errors import UsageError
 

@@ -122,11 +122,11 @@ def _run(words: list[str]) -> int:
         return 0
     command = words[0]
     if command not in COMMANDS:
-        from bertmill.config import unknown_name
+        from bertmill.config.reading import unknown_name
 
         raise unknown_name("command", command, list(COMMANDS))
     from bertmill.cli.flags import settings_from_words
-    from bertmill.config import COMMAND_SETTINGS
+    from bertmill.config.commands import COMMAND_SETTINGS
 
     settings = settings_from_words(command, COMMAND_SETTINGS[command], words[1:])
     if settings is not None:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TextIO
 
 from bertmill.cli.progress import counting, tell_about_rows
-from bertmill.config import PredictSettings
+from bertmill.config.commands import PredictSettings
 from bertmill.errors import UsageError
 from bertmill.inference.answering import TaskModel
-from bertmill.runtime import set_threads
+from bertmill.machine import set_threads
 from bertmill.storage import new_file
 from bertmill.tasks.answer import AnswerQuestions
 from bertmill.tasks.base import Answer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bertmill.cli.training import WordDisplay
-from bertmill.config import PretrainSettings
+from bertmill.config.commands import PretrainSettings
 from bertmill.training.pretrain import pretrain
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from rich.cells import cell_len, set_cell_size
 
-from bertmill.config import TokenizeSettings
+from bertmill.config.commands import TokenizeSettings
 from bertmill.errors import UsageError
 from bertmill.text.encoding import Encoding
 from bertmill.text.files import read_lines

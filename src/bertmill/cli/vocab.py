@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from bertmill.cli.progress import ProgressLine
-from bertmill.config import VocabSettings
+from bertmill.config.commands import VocabSettings
 from bertmill.text.files import find_files, size_of_files
 from bertmill.text.learning import WordTable, learn_vocabulary
 from bertmill.text.repair import Repairs

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertmill.corpus.shards import Shard
-from bertmill.runtime import keyed_generator
+from bertmill.randomness import keyed_generator
 
 MAX_HASHES = 1 << 23
 SHORT_SENTENCES = 2  # a document of fewer has no two sentences to tell apart

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from bertmill.corpus.ends import Numbers, document_ends, sentence_ends
 from bertmill.corpus.masking import NOT_SELECTED, Flags, Masker, MaskingSettings, VocabularyIds
 from bertmill.corpus.objectives import PlanSettings
-from bertmill.corpus.permutation import Permutation
 from bertmill.corpus.plan import PlanFacts, Planner
 from bertmill.corpus.shards import Corpus
 from bertmill.errors import UsageError
+from bertmill.randomness import Permutation
 
 if TYPE_CHECKING:
     import torch

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertmill.errors import UsageError
-from bertmill.runtime import keyed_seed
+from bertmill.randomness import keyed_seed
 from bertmill.text.tokenizer import BertTokenizer
 
 NOT_SELECTED = -100  # as a label: the losses leave it out

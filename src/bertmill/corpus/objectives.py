@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from bertmill.config import Objective
+from bertmill.config.fields import Objective
 from bertmill.errors import UsageError
 
 PAIR_RECORD: np.dtype[Any] = np.dtype(

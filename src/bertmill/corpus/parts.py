@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from bertmill.corpus.ends import Numbers
 from bertmill.corpus.objectives import PartName
-from bertmill.corpus.permutation import Permutation
 from bertmill.corpus.shards import Corpus
 from bertmill.errors import DataError
+from bertmill.randomness import Permutation
 
 HELDOUT_SEED = 0  # the same documents, instances and masks for every run on the same text
 

@@ -25,7 +25,7 @@ from bertmill.corpus.pairs import LARGEST_SURPLUS, plan_pairs
 from bertmill.corpus.parts import DocumentPart
 from bertmill.corpus.shards import Corpus
 from bertmill.errors import DataError, IntegrityError, UsageError
-from bertmill.runtime import keyed_generator
+from bertmill.randomness import keyed_generator
 from bertmill.storage import new_file, read_json, sha256_of, write_file
 
 FORMAT = 1

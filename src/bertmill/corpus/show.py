@@ -9,7 +9,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from bertmill.config import Objective
+from bertmill.config.fields import Objective
 from bertmill.corpus.instances import InstanceBatch
 from bertmill.corpus.masking import NOT_SELECTED
 from bertmill.text.tokenizer import BertTokenizer

@@ -11,12 +11,12 @@ import torch
 from torch import nn
 
 from bertmill.checkpoint.names import find_model
-from bertmill.config import RowSettings
+from bertmill.config.commands import RowSettings
 from bertmill.errors import IntegrityError, UsageError
 from bertmill.inference.batching import in_given_order
+from bertmill.machine import choose_device
 from bertmill.model.bert import MODEL_CLASSES
 from bertmill.model.pretrained import BertPreTrainedModel
-from bertmill.runtime import choose_device
 from bertmill.tasks.base import Answer, Array, EncodedExample, Example, Judgements, Task
 from bertmill.tasks.kinds import task_of_folder
 from bertmill.tasks.windows import remembered_settings, window_maker

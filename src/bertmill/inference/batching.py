@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from bertmill.runtime import give_back_freed_memory
+from bertmill.machine import give_back_freed_memory
 from bertmill.tasks.windows import PIECES_AT_ONCE
 
 GivenT = TypeVar("GivenT")

@@ -19,9 +19,9 @@ from torch import Tensor
 from bertmill.checkpoint.names import find_model
 from bertmill.errors import DataError, UsageError
 from bertmill.inference.answering import TaskModel, load_with_head
+from bertmill.machine import choose_device
 from bertmill.model.bert import BertForMaskedLM
 from bertmill.model.packing import PackedBatch
-from bertmill.runtime import choose_device
 from bertmill.tasks.answer import AnswerQuestions
 from bertmill.tasks.base import Answer, Task
 from bertmill.tasks.labelled import LabelledRow

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, Va
 
 from bertmill.checkpoint.huggingface import CONFIG_FILE, read_model_settings
 from bertmill.checkpoint.names import find_model
-from bertmill.config import unknown_name
+from bertmill.config.reading import unknown_name
 from bertmill.errors import IntegrityError, UsageError
 from bertmill.storage import write_file
 

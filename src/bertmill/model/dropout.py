@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bertmill.runtime import keyed_seed
+from bertmill.randomness import keyed_seed
 
 _LEVELS = 1 << 16
 _LOWEST = -(1 << 63)  # the lowest of the 64-bit numbers, all of which may be drawn

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from bertmill.config import FinetuneSettings, RowSettings, heldout_share
+from bertmill.config.commands import FinetuneSettings, RowSettings
+from bertmill.config.fields import heldout_share
 from bertmill.errors import DataError
 from bertmill.tasks.base import Example, Task
 from bertmill.tasks.first_look import FirstLook

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bertmill.checkpoint.names import MODEL_NOTE, model_note
-from bertmill.config import FinetuneSettings, unknown_name
+from bertmill.config.commands import FinetuneSettings
+from bertmill.config.reading import unknown_name
 from bertmill.errors import IntegrityError, UsageError
 from bertmill.model.config import BertConfig
 from bertmill.tasks.answer import USUAL_ANSWER_PIECES, AnswerQuestions

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bertmill.runtime import keyed_generator
+from bertmill.randomness import keyed_generator
 
 RESAMPLES = 500
 CONFIDENCE = 0.95

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
-from bertmill.config import RowSettings
+from bertmill.config.commands import RowSettings
 from bertmill.errors import DataError, UsageError
 from bertmill.tasks.columns import Columns, choose_columns, told_columns
 from bertmill.tasks.labelled import LabelledRow

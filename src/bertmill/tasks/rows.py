@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain, takewhile
 
-from bertmill.config import Quotes
+from bertmill.config.fields import Quotes
 from bertmill.errors import DataError, UsageError
 from bertmill.tasks.json_rows import read_json_rows
 from bertmill.tasks.raw_rows import BadRowError, RawRow, repair_strings, shortened

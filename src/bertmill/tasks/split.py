@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
 from bertmill.errors import DataError
-from bertmill.runtime import keyed_generator, keyed_seed
+from bertmill.randomness import keyed_generator, keyed_seed
 from bertmill.tasks.labelled import LabelledRow
 
 _PURPOSE = "rows to measure on"

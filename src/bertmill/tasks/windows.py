@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from bertmill.checkpoint.names import MODEL_NOTE, model_note
-from bertmill.config import RowSettings
+from bertmill.config.commands import RowSettings
 from bertmill.errors import IntegrityError, UsageError
 from bertmill.model.config import BertConfig
 from bertmill.model.packing import PackedBatch

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from bertmill.errors import ResourceError
-from bertmill.runtime import available_cores
+from bertmill.machine import available_cores
 from bertmill.text.wordpiece import Pieces, WordPiece
 
 if TYPE_CHECKING:

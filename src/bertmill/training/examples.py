@@ -17,9 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from bertmill.corpus.loader import require_share_for_each
-from bertmill.corpus.permutation import Permutation
 from bertmill.inference.answering import judged, run_examples
 from bertmill.inference.batching import batches_by_length
+from bertmill.randomness import Permutation
 from bertmill.tasks.base import EncodedExample, Task
 from bertmill.training.distributed import Ranks
 

@@ -15,13 +15,14 @@ import torch
 
 from bertmill.checkpoint.huggingface import folder_sha256
 from bertmill.checkpoint.names import find_model
-from bertmill.config import FinetuneSettings, heldout_share
+from bertmill.config.commands import FinetuneSettings
+from bertmill.config.fields import heldout_share
 from bertmill.corpus.shards import vocabulary_sha256
 from bertmill.errors import UsageError
 from bertmill.model.bert import MODEL_CLASSES
 from bertmill.model.config import BertConfig
 from bertmill.model.pretrained import BertPreTrainedModel
-from bertmill.runtime import keyed_seed
+from bertmill.randomness import keyed_seed
 from bertmill.storage import sha256_of
 from bertmill.tasks.base import EncodedExample, Example, Task
 from bertmill.tasks.datasets import Dataset, read_dataset

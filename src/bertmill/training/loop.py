@@ -29,10 +29,11 @@ from bertmill.checkpoint.store import (
     save_checkpoint,
     saved_steps,
 )
-from bertmill.config import Precision, TrainingSettings
+from bertmill.config.commands import TrainingSettings
+from bertmill.config.fields import Precision
 from bertmill.errors import IntegrityError, NonFiniteError, StoppedError
+from bertmill.machine import give_back_freed_memory
 from bertmill.model.dropout import keyed_dropout
-from bertmill.runtime import give_back_freed_memory
 from bertmill.training.distributed import Ranks
 from bertmill.training.optimizer import (
     clip_gradients,

@@ -17,7 +17,8 @@ import torch
 
 from bertmill.checkpoint.huggingface import folder_sha256
 from bertmill.checkpoint.names import find_model
-from bertmill.config import PretrainSettings, SizeName, heldout_share, parse_mask_mix, parse_phases
+from bertmill.config.commands import PretrainSettings
+from bertmill.config.fields import SizeName, heldout_share, parse_mask_mix, parse_phases
 from bertmill.corpus.build import build_corpus
 from bertmill.corpus.instances import Instances
 from bertmill.corpus.loader import Loader
@@ -28,7 +29,7 @@ from bertmill.corpus.shards import Corpus
 from bertmill.errors import DataError, UsageError
 from bertmill.model.bert import BertForMaskedLM, BertForPreTraining
 from bertmill.model.config import BertConfig
-from bertmill.runtime import keyed_seed
+from bertmill.randomness import keyed_seed
 from bertmill.text.files import find_files
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import Ranks

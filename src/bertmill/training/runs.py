@@ -10,17 +10,12 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from bertmill.checkpoint.names import MODEL_NOTE
-from bertmill.config import (
-    Precision,
-    TrainingSettings,
-    heldout_share,
-    read_settings,
-    resumed_settings,
-    settings_toml,
-)
+from bertmill.config.commands import TrainingSettings
+from bertmill.config.fields import Precision, heldout_share
+from bertmill.config.reading import read_settings, resumed_settings, settings_toml
 from bertmill.errors import BertmillError, IntegrityError, UsageError
+from bertmill.machine import bf16_speedup, choose_device, keep_freed_memory, set_threads
 from bertmill.model.pretrained import BertPreTrainedModel
-from bertmill.runtime import bf16_speedup, choose_device, keep_freed_memory, set_threads
 from bertmill.storage import locked_folder, new_folder, read_json, write_file
 from bertmill.text.files import STANDARD_INPUT
 from bertmill.text.tokenizer import BertTokenizer

@@ -20,7 +20,8 @@ from statistics import mean, stdev
 from typing import Any
 
 from bertmill.checkpoint.names import RUN_FILE, model_note
-from bertmill.config import FinetuneSettings, flag_of
+from bertmill.config.commands import FinetuneSettings
+from bertmill.config.reading import flag_of
 from bertmill.errors import BertmillError, UsageError
 from bertmill.storage import locked_folder, new_folder, write_file
 from bertmill.text.tokenizer import BertTokenizer

@@ -1,18 +1,18 @@
-"""A shuffle that is a function: the i-th of n things, for any i at once, without a list of n things.
+"""Randomness as a function of a key: generators, seeds and permutations that depend on (seed, *key) alone.
 
-A Feistel network permutes the numbers of so many bits: the halves take turns, each is changed by a hash of the other
-and a key, which can be undone whatever the hash, so no two numbers meet. What lands outside of 0 … n − 1 goes through
-again until it is inside (cycle walking): fewer than two rounds on average, as there are fewer than 2n numbers.
+Keys are made of numbers and purposes (words). The same key gives the same numbers on any machine, whatever was drawn
+before. `Permutation` is a shuffle without a list: a Feistel network permutes the numbers of so many bits (the halves
+take turns, each changed by a hash of the other and a round key). A result outside of 0 … n − 1 is permuted again until
+it is inside (cycle walking), which takes fewer than two rounds on average.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-
-from bertmill.runtime import keyed_generator
 
 Numbers64 = NDArray[np.uint64]
 
@@ -69,3 +69,18 @@ def _mixed(numbers: Numbers64) -> Numbers64:
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return numbers ^ (numbers >> np.uint64(31))
+
+
+def keyed_generator(seed: int, *key: int | str) -> np.random.Generator:
+    """A generator that depends on `seed` and `key` alone (counter-based: numpy's Philox)."""
+    return np.random.Generator(np.random.Philox(key=_hash_of_key(seed, *key, num_bytes=16)))
+
+
+def keyed_seed(seed: int, *key: int | str) -> int:
+    """64 bits that depend on `seed` and `key` alone, to seed another library's generator with."""
+    return _hash_of_key(seed, *key, num_bytes=8)
+
+
+def _hash_of_key(*key: int | str, num_bytes: int) -> int:
+    # Hashing gives every key its own stream; repr tells 1 from "1" and (1, 23) from (12, 3).
+    return int.from_bytes(hashlib.blake2b(repr(key).encode(), digest_size=num_bytes).digest(), "little")

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertmill.corpus.permutation import Permutation
+from bertmill.randomness import Permutation
 
 
 @given(size=st.integers(1, 3000), seed=st.integers(0, 2**64))

@@ -1,120 +1,29 @@
-"""The settings of every command, as typed objects: flags, TOML keys, help texts and docs come from here.
-
-A command's settings are one frozen pydantic model. A field is at once the flag `--batch-size`, the TOML
-key `batch_size` and a line of help; `POSITIONAL` fields are arguments without a flag. Flags win over the
-TOML file of `--config`. `read_settings` reports every problem of both in one message.
-"""
+"""The settings of every command: a field is a flag, a TOML key, a line of help and a line in docs/commands.md."""
 
 from __future__ import annotations
 
-import difflib
-import json
-import re
-import tomllib
-from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
-from pydantic.fields import FieldInfo
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from bertmill.errors import IntegrityError, UsageError
-
-POSITIONAL: Final = "positional"  # marks a field that is an argument without a flag
-
-Objective = Literal["mlm+nsp", "mlm+sop", "mlm", "clm"]
-SizeName = Literal["tiny", "mini", "small", "medium", "base", "large"]
-OnNonFinite = Literal["stop", "skip", "reload"]
-Precision = Literal["fp32", "bf16", "auto"]
-Quotes = Literal["auto", "literal", "standard"]
-TaskName = Literal["classify", "regress", "choose", "tag", "answer"]
-
-_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
-
-
-def _seconds(text: Any) -> Any:
-    """1h30m → 5400; numbers are seconds."""
-    if not isinstance(text, str) or not text:
-        return text
-    match = _DURATION.fullmatch(text)
-    if match is None:
-        raise ValueError("should be a time such as 45s, 30m or 1h30m")
-    hours, minutes, seconds = (int(number or 0) for number in match.groups())
-    return 3600 * hours + 60 * minutes + seconds
-
-
-def parse_phases(text: str) -> list[tuple[int, float]]:
-    """Lengths of instances and their shares of a training: 128:0.9,512:0.1."""
-    parts = [part.partition(":") for part in text.split(",")]
-    try:
-        phases = [(int(length), float(share) if share else 1.0) for length, _, share in parts]
-    except ValueError:
-        raise ValueError("should have the form 128 or 128:0.9,512:0.1") from None
-    if any(length < 1 for length, _ in phases):
-        raise ValueError("should have lengths of 1 or more")
-    # Written so that a share that is not a number is refused: comparing with one is never true.
-    if not (all(share > 0 for _, share in phases) and abs(sum(share for _, share in phases) - 1) <= 1e-6):
-        raise ValueError("should have shares above 0 that add up to 1")
-    return phases
-
-
-def parse_mask_mix(text: str) -> tuple[float, float, float]:
-    """Shares of masked, random and unchanged pieces: 80/10/10."""
-    try:
-        mask, random, same = (float(number) / 100 for number in text.split("/"))
-    except ValueError:
-        raise ValueError("should have the form 80/10/10") from None
-    if not (all(share >= 0 for share in (mask, random, same)) and abs(mask + random + same - 1) <= 1e-6):
-        raise ValueError("should have three shares that add up to 100")
-    return mask, random, same
-
-
-def heldout_share(text: str | None) -> float | None:
-    """The share of the data that --heldout or --dev asks for; None if it names files, or nothing."""
-    try:
-        return None if text is None else float(text)
-    except ValueError:
-        return None
-
-
-def _heldout(given: Any) -> Any:
-    """A share may be a number in a TOML file; one way to write it, so that settings can be compared."""
-    share = heldout_share(str(given)) if isinstance(given, str | int | float) else None
-    if share is None:
-        if given == "":
-            raise ValueError("should not be empty")
-        return given
-    if not 0 < share < 1:
-        raise ValueError(f"should be a share between 0 and 1, or files (./{given} is a file called {given})")
-    return str(share)
-
-
-def _written(given: Any) -> Any:
-    """A number in a TOML file as it would be on the command line."""
-    return str(given) if type(given) is int else given
-
-
-def _checked_by(parse: Callable[[str], object]) -> AfterValidator:
-    def check(text: str) -> str:
-        parse(text)
-        return text
-
-    return AfterValidator(check)
-
-
-Seconds = Annotated[int, Field(ge=1, le=10**9), BeforeValidator(_seconds)]
-Threads = Annotated[int, Field(ge=1, le=1024)]
-Phases = Annotated[str, BeforeValidator(_written), _checked_by(parse_phases)]
-Heldout = Annotated[str, BeforeValidator(_heldout)]
-MaskMix = Annotated[str, _checked_by(parse_mask_mix)]
-TextFiles = Annotated[
-    list[str],
-    Field(description="text files, folders or globs (.txt .gz .xz .zst .jsonl); - is standard input"),
+from bertmill.config.fields import (
     POSITIONAL,
-]
-Folder = Annotated[
-    str, Field(description="a model, vocabulary or corpus folder, or the name of an installed model"), POSITIONAL
-]
+    Folder,
+    Heldout,
+    MaskMix,
+    Objective,
+    OnNonFinite,
+    Phases,
+    Precision,
+    Quotes,
+    Seconds,
+    SizeName,
+    TaskName,
+    TextFiles,
+    Threads,
+)
+from bertmill.errors import UsageError
 
 
 class Settings(BaseModel):
@@ -451,141 +360,3 @@ COMMAND_SETTINGS: dict[str, type[Settings]] = {
     "check": CheckSettings,
     "bench": BenchSettings,
 }
-
-SettingsT = TypeVar("SettingsT", bound=Settings)
-TrainingT = TypeVar("TrainingT", bound=TrainingSettings)
-
-
-def key_of(name: str, field: FieldInfo) -> str:
-    """The TOML key of a field; with dashes for underscores it is the flag."""
-    return field.alias or name
-
-
-def flag_of(name: str, field: FieldInfo) -> str:
-    return "--" + key_of(name, field).replace("_", "-")
-
-
-def read_settings(
-    kind: type[SettingsT],
-    flags: Mapping[str, Any],
-    *,
-    unknown_words: Sequence[str] = (),
-    toml_path: Path | None = None,
-) -> SettingsT:
-    """Validate flags over TOML as `kind`; one UsageError lists everything that is wrong."""
-    from_file = {} if toml_path is None else _read_toml(toml_path)
-    known_flags = ["--config", "--help"]
-    known_flags += [
-        flag_of(name, field) for name, field in kind.model_fields.items() if POSITIONAL not in field.metadata
-    ]
-    problems = [_unknown_word(word, known_flags) for word in unknown_words]
-    try:
-        settings = kind.model_validate({**from_file, **flags})
-    except ValidationError as error:
-        for detail in error.errors():
-            problems.append(_problem(kind, dict(detail), flags, toml_path))
-    if problems:
-        raise UsageError(" · ".join(problems))
-    return settings
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # Windows marks files
-    except OSError as error:
-        raise UsageError(f"cannot be read: {error.strerror}", where=path) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"is not valid TOML: {error}", where=path) from None
-    return {key.replace("-", "_"): value for key, value in content.items()}
-
-
-def settings_toml(settings: Settings) -> str:
-    """The settings as a file that `--config` reads; what is not set is left out."""
-    lines = []
-    for name, field in type(settings).model_fields.items():
-        value = getattr(settings, name)
-        if value is not None:
-            _require_utf8(flag_of(name, field), str(value))
-            # A JSON string, number, boolean or list of strings is one in TOML too.
-            lines.append(f"{key_of(name, field)} = {json.dumps(value, default=str, ensure_ascii=False)}\n")
-    return "".join(lines)
-
-
-def _require_utf8(flag: str, value: str) -> None:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise UsageError(f"{flag} has a name that is not UTF-8: {value!r}", remedy="rename it") from None
-
-
-def resumed_settings(given: TrainingT, path: Path, *, is_finished: bool) -> TrainingT:
-    """The settings of the run whose config.toml is `path`, with what may change as it is given now."""
-    _refuse_other_command(type(given), path)
-    before = read_settings(type(given), {"out": given.out}, toml_path=path)
-    if before.missing():
-        what = f"does not say {', '.join(before.missing())}, which it did when the run began"
-        raise IntegrityError(what, where=path, remedy="restore the file, or begin a new run")
-    may_change = given.MAY_CHANGE if is_finished else given.MAY_CHANGE | given.MAY_MOVE
-    differing = [
-        flag_of(name, type(given).model_fields[name])
-        for name in sorted(given.model_fields_set - may_change)
-        if getattr(given, name) != getattr(before, name)
-    ]
-    if differing:
-        raise UsageError(
-            f"{', '.join(differing)} cannot change when a run is resumed", where=path, remedy="leave it as it was"
-        )
-    return before.model_copy(update={name: getattr(given, name) for name in given.model_fields_set & may_change})
-
-
-def _refuse_other_command(kind: type[TrainingSettings], path: Path) -> None:
-    """UsageError if the run in whose folder `path` lies was begun by another command."""
-
-    def fits(other: type[Settings]) -> bool:
-        return content.keys() <= {key_of(name, field) for name, field in other.model_fields.items()}
-
-    content = _read_toml(path)
-    for command, other in COMMAND_SETTINGS.items():
-        if issubclass(other, TrainingSettings) and fits(other) and not fits(kind):
-            remedy = f"go on with `bertmill {command} --resume`"
-            raise UsageError(f"is a run of `bertmill {command}`", where=path.parent, remedy=remedy)
-
-
-def _problem(kind: type[Settings], detail: dict[str, Any], flags: Mapping[str, Any], toml_path: Path | None) -> str:
-    """One pydantic error in the words of the command line or of the file it came from."""
-    message = str(detail["msg"]).removeprefix("Value error, ")
-    message = message[0].lower() + message[1:]
-    if not detail["loc"]:  # several fields that do not go together
-        return message
-    key = str(detail["loc"][0])
-    fields = {key_of(name, field): (name, field) for name, field in kind.model_fields.items()}
-    in_file = toml_path is not None and key not in flags
-    if detail["type"] == "extra_forbidden":
-        return f"{toml_path}: unknown key {key}{_suggestion(key, list(fields))}"
-    name, field = fields[key]
-    label = f"{toml_path}: {key}" if in_file else flag_of(name, field)
-    if POSITIONAL in field.metadata and not in_file:
-        label = name.upper()
-    if detail["type"] == "missing":
-        named = name.upper() if POSITIONAL in field.metadata else flag_of(name, field)
-        return f"{named} is required: {field.description}"
-    value = detail["input"]
-    return f"{label}: {message} (got {value!r})"
-
-
-def _unknown_word(word: str, known_flags: Sequence[str]) -> str:
-    if not word.startswith("-"):
-        return f"{word!r} is one argument too many"
-    return f"unknown flag {word}{_suggestion(word, known_flags)}"
-
-
-def unknown_name(kind: str, word: str, known: Sequence[str]) -> UsageError:
-    """The error for a word that is none of the `known` ones."""
-    return UsageError(
-        f"there is no {kind} called {word!r}{_suggestion(word, known)}", remedy="known: " + ", ".join(known)
-    )
-
-
-def _suggestion(word: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(word, known, n=1)
-    return f"; did you mean {close[0]}?" if close else ""

@@ -1,13 +1,8 @@
-"""What the machine offers and what decides chance: cores, threads, device, keyed random numbers.
-
-Randomness is a function, never a state: `keyed_generator(seed, *key)` gives the same numbers for the
-same key on any machine, whatever was drawn before. Keys are made of numbers and purposes (words).
-"""
+"""What the machine offers: cores, threads, device, memory and usable precisions."""
 
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
 import subprocess
 import sys
@@ -18,7 +13,6 @@ from typing import TYPE_CHECKING
 from bertmill.errors import ResourceError, UsageError
 
 if TYPE_CHECKING:
-    import numpy as np
     import torch
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
@@ -92,8 +86,8 @@ def bf16_speedup(device: torch.device) -> float | None:
 
     if device.type != "cpu":
         return measured_bf16_speedup(device)
-    program = f"import torch; from bertmill import runtime; torch.set_num_threads({torch.get_num_threads()}); "
-    program += "print(runtime.measured_bf16_speedup(torch.device('cpu')))"
+    program = f"import torch; from bertmill import machine; torch.set_num_threads({torch.get_num_threads()}); "
+    program += "print(machine.measured_bf16_speedup(torch.device('cpu')))"
     tried = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     if tried.returncode < 0:  # by a signal
         return None
@@ -117,20 +111,3 @@ def measured_bf16_speedup(device: torch.device) -> float:
         return min(times)
 
     return seconds(torch.float32) / seconds(torch.bfloat16)
-
-
-def keyed_generator(seed: int, *key: int | str) -> np.random.Generator:
-    """A generator that depends on `seed` and `key` alone (counter-based: numpy's Philox)."""
-    import numpy as np
-
-    return np.random.Generator(np.random.Philox(key=_hash_of_key(seed, *key, num_bytes=16)))
-
-
-def keyed_seed(seed: int, *key: int | str) -> int:
-    """64 bits that depend on `seed` and `key` alone, to seed another library's generator with."""
-    return _hash_of_key(seed, *key, num_bytes=8)
-
-
-def _hash_of_key(*key: int | str, num_bytes: int) -> int:
-    # Hashing gives every key its own stream; repr tells 1 from "1" and (1, 23) from (12, 3).
-    return int.from_bytes(hashlib.blake2b(repr(key).encode(), digest_size=num_bytes).digest(), "little")

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from bertmill.errors import ResourceError, UsageError
-from bertmill.runtime import available_cores, bf16_speedup, choose_device, keyed_generator, set_threads
+from bertmill.machine import available_cores, bf16_speedup, choose_device, set_threads
+from bertmill.randomness import keyed_generator
 
 
 def test_the_same_key_gives_the_same_numbers_and_another_key_others() -> None:
@@ -62,7 +63,7 @@ def test_a_machine_that_does_not_survive_half_precision_is_found_out_by_somebody
 
 COUNT_FAULTS = """
 import ctypes, resource, sys, torch
-from bertmill.runtime import keep_freed_memory
+from bertmill.machine import keep_freed_memory
 for setting in (-1, -3):  # what a process starts with; left to itself it adapts to what was freed, not always the same
     ctypes.CDLL(None).mallopt(setting, 128 << 10)
 if sys.argv[1] == "keep":
@@ -90,7 +91,7 @@ def test_freed_memory_is_used_again_without_asking_for_it() -> None:
 def test_freed_memory_is_given_back_also_from_between_small_things_that_stay() -> None:
     program = """
 from pathlib import Path
-from bertmill.runtime import give_back_freed_memory
+from bertmill.machine import give_back_freed_memory
 def resident_megabytes():
     return int(Path("/proc/self/status").read_text().split("VmRSS:")[1].split()[0]) / 1024
 small, large = [], []

@@ -1,0 +1,1 @@
+"""Settings: field types, the settings of each command, and reading flags and files."""

@@ -1,0 +1,105 @@
+"""The types of settings: what a flag or TOML key may hold, and how it is written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+POSITIONAL: Final = "positional"  # marks a field that is an argument without a flag
+
+Objective = Literal["mlm+nsp", "mlm+sop", "mlm", "clm"]
+SizeName = Literal["tiny", "mini", "small", "medium", "base", "large"]
+OnNonFinite = Literal["stop", "skip", "reload"]
+Precision = Literal["fp32", "bf16", "auto"]
+Quotes = Literal["auto", "literal", "standard"]
+TaskName = Literal["classify", "regress", "choose", "tag", "answer"]
+
+_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
+
+
+def _seconds(text: Any) -> Any:
+    """1h30m → 5400; numbers are seconds."""
+    if not isinstance(text, str) or not text:
+        return text
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise ValueError("should be a time such as 45s, 30m or 1h30m")
+    hours, minutes, seconds = (int(number or 0) for number in match.groups())
+    return 3600 * hours + 60 * minutes + seconds
+
+
+def parse_phases(text: str) -> list[tuple[int, float]]:
+    """Lengths of instances and their shares of a training: 128:0.9,512:0.1."""
+    parts = [part.partition(":") for part in text.split(",")]
+    try:
+        phases = [(int(length), float(share) if share else 1.0) for length, _, share in parts]
+    except ValueError:
+        raise ValueError("should have the form 128 or 128:0.9,512:0.1") from None
+    if any(length < 1 for length, _ in phases):
+        raise ValueError("should have lengths of 1 or more")
+    # Written so that a share that is not a number is refused: comparing with one is never true.
+    if not (all(share > 0 for _, share in phases) and abs(sum(share for _, share in phases) - 1) <= 1e-6):
+        raise ValueError("should have shares above 0 that add up to 1")
+    return phases
+
+
+def parse_mask_mix(text: str) -> tuple[float, float, float]:
+    """Shares of masked, random and unchanged pieces: 80/10/10."""
+    try:
+        mask, random, same = (float(number) / 100 for number in text.split("/"))
+    except ValueError:
+        raise ValueError("should have the form 80/10/10") from None
+    if not (all(share >= 0 for share in (mask, random, same)) and abs(mask + random + same - 1) <= 1e-6):
+        raise ValueError("should have three shares that add up to 100")
+    return mask, random, same
+
+
+def heldout_share(text: str | None) -> float | None:
+    """The share of the data that --heldout or --dev asks for; None if it names files, or nothing."""
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None
+
+
+def _heldout(given: Any) -> Any:
+    """A share may be a number in a TOML file; one way to write it, so that settings can be compared."""
+    share = heldout_share(str(given)) if isinstance(given, str | int | float) else None
+    if share is None:
+        if given == "":
+            raise ValueError("should not be empty")
+        return given
+    if not 0 < share < 1:
+        raise ValueError(f"should be a share between 0 and 1, or files (./{given} is a file called {given})")
+    return str(share)
+
+
+def _written(given: Any) -> Any:
+    """A number in a TOML file as it would be on the command line."""
+    return str(given) if type(given) is int else given
+
+
+def _checked_by(parse: Callable[[str], object]) -> AfterValidator:
+    def check(text: str) -> str:
+        parse(text)
+        return text
+
+    return AfterValidator(check)
+
+
+Seconds = Annotated[int, Field(ge=1, le=10**9), BeforeValidator(_seconds)]
+Threads = Annotated[int, Field(ge=1, le=1024)]
+Phases = Annotated[str, BeforeValidator(_written), _checked_by(parse_phases)]
+Heldout = Annotated[str, BeforeValidator(_heldout)]
+MaskMix = Annotated[str, _checked_by(parse_mask_mix)]
+TextFiles = Annotated[
+    list[str],
+    Field(description="text files, folders or globs (.txt .gz .xz .zst .jsonl); - is standard input"),
+    POSITIONAL,
+]
+Folder = Annotated[
+    str, Field(description="a model, vocabulary or corpus folder, or the name of an installed model"), POSITIONAL
+]
