@@ -332,3 +332,13 @@ def _disk_errors(path: Path) -> Iterator[None]:
             yield
     except OSError as error:
         raise UsageError(f"cannot be written: {error.strerror}", where=path) from error
+
+
+def require_format(number: Any, supported: int, path: Path) -> None:
+    """IntegrityError unless the file has the format number that this version reads."""
+    if number != supported:
+        raise IntegrityError(
+            f"has format {number!r}, and this version of bertmill reads format {supported}",
+            where=path,
+            remedy="use the version that wrote it, or a newer one",
+        )

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from bertmill.errors import UsageError
-from bertmill.storage import read_json, safe_join
+from bertmill.storage import read_json, require_format, safe_join
 
 GROUP = "bertmill.models"
 CONFIG_FILE = "config.json"  # by which a folder is known to hold a model
 RUN_FILE = "config.toml"  # by which a folder is known to be that of a training
 MODEL_OF_RUN = "model"
-MODEL_NOTE = "bertmill.json"  # in a model folder: what it is and where it comes from
+METADATA_FILE = "bertmill.json"  # in a model folder: its task, settings and provenance
+METADATA_FORMAT = 1
 
 
 def find_model(model: str | Path) -> Path:
@@ -39,10 +40,14 @@ def find_model(model: str | Path) -> Path:
     raise UsageError(f"there is no model folder {str(model)!r} and no installed model of that name (known: {names})")
 
 
-def model_note(folder: Path) -> dict[str, Any]:
-    """What our own note in a model folder says; nothing in folders of others."""
-    file = folder / MODEL_NOTE
-    return read_json(file) if file.exists() else {}
+def read_metadata(folder: Path) -> dict[str, Any]:
+    """The metadata of a model folder; empty for folders of other programs. Files without a format number are older."""
+    path = folder / METADATA_FILE
+    if not path.exists():
+        return {}
+    metadata = read_json(path)
+    require_format(metadata.get("format", METADATA_FORMAT), METADATA_FORMAT, path)
+    return metadata
 
 
 def _refuse_run(path: Path) -> None:

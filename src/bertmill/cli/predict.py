@@ -1,139 +1,108 @@
-"""`bertmill predict`: a fine-tuned model answers for every row of a file, or for one text; rows stream through."""
+"""`bertmill predict`: answer every row of a file, or one request; rows stream through."""
 
 from __future__ import annotations
 
 import csv
 import json
 import sys
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
-from bertmill.cli.progress import counting, tell_about_rows
+from bertmill.cli.progress import counting, print_row_remarks
 from bertmill.config.commands import PredictSettings
-from bertmill.errors import UsageError
-from bertmill.inference.answering import TaskModel
+from bertmill.config.reading import unknown_name
+from bertmill.errors import DataError, UsageError
+from bertmill.inference.runner import Runner
 from bertmill.machine import set_threads
+from bertmill.rows.bad_rows import BadRowError
+from bertmill.rows.row import Row
+from bertmill.rows.source import RowFile
 from bertmill.storage import new_file
-from bertmill.tasks.answer import AnswerQuestions
-from bertmill.tasks.base import Answer
-from bertmill.tasks.datasets import examples_of
-from bertmill.tasks.labelled import LabelledRow
-from bertmill.tasks.raw_rows import shortened
-from bertmill.tasks.reading import RowCounts, read_labelled
-from bertmill.text.repair import replace_surrogates
+from bertmill.tasks.base import Answer, AnyTask, encode_rows
+from bertmill.text.printable import one_line
+from bertmill.text.repair import Repairs, replace_surrogates
+
+Answers = Iterable[tuple[Row, Answer]]
+Writer = Callable[[Answers, AnyTask, TextIO], None]
 
 
 def run(settings: PredictSettings) -> None:
     _refuse_overwriting(settings)
     set_threads(settings.threads)
-    model = TaskModel(settings.model, settings.device, settings)
-    counts = RowCounts()
-    _refuse_flags_of_other_tasks(settings, model.task.name)
-    rows = _rows(settings, model.task.name, counts)
-    place = settings.file or "--text"
-    task = model.task
-    if isinstance(task, AnswerQuestions):
-        task = replace(task, num_answers=settings.top_k)
-    answers = model.answers(examples_of(task, rows, settings, counts, place), task)
-    answered = ((example.row, answer) for example, answer in answers)
-    is_seen_anyway = settings.out is None and sys.stdout.isatty()
-    shown = answered if settings.quiet or is_seen_anyway else counting(answered, "rows")
+    runner = Runner(settings.model, settings.device, settings)
+    task = runner.task.answering(**({"top_k": settings.top_k} if settings.top_k > 1 else {}))
+    write = _writer(settings.output_format, task)
+    file = RowFile(settings.file or "--text", settings)
+    rows = [_request(settings, task)] if settings.file is None else task.read(file, task.options, labelled=False)
+    answers: Answers = runner.answers(encode_rows(task, rows, runner.windows, file), task)
+    is_visible = settings.out is None and sys.stdout.isatty()
+    answers = answers if settings.quiet or is_visible else counting(answers, "rows")
     if settings.out is None:
-        _write(shown, settings.format, sys.stdout)
+        write(answers, task, sys.stdout)
     else:
-        with new_file(settings.out) as path, path.open("w", encoding="utf-8", newline="") as file:
-            _write(shown, settings.format, file)
+        with new_file(settings.out) as path, path.open("w", encoding="utf-8", newline="") as out:
+            write(answers, task, out)
     if not settings.quiet:
-        tell_about_rows(counts, model.make_windows.remark)
+        print_row_remarks(file.counts, runner.windows)
 
 
 def _refuse_overwriting(settings: PredictSettings) -> None:
     file, out = settings.file, settings.out
     if file is not None and out is not None and Path(file).exists() and out.exists() and out.samefile(file):
-        raise UsageError("is the file that is read", where=out, remedy="choose another --out")
+        raise UsageError("is also the input file", where=out, remedy="choose another --out")
 
 
-def _refuse_flags_of_other_tasks(settings: PredictSettings, task: str) -> None:
-    answers = task == "answer"
-    if settings.text is not None and answers and settings.question is None:
-        raise UsageError("the model answers questions, and there is none", remedy="give --question")
-    if settings.text is not None and task == "choose" and not settings.choice:
-        raise UsageError("the model chooses, and there is nothing to choose from", remedy="give --choice twice or more")
-    for flag, is_given, is_for in (
-        ("--question", settings.question is not None, answers),
-        ("--top-k", settings.top_k > 1, answers),
-        ("--pair", settings.pair is not None, task not in ("tag", "answer")),
-        ("--choice", bool(settings.choice), task == "choose"),
-        ("--format columns", settings.format == "columns", task == "tag"),
-    ):
-        if is_given and not is_for:
-            raise UsageError(f"{flag} is not for the task {task}", remedy="leave it away")
+def _request(settings: PredictSettings, task: AnyTask) -> Row:
+    """The row that the flags give."""
+    given: dict[str, Any] = {name: getattr(settings, name) for name in ("text", "pair", "question")}
+    given["choices"] = settings.choice or None
+    fields = {name: _repaired(value) for name, value in given.items() if value is not None}
+    try:
+        row: Row = task.request(fields, "--text")
+    except BadRowError as problem:
+        raise DataError(problem.what, remedy=problem.remedy) from None
+    return row
 
 
-def _rows(settings: PredictSettings, task: str, counts: RowCounts) -> Iterator[LabelledRow]:
-    if settings.file is not None:
-        return read_labelled(settings.file, settings, counts, task=task, with_label=False)
-    given = (settings.question, settings.text, settings.pair)
-    texts = tuple(replace_surrogates(text, counts.repairs) for text in given if text is not None)
-    choices = tuple(replace_surrogates(choice, counts.repairs) for choice in settings.choice)
-    return iter([LabelledRow("--text", texts, choices=choices)])
+def _repaired(value: Any) -> Any:
+    if isinstance(value, list):
+        return list(map(_repaired, value))
+    return replace_surrogates(value, Repairs())
 
 
-def _write(answered: Iterable[tuple[LabelledRow, Answer]], how: str, file: TextIO) -> None:
-    table = csv.writer(file, lineterminator="\n")
-    for number, (row, answer) in enumerate(answered):
-        if how == "jsonl":
-            file.write(json.dumps(_id(row) | answer, ensure_ascii=False) + "\n")
-        elif how == "columns":
-            lines = zip(answer["words"], answer["tags"], strict=True)
-            file.write("".join(f"{_one_field(word)}\t{tag}\n" for word, tag in lines) + "\n")
-        elif how == "table":
-            file.write("  ".join([*_cells(answer), *map(shortened, row.texts)]) + "\n")
-        else:
-            columns = _columns(row, answer)
-            if number == 0:
-                table.writerow(columns)
-            table.writerow(columns.values())
+def _writer(name: str, task: AnyTask) -> Writer:
+    writers: Mapping[str, Writer] = {"jsonl": _write_jsonl, "csv": _write_csv, "table": _write_table}
+    if name in writers:
+        return writers[name]
+    if name not in task.output_formats:
+        raise unknown_name("output format", name, [*writers, *task.output_formats])
+    render = task.output_formats[name]
+    return lambda answers, _task, out: out.writelines(render(answer) for _, answer in answers)
 
 
-def _id(row: LabelledRow) -> dict[str, object]:
-    """Which row of the file it is, where there is a file."""
+def _write_jsonl(answers: Answers, task: AnyTask, out: TextIO) -> None:
+    for row, answer in answers:
+        out.write(json.dumps(_id(row) | answer, ensure_ascii=False) + "\n")
+
+
+def _write_table(answers: Answers, task: AnyTask, out: TextIO) -> None:
+    for row, answer in answers:
+        out.write("  ".join([task.show(answer), *map(one_line, row.texts)]) + "\n")
+
+
+def _write_csv(answers: Answers, task: AnyTask, out: TextIO) -> None:
+    """The id, the answer and the row's own fields; lists as JSON."""
+    table = csv.writer(out, lineterminator="\n")
+    for number, (row, answer) in enumerate(answers):
+        columns = _id(row) | task.columns(answer) | row.fields()
+        if number == 0:
+            table.writerow(columns)
+        table.writerow(
+            json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value for value in columns.values()
+        )
+
+
+def _id(row: Row) -> dict[str, Any]:
+    """The row's id, if it comes from a file."""
     return {} if row.id is None else {"id": row.id}
-
-
-def _one_field(word: str) -> str:
-    """A word that is no line of its own and no two columns."""
-    return "".join(" " if character in "\t\n\r" else character for character in word)
-
-
-def _columns(row: LabelledRow, answer: Answer) -> dict[str, object]:
-    """An answer and what it is for, flat: a column for the score of each label, lists as JSON in one column."""
-    columns = _id(row)
-    for name, value in answer.items():
-        if isinstance(value, dict):
-            columns |= {f"{name.removesuffix('s')}:{label}": score for label, score in value.items()}
-        elif name == "labels":
-            columns[name] = "|".join(value)
-        else:
-            columns[name] = json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value
-    is_question = "start" in answer
-    columns |= zip(("question", "text") if is_question else ("text", "pair"), row.texts, strict=False)
-    return columns | ({"choices": json.dumps(row.choices, ensure_ascii=False)} if row.choices else {})
-
-
-def _cells(answer: Answer) -> Iterator[str]:
-    """The answer itself with its probability, or probabilities where there may be several."""
-    if "entities" in answer:
-        yield ", ".join(f"{each['type']} {shortened(each['text'])}" for each in answer["entities"]) or "-"
-        return
-    if "tags" in answer:
-        yield shortened(" ".join(answer["tags"]))
-        return
-    if "labels" in answer:
-        yield ", ".join(f"{shortened(label)} {answer['scores'][label]:.4f}" for label in answer["labels"]) or "-"
-        return
-    for name, value in answer.items():
-        if name not in ("scores", "answers"):
-            yield f"{value:.4f}" if isinstance(value, float) else shortened(str(value))

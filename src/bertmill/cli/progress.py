@@ -11,13 +11,16 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TaskProgressColumn, TextColumn
 
 from bertmill.cli.streams import say
-from bertmill.tasks.reading import RowCounts
+
+if TYPE_CHECKING:
+    from bertmill.batching.windows import Windows
+    from bertmill.rows.bad_rows import RowCounts
 
 ItemT = TypeVar("ItemT")
 
@@ -78,9 +81,9 @@ class ProgressLine:
         return f"{state}, {bytes_read / self._total_bytes:.0%} done, {time_left(left)}"
 
 
-def tell_about_rows(counts: RowCounts, about_windows: str | None) -> None:
-    """What a person should know about the rows that were read, after all of them were."""
-    for remark in filter(None, (*counts.remarks(), about_windows)):
+def print_row_remarks(counts: RowCounts, windows: Windows) -> None:
+    """What the user should know about the rows that were read."""
+    for remark in filter(None, (*counts.remarks(), windows.remark)):
         say(remark)
 
 

@@ -18,8 +18,8 @@ from bertmill.config.fields import (
     Precision,
     Quotes,
     Seconds,
+    Separator,
     SizeName,
-    TaskName,
     TextFiles,
     Threads,
 )
@@ -181,37 +181,48 @@ class PretrainSettings(TrainingSettings):
 
 
 class RowSettings(Settings):
-    """How labelled rows are read, and long texts with them."""
+    """How labelled rows are read."""
 
     columns: str | None = Field(
-        None, description="which column is what: text=sentence,label=stars; numbers where the file has no header"
+        None, description="the columns to use: text=sentence,label=stars; numbers if the file has no header"
     )
     preset: str | None = Field(None, description="the columns of a known data set: sst2, cola, mrpc, rte, stsb, …")
-    quotes: Quotes = Field("auto", description="whether quotes in .tsv and .csv files are characters or wrap fields")
-    on_bad_row: Literal["stop", "skip"] = Field(
-        "stop", description="what to do with a row that cannot be read; more than 5 % stop all the same"
+    format: str | None = Field(
+        None, description="tsv, csv, jsonl, json or parquet; for tag also conll and lines (default: by the suffix)"
     )
+    separator: Separator | None = Field(
+        None, description="what separates columns, one character or tab (default: a comma in .csv, else a tab)"
+    )
+    quotes: Quotes | None = Field(
+        None, description="whether quotes wrap fields or are literal (default: standard in .csv, else literal)"
+    )
+    on_bad_row: Literal["stop", "skip"] = Field(
+        "stop", description="what to do with a row that cannot be used; more than 5 % bad rows always stop"
+    )
+
+
+class WindowSettings(Settings):
+    """How inputs that are longer than the model are read."""
+
     max_length: int | None = Field(
-        None, ge=5, description="pieces in a window (default: what the model can read; 384 for answers)"
+        None, ge=5, description="pieces in a window (default: as many as the model can read; 384 for answer)"
     )
     stride: int | None = Field(
-        None,
-        ge=1,
-        description="pieces advanced from window to window of a long text (default: 3/4 of a window; 128 for answers)",
+        None, ge=1, description="pieces advanced from window to window (default: 3/4 of a window; 128 for answer)"
     )
     truncate: bool | None = Field(
-        None, description="cut long texts after the first window instead of sliding (not for tags and answers)"
+        None, description="read the first window only instead of sliding (not for tag and answer)"
     )
 
 
-class FinetuneSettings(TrainingSettings, RowSettings):
+class FinetuneSettings(TrainingSettings, RowSettings, WindowSettings):
     """Train a model on labelled rows: a class, a number, one of several choices, tags, or answers out of passages."""
 
     MAY_MOVE: ClassVar[frozenset[str]] = frozenset(("train", "dev", "model"))
     PATHS: ClassVar[tuple[str, ...]] = ("train", "dev")
     MAY_BE_PATHS: ClassVar[tuple[str, ...]] = ("model",)
 
-    task: Annotated[TaskName | None, Field(description="classify, regress, choose, tag or answer"), POSITIONAL] = None
+    task: Annotated[str | None, Field(description="classify, regress, choose, tag or answer"), POSITIONAL] = None
     model: str | None = Field(
         None,
         description="the pre-trained model: a folder or the name of an installed model (a resumed run knows its own)",
@@ -226,9 +237,6 @@ class FinetuneSettings(TrainingSettings, RowSettings):
     micro_batch_pieces: int = Field(2048, ge=1, description="pieces that go through the model at once")
     learning_rate: float = Field(5e-5, gt=0, description="the highest rate, after a tenth of the steps")
     dropout: float | None = Field(None, ge=0, lt=1, description="share of activations dropped (default: the model's)")
-    multi_label: bool = Field(False, description="a text may have several labels, a|b (or with , or ;), or none")
-    class_weights: str | None = Field(None, description="how much classes count: balanced, or ham=1,spam=5")
-    label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of each target that is spread over all classes")
     freeze: bool = Field(False, description="train the head alone; the encoder stays as it is")
     metric: str | None = Field(
         None, description="what chooses the best checkpoint (default: the task's first; matthews with --preset cola)"
@@ -240,15 +248,6 @@ class FinetuneSettings(TrainingSettings, RowSettings):
         None, description="paper: train with batches of 16, 32, rates of 5e-5, 3e-5, 2e-5 and 2, 3, 4 epochs each"
     )
 
-    @model_validator(mode="after")
-    def _fitting_the_task(self) -> Self:
-        has_class_flags = self.class_weights is not None or self.label_smoothing > 0
-        if self.task not in ("classify", None) and (has_class_flags or self.multi_label):
-            raise ValueError("--class-weights, --label-smoothing and --multi-label are for classify alone")
-        if self.multi_label and has_class_flags:
-            raise ValueError("--class-weights and --label-smoothing are for one label per text")
-        return self
-
     def require_all(self) -> None:
         missing = ", ".join("TASK" if name == "task" else f"--{name}" for name in self.missing())
         if missing:
@@ -259,7 +258,7 @@ class FinetuneSettings(TrainingSettings, RowSettings):
         return [name for name in ("task", "model", "train") if getattr(self, name) is None]
 
 
-class EvaluateSettings(RowSettings):
+class EvaluateSettings(RowSettings, WindowSettings):
     """Measure a fine-tuned model on labelled rows: metrics with 95 % intervals, and where it errs."""
 
     model: Annotated[str, Field(description="a fine-tuned model folder"), POSITIONAL]
@@ -270,7 +269,7 @@ class EvaluateSettings(RowSettings):
     as_json: bool = Field(False, alias="json", description="print one JSON object instead of tables")
 
 
-class PredictSettings(RowSettings):
+class PredictSettings(RowSettings, WindowSettings):
     """Let a fine-tuned model answer for every row of a file, or for a text given here."""
 
     model: Annotated[str, Field(description="a fine-tuned model folder"), POSITIONAL]
@@ -280,9 +279,7 @@ class PredictSettings(RowSettings):
     question: str | None = Field(None, description="what to answer out of --text")
     choice: list[str] = Field([], description="a choice for --text; given at least twice")
     out: Path | None = Field(None, description="a file to write to instead of printing")
-    format: Literal["jsonl", "csv", "table", "columns"] = Field(
-        "jsonl", description="how answers are written; columns: a line for every word, with its tag"
-    )
+    output_format: str = Field("jsonl", description="how answers are written: jsonl, csv or table; for tag also conll")
     top_k: int = Field(1, ge=1, le=20, description="answers for each question; several stand in a list")
     device: str = Field("auto", description="cpu, cuda, or auto")
     threads: Threads | None = Field(None, description="threads to compute with (default: one per core)")

@@ -14,8 +14,7 @@ Objective = Literal["mlm+nsp", "mlm+sop", "mlm", "clm"]
 SizeName = Literal["tiny", "mini", "small", "medium", "base", "large"]
 OnNonFinite = Literal["stop", "skip", "reload"]
 Precision = Literal["fp32", "bf16", "auto"]
-Quotes = Literal["auto", "literal", "standard"]
-TaskName = Literal["classify", "regress", "choose", "tag", "answer"]
+Quotes = Literal["literal", "standard"]
 
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
 
@@ -82,6 +81,15 @@ def _written(given: Any) -> Any:
     return str(given) if type(given) is int else given
 
 
+def _separator(text: Any) -> Any:
+    """A single character; tab and \\t are spelled out."""
+    if isinstance(text, str):
+        text = {"tab": "\t", "\\t": "\t"}.get(text, text)
+        if len(text) != 1 or text in '"\n\r':
+            raise ValueError("should be a single character, or tab")
+    return text
+
+
 def _checked_by(parse: Callable[[str], object]) -> AfterValidator:
     def check(text: str) -> str:
         parse(text)
@@ -93,6 +101,7 @@ def _checked_by(parse: Callable[[str], object]) -> AfterValidator:
 Seconds = Annotated[int, Field(ge=1, le=10**9), BeforeValidator(_seconds)]
 Threads = Annotated[int, Field(ge=1, le=1024)]
 Phases = Annotated[str, BeforeValidator(_written), _checked_by(parse_phases)]
+Separator = Annotated[str, BeforeValidator(_separator)]
 Heldout = Annotated[str, BeforeValidator(_heldout)]
 MaskMix = Annotated[str, _checked_by(parse_mask_mix)]
 TextFiles = Annotated[

@@ -1,4 +1,4 @@
-"""How good a fine-tuned model is on labelled rows: metrics with intervals, where it errs, and its surest errors."""
+"""How good a fine-tuned model is on labelled rows: metrics with intervals, classes, and its most confident errors."""
 
 from __future__ import annotations
 
@@ -6,10 +6,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from bertmill.inference.answering import TaskModel, judged
+from bertmill.inference.runner import Runner, scores_of
+from bertmill.rows.row import Row
 from bertmill.tasks.base import Answer, Example
-from bertmill.tasks.labelled import LabelledRow
-from bertmill.tasks.metrics import ByClass, intervals
+from bertmill.tasks.metrics import ClassReport, intervals
+
+
+@dataclass(frozen=True)
+class Error:
+    """A wrong answer."""
+
+    row: Row
+    answer: Answer
+    expected: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -17,8 +26,8 @@ class Evaluation:
     num_rows: int
     metrics: dict[str, float]
     intervals: dict[str, tuple[float, float]]
-    by_class: ByClass
-    worst: list[tuple[LabelledRow, Answer]]  # errors, the surest first
+    classes: ClassReport
+    errors: list[Error]  # the most confident first
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -27,23 +36,32 @@ class Evaluation:
                 name: {"value": value, "low": self.intervals[name][0], "high": self.intervals[name][1]}
                 for name, value in self.metrics.items()
             },
-            "classes": [vars(each) for each in self.by_class.figures],
-            "confusion": self.by_class.confusion,
-            "worst": [{**vars(row), "answer": answer} for row, answer in self.worst],
+            "classes": [vars(each) for each in self.classes.figures],
+            "confusion": self.classes.confusion,
+            "worst": [
+                {
+                    "place": error.row.place,
+                    "id": error.row.id,
+                    **error.row.fields(),
+                    "expected": list(error.expected),
+                    "answer": error.answer,
+                }
+                for error in self.errors
+            ],
         }
 
 
-def evaluate(model: TaskModel, examples: Iterable[Example], num_worst: int) -> Evaluation:
-    """Let the model answer for `examples`, and compare with what is right."""
-    task = model.task
-    answered = list(model.outputs(examples))
-    judgements = judged(task, answered)
-    errors = [task.error(*each, judgement) for each, judgement in zip(answered, judgements, strict=True)]
-    worst = sorted(range(len(errors)), key=lambda number: -errors[number])[:num_worst]
+def evaluate(runner: Runner, examples: Iterable[Example], num_errors: int) -> Evaluation:
+    """Answer labelled examples and compare the answers with the labels."""
+    task = runner.task
+    outputs = list(runner.outputs(examples))
+    scores = scores_of(task, outputs)
+    sizes = [task.error(*each, score) for each, score in zip(outputs, scores, strict=True)]
+    worst = sorted(range(len(sizes)), key=lambda number: -sizes[number])[:num_errors]
+    errors = []
+    for example, output in (outputs[number] for number in worst if sizes[number]):
+        (answer,) = task.decode([example], [output])
+        errors.append(Error(example.row, answer, task.expected(example.row)))
     return Evaluation(
-        len(answered),
-        task.metrics(judgements),
-        intervals(task.metrics, judgements),
-        task.by_class(judgements),
-        [(answered[number][0].example.row, task.decode(*answered[number])) for number in worst if errors[number]],
+        len(outputs), task.metrics(scores), intervals(task.metrics, scores), task.class_report(scores), errors
     )

@@ -1,1 +1,57 @@
-"""Labelled rows → examples → losses, metrics and answers: one small file per kind of task."""
+"""The registry of tasks. A new task is one file, or one folder, and one line in TASKS."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from pydantic import create_model
+
+from bertmill.config.commands import FinetuneSettings
+from bertmill.config.reading import unknown_name
+from bertmill.errors import UsageError
+
+if TYPE_CHECKING:
+    from bertmill.model.config import BertConfig
+    from bertmill.tasks.base import AnyTask
+
+TASKS = {  # name → "module:class", imported when first used
+    "classify": "bertmill.tasks.classify:Classify",
+    "regress": "bertmill.tasks.regress:Regress",
+    "choose": "bertmill.tasks.choose:Choose",
+    "tag": "bertmill.tasks.tag.task:Tag",
+    "answer": "bertmill.tasks.answer.task:AnswerQuestions",
+}
+
+
+def load_task(name: str) -> type[AnyTask]:
+    """The class of a task; UsageError if there is no task of this name."""
+    if name not in TASKS:
+        raise unknown_name("task", name, list(TASKS))
+    module, _, attribute = TASKS[name].partition(":")
+    return cast("type[AnyTask]", getattr(importlib.import_module(module), attribute))
+
+
+def settings_for(task: str) -> type[FinetuneSettings]:
+    """The settings of `finetune` together with the options of a task."""
+    bases: Any = (FinetuneSettings, load_task(task).Options)
+    return create_model(f"{task.title()}Settings", __base__=bases, __doc__=FinetuneSettings.__doc__)
+
+
+def task_of_folder(config: BertConfig, metadata: Mapping[str, Any], folder: Path) -> AnyTask:
+    """The task that a model folder was fine-tuned for: the one it records, else the one that its head suggests."""
+    recorded = metadata.get("task")
+    names = [recorded] if recorded in TASKS else list(TASKS)
+    for name in names:
+        task = load_task(name).from_folder(config, metadata)
+        if task is not None:
+            return task
+    raise UsageError("is not fine-tuned for a task", where=folder, remedy="fine-tune it with `bertmill finetune`")
+
+
+def require_task(task: AnyTask, name: str, folder: Path) -> None:
+    """UsageError unless `task` is the one called `name`."""
+    if task.name != name:
+        raise UsageError(f"the model is fine-tuned for the task {task.name}, not {name}", where=folder)

@@ -1,204 +1,227 @@
 """What a task is, so that one training loop, one evaluation and one prediction serve them all.
 
-    row ── example ──► encode ──► outputs (the model's, per example) ──┬─► loss
-                                                                       ├─► decode ──► answers
-                                                                       └─► judge ──► metrics · by_class
-A task knows its labels and its head. Its outputs are one tensor per example; a target is what `example` made of the
-label and only the task understands. A judgement is a small array, all that metrics need to know about an example, so
-that drawing examples again for an interval is indexing. `Sequences` are the tasks whose examples are whole sequences:
-windows are merged.
+    file ── read ──► rows ── encode ──► examples ── outputs ──┬──► loss
+    request ────────► row                                     ├──► decode ──► answers ── show
+                                                              └──► score ──► metrics, class figures
+A task owns its rows, labels and head. The model gives one output tensor per example. A score is a small array that
+holds all that the metrics need to know about one example, so that resampling examples for an interval is indexing.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
-from bertmill.tasks.labelled import LabelledRow
-from bertmill.tasks.metrics import ByClass
-from bertmill.tasks.raw_rows import BadRowError
-from bertmill.tasks.windows import Texts, Window, WindowMaker, in_portions, merge_windows, pack
+from bertmill.batching.windows import Window, Windows, in_portions, pack
+from bertmill.errors import UsageError
+from bertmill.model.config import BertConfig
+from bertmill.rows.bad_rows import BadRowError
+from bertmill.rows.row import Row
+from bertmill.rows.source import RowFile
+from bertmill.rows.split import SplitKey
+from bertmill.tasks.metrics import ClassReport
+from bertmill.text.tokenizer import BertTokenizer
 
 Answer = dict[str, Any]
 Array = NDArray[np.float32]
-Judgement = NDArray[Any]  # of one example
-Judgements = NDArray[Any]  # of many: [examples, …]
+Score = NDArray[Any]  # of one example
+Scores = NDArray[Any]  # of many: [examples, …]
+
+
+class TaskOptions(BaseModel):
+    """The settings that `finetune` takes for one task only."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 @dataclass(frozen=True)
 class Example:
-    """A row, and what should come out, if that is known."""
+    """A row as the model reads it: the windows of each of its sequences, and the target if the row has a label."""
 
-    row: LabelledRow
-    target: Any = None
-
-
-@dataclass(frozen=True)
-class EncodedExample:
-    """What goes in, as pieces: the windows of each sequence."""
-
-    example: Example
+    row: Any
     sequences: tuple[tuple[Window, ...], ...]
-
-    @property
-    def target(self) -> Any:
-        return self.example.target
+    target: Any
 
     @property
     def num_pieces(self) -> int:
         return sum(len(window.ids) for windows in self.sequences for window in windows)
 
 
-class Task(ABC):
+RowT = TypeVar("RowT", bound=Row)
+ExampleT = TypeVar("ExampleT", bound=Example)
+
+
+class Task(ABC, Generic[RowT, ExampleT]):
     """One kind of question that a fine-tuned model answers."""
 
     name: ClassVar[str]
-    head: ClassVar[str]  # the name of the model class
-    max_length: ClassVar[int | None] = None  # pieces of a window where nobody says; None: what the model can read
-    stride: ClassVar[int | None] = None
+    head: ClassVar[str]  # the model class
+    Options: ClassVar[type[TaskOptions]] = TaskOptions
+    fields: ClassVar[tuple[str, ...]]  # of a request given as a text or as a tuple of texts
+    window: ClassVar[tuple[int | None, int | None]] = (None, None)  # default length and stride; None: by the model
+    output_formats: ClassVar[Mapping[str, Callable[[Answer], str]]] = {}  # beside jsonl, csv and table
+
+    # Rows
+
+    @classmethod
+    @abstractmethod
+    def read(cls, file: RowFile, options: Any, *, labelled: bool) -> Iterator[RowT]:
+        """The rows of a file; `options` are of the class `Options`."""
+
+    @classmethod
+    @abstractmethod
+    def request(cls, fields: Mapping[str, Any], place: str = "request") -> RowT:
+        """An unlabelled row from the named fields of a request; BadRowError if they are wrong."""
+
+    @abstractmethod
+    def labels(self, row: RowT) -> tuple[str, ...]:
+        """What a labelled row counts for in the data summary."""
+
+    def expected(self, row: RowT) -> tuple[str, ...]:
+        """The right answer of a labelled row, as it is shown next to a wrong one."""
+        return self.labels(row)
+
+    def split_key(self, row: RowT) -> SplitKey:
+        """What keeps rows together, and in proportion, when dev rows are split off."""
+        return SplitKey(row.texts[0])
+
+    # Construction
+
+    @classmethod
+    @abstractmethod
+    def from_rows(cls, rows: Sequence[RowT], options: Any, tokenizer: BertTokenizer, where: str) -> Self:
+        """The task with the labels of its training rows; DataError if they cannot be learned."""
+
+    @classmethod
+    @abstractmethod
+    def from_folder(cls, config: BertConfig, metadata: Mapping[str, Any]) -> Self | None:
+        """The task of a model folder; None if its head belongs to another task."""
+
+    @property
+    def options(self) -> TaskOptions:
+        """The options that reading rows depends on."""
+        return self.Options()
+
+    @abstractmethod
+    def model_settings(self) -> dict[str, Any]:
+        """What config.json says about the task."""
+
+    def metadata(self) -> dict[str, Any]:
+        """What bertmill.json says about the task, besides its name."""
+        return {}
+
+    def remarks(self) -> list[str]:
+        """What the user should know about how the data was understood."""
+        return []
+
+    # Model
+
+    @property
+    def reads_cls(self) -> bool:
+        """Whether an answer depends on the vector of [CLS]."""
+        return True
+
+    @abstractmethod
+    def encode(self, row: RowT, windows: Windows) -> ExampleT:
+        """The row as pieces; BadRowError if its label is not one of the task's."""
+
+    @abstractmethod
+    def outputs(self, model: nn.Module, examples: Sequence[ExampleT], device: torch.device) -> Sequence[Tensor]:
+        """The model's output for each example."""
+
+    @abstractmethod
+    def loss(self, outputs: Sequence[Tensor], examples: Sequence[ExampleT]) -> Tensor:
+        """The sum of the losses of examples; the mean is this divided by the sum of their weights."""
+
+    def weight(self, example: ExampleT) -> float:
+        """How much an example counts in the mean loss."""
+        return 1.0
+
+    # Answers
+
+    @abstractmethod
+    def decode(self, examples: Sequence[ExampleT], outputs: Sequence[Array]) -> list[Answer]:
+        """The answer for each example."""
+
+    @abstractmethod
+    def show(self, answer: Answer) -> str:
+        """An answer on one line of a terminal."""
+
+    def columns(self, answer: Answer) -> dict[str, Any]:
+        """An answer as columns of a table: a column for the score of each label; lists stay lists."""
+        columns: dict[str, Any] = {}
+        for name, value in answer.items():
+            if isinstance(value, dict):
+                columns |= {f"{name.removesuffix('s')}:{label}": score for label, score in value.items()}
+            else:
+                columns[name] = value
+        return columns
+
+    def answering(self, **settings: Any) -> Self:
+        """The task with other settings for its answers; UsageError if it has no such settings."""
+        if settings:
+            raise UsageError(f"the task {self.name} has no {', '.join(settings)}")
+        return self
+
+    # Evaluation
 
     @property
     @abstractmethod
     def goals(self) -> tuple[str, ...]:
-        """Metrics by which the best checkpoint may be chosen, the usual one first; of each, more is better."""
-
-    @property
-    def reads_first_piece(self) -> bool:
-        """Whether an answer depends on the vector of [CLS]."""
-        return True
-
-    @property
-    def may_have_no_label(self) -> bool:
-        """Whether an empty label says something: that none of several labels is right."""
-        return False
-
-    @property
-    def keeps_proportions(self) -> bool:
-        """Whether a row has one of a few labels, each of which a part of the rows should have its share of."""
-        return False
-
-    def subject(self, row: LabelledRow) -> str:
-        """What a row is about: rows about the same stay together when some are kept back."""
-        return row.texts[0]
+        """Metrics that may select the best checkpoint, the default first; larger is better."""
 
     @abstractmethod
-    def example(self, row: LabelledRow) -> Example:
-        """What a row of data says; BadRowError if its label makes no sense here."""
+    def score(self, example: ExampleT, output: Array) -> Score:
+        """An output compared with the target; the same shape for all examples."""
 
     @abstractmethod
-    def labels_of(self, row: LabelledRow) -> tuple[str, ...]:
-        """What a row that has an example counts for when labels are counted; nothing if it has no label."""
-
-    def remarks(self) -> list[str]:
-        """What a person should know about how the data was understood."""
-        return []
+    def metrics(self, scores: Scores) -> dict[str, float]:
+        """The metrics over all examples."""
 
     @abstractmethod
-    def settings(self) -> dict[str, Any]:
-        """What the model's configuration says about the task, in Hugging Face's words."""
+    def error(self, example: ExampleT, output: Array, score: Score) -> float:
+        """0 if the output is right, otherwise larger the more confident it is."""
 
-    def note(self) -> dict[str, Any]:
-        """What the model folder remembers of the task besides its name and `settings`."""
-        return {}
+    def class_report(self, scores: Scores) -> ClassReport:
+        """The figures of each class, if there are classes."""
+        return ClassReport()
 
-    @abstractmethod
-    def encode(self, example: Example, make_windows: WindowMaker) -> EncodedExample:
-        """Text to pieces."""
-
-    @abstractmethod
-    def outputs(self, model: nn.Module, examples: Sequence[EncodedExample], device: torch.device) -> Sequence[Tensor]:
-        """What the model says of each example."""
-
-    @abstractmethod
-    def loss(self, outputs: Sequence[Tensor], examples: Sequence[EncodedExample]) -> Tensor:
-        """The sum of the losses of examples; divided by the sum of their weights it is the mean."""
-
-    def weight(self, example: EncodedExample) -> float:
-        """How much an example counts in the mean loss."""
-        return 1.0
-
-    @abstractmethod
-    def decode(self, example: EncodedExample, output: Array) -> Answer:
-        """An output as a person reads it."""
-
-    def decode_all(self, examples: Sequence[EncodedExample], outputs: Sequence[Array]) -> list[Answer]:
-        """The outputs of several examples; a task may do that faster than one by one."""
-        return [self.decode(example, output) for example, output in zip(examples, outputs, strict=True)]
-
-    @abstractmethod
-    def judge(self, example: EncodedExample, output: Array) -> Judgement:
-        """An output set against the target; the same shape for all examples."""
-
-    @abstractmethod
-    def metrics(self, judgements: Judgements) -> dict[str, float]:
-        """How good all outputs together are."""
-
-    @property
-    def is_to_be_tuned(self) -> bool:
-        """Whether answers depend on a number that is chosen on dev examples after the training."""
-        return False
-
-    def tuned(self, judgements: Judgements) -> Task:
-        """The task with that number as it would have been best for these answers."""
-        return self
-
-    @property
-    def tuning(self) -> str:
-        """That number in words."""
-        return ""
-
-    def by_class(self, judgements: Judgements) -> ByClass:
-        """How good they are for each class, where there are classes."""
-        return ByClass()
-
-    @abstractmethod
-    def error(self, example: EncodedExample, output: Array, judgement: Judgement) -> float:
-        """How wrong an output is that was judged so: 0 if it is right, more the surer it is of something else."""
+    def tuned(self, scores: Scores) -> tuple[Self, str]:
+        """The task with what is chosen on dev examples after training, and a description; nothing by default."""
+        return self, ""
 
 
-class Sequences(Task):
-    """Tasks that ask something of whole sequences. The outputs of a sequence's windows are averaged."""
+AnyTask = Task[Any, Any]
 
-    def encode(self, example: Example, make_windows: WindowMaker) -> EncodedExample:
-        return EncodedExample(example, make_windows(self.sequences_of(example.row)))
 
-    def sequences_of(self, row: LabelledRow) -> tuple[Texts, ...]:
-        """What the model reads of a row, one after the other."""
-        return (row.texts,)
+def encode_rows(task: AnyTask, rows: Iterable[Row], windows: Windows, file: RowFile) -> Iterator[Example]:
+    """The rows as examples; a row that the task cannot use is a bad row of `file`."""
+    for row in rows:
+        try:
+            example = task.encode(row, windows)
+        except BadRowError as problem:
+            file.bad_row(problem, row.place)
+            continue
+        yield example
+    file.counts.require_few_skipped(file.path)
 
-    def outputs(self, model: nn.Module, examples: Sequence[EncodedExample], device: torch.device) -> Sequence[Tensor]:
-        sequences = [windows for example in examples for windows in example.sequences]
-        rows = [output.logits for output in run_windows(model, examples, device, **self._asked())]
-        return merge_windows(torch.cat(rows), sequences).unbind(0)
 
-    def _asked(self) -> Mapping[str, Any]:
-        """What the model is told beside the batch."""
-        return {}
-
-    def refuse_choices(self, row: LabelledRow) -> None:
-        """For tasks whose rows have none."""
-        if row.choices:
-            remedy = "leave them away, or use choose"
-            raise BadRowError("has choices", f"has choices, which {self.name} does not know", remedy, where=row.place)
+def run_windows(model: nn.Module, examples: Sequence[Example], device: torch.device, **inputs: Any) -> Iterator[Any]:
+    """The model's outputs for all windows of the examples, in order."""
+    windows = [window for example in examples for of_sequence in example.sequences for window in of_sequence]
+    # Training needs all activations at the end anyway; otherwise a long document need not be in memory at once.
+    for portion in [windows] if torch.is_grad_enabled() else in_portions(windows):
+        yield model(pack(portion).to(device), **inputs)
 
 
 def probabilities(logits: Array) -> NDArray[np.float64]:
     """Softmax over the last axis, in double precision."""
     return torch.from_numpy(np.asarray(logits, dtype=np.float64)).softmax(-1).numpy()
-
-
-def run_windows(
-    model: nn.Module, examples: Sequence[EncodedExample], device: torch.device, **asked: Any
-) -> Iterator[Any]:
-    """What the model returns for all windows of the examples, one after the other, in portions."""
-    windows = [window for example in examples for of_sequence in example.sequences for window in of_sequence]
-    # What is learnt from needs its memory until the end; else a long document does not need it all at once.
-    for portion in [windows] if torch.is_grad_enabled() else in_portions(windows):
-        yield model(pack(portion).to(device), **asked)

@@ -1,74 +1,189 @@
-"""Which of several continuations fits: each is a sequence of its own, `[CLS] context [SEP] question choice [SEP]`.
+"""Which of several continuations fits. Each choice is a sequence: `[CLS] text [SEP] pair choice [SEP]`.
 
-One output per sequence, softmax over the choices of an example; examples may have different numbers of choices.
+One output per sequence, softmax over the choices of an example; examples may have different numbers of choices. A row
+has a text, maybe a pair (the beginning of every choice), and the choices. A .json file may also be in DREAM's form,
+`[[[turn, …], [{"question": …, "choice": [text, …], "answer": text}, …], id], …]`: a row per question.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bertmill.tasks.base import Answer, Array, EncodedExample, Example, Judgement, Judgements, Sequences, probabilities
-from bertmill.tasks.labelled import LabelledRow
-from bertmill.tasks.raw_rows import BadRowError
-from bertmill.tasks.windows import Texts
+from bertmill.batching.windows import Windows
+from bertmill.model.config import BertConfig
+from bertmill.rows.bad_rows import BadRowError
+from bertmill.rows.columns import read_fields
+from bertmill.rows.formats import json_record, repair_strings
+from bertmill.rows.json_files import JsonList, line_of
+from bertmill.rows.labels import is_empty
+from bertmill.rows.row import Record
+from bertmill.rows.source import RowFile
+from bertmill.tasks.base import Answer, Array, Example, Score, Scores, TaskOptions, probabilities
+from bertmill.tasks.sequence import FIELDS, SequenceTask, TextRow, read_texts, refuse_other_fields
+from bertmill.text.printable import one_line
+from bertmill.text.tokenizer import BertTokenizer
+
+_LETTERS = "ABCDEFGH"
 
 
 @dataclass(frozen=True)
-class Choose(Sequences):
+class ChoiceRow(TextRow):
+    choices: tuple[str, ...] = ()
+    right: int | None = None  # the number of the right choice
+
+    @property
+    def all_texts(self) -> tuple[str, ...]:
+        return self.texts + self.choices
+
+    def fields(self) -> dict[str, Any]:
+        return super().fields() | {"choices": list(self.choices)}
+
+
+@dataclass(frozen=True)
+class Choose(SequenceTask[ChoiceRow]):
     name = "choose"
     head = "BertForMultipleChoice"
     goals = ("accuracy",)
+    fields: ClassVar[tuple[str, ...]] = (*FIELDS, "choices")
 
-    def example(self, row: LabelledRow) -> Example:
-        if len(row.choices) < 2:
-            what = "has one choice only" if row.choices else "has no choices"
-            remedy = "a row needs a text and at least two choices"
-            raise BadRowError("no choices", what, remedy, where=row.place)
-        return Example(row, None if row.label is None else row.choices.index(str(row.label)))
+    @classmethod
+    def read(cls, file: RowFile, options: TaskOptions, *, labelled: bool) -> Iterator[ChoiceRow]:
+        def parse(record: Record) -> ChoiceRow:
+            choices = _choices(record.fields)
+            right = right_choice(record.fields.get("label"), choices) if labelled else None
+            return ChoiceRow(record.place, read_texts(record.fields), choices, right)
 
-    def sequences_of(self, row: LabelledRow) -> tuple[Texts, ...]:
-        context, *stem = row.texts
-        return tuple((context, " ".join([*stem, choice])) for choice in row.choices)
+        return file.rows(read_fields(file, labelled=labelled, unfold=_dream_records), parse)
 
-    def labels_of(self, row: LabelledRow) -> tuple[str, ...]:
-        """The number of the right choice, since texts are different in every row."""
-        return () if row.label is None else (f"choice {row.choices.index(str(row.label))}",)
+    @classmethod
+    def request(cls, fields: Mapping[str, Any], place: str = "request") -> ChoiceRow:
+        refuse_other_fields(fields, cls.fields, cls.name)
+        return ChoiceRow(place, read_texts(fields), _choices(fields))
 
-    def settings(self) -> dict[str, Any]:
+    @classmethod
+    def from_rows(cls, rows: Sequence[ChoiceRow], options: TaskOptions, tokenizer: BertTokenizer, where: str) -> Self:
+        return cls()
+
+    @classmethod
+    def from_folder(cls, config: BertConfig, metadata: Mapping[str, Any]) -> Self | None:
+        return cls() if cls.head in (config.architectures or []) else None
+
+    def model_settings(self) -> dict[str, Any]:
         return {}
 
-    def outputs(self, model: nn.Module, examples: Sequence[EncodedExample], device: torch.device) -> Sequence[Tensor]:
+    def labels(self, row: ChoiceRow) -> tuple[str, ...]:
+        """The number of the right choice, since the texts differ in every row."""
+        return () if row.right is None else (f"choice {row.right}",)
+
+    def expected(self, row: ChoiceRow) -> tuple[str, ...]:
+        return () if row.right is None else (row.choices[row.right],)
+
+    def encode(self, row: ChoiceRow, windows: Windows) -> Example:
+        context, *stem = row.texts
+        sequences = [(context, " ".join([*stem, choice])) for choice in row.choices]
+        return Example(row, windows.of(sequences), row.right)
+
+    def outputs(self, model: nn.Module, examples: Sequence[Example], device: torch.device) -> Sequence[Tensor]:
         of_sequences = torch.cat(list(super().outputs(model, examples, device)))
         split: tuple[Tensor, ...] = of_sequences.split([len(example.sequences) for example in examples])
         return split
 
-    def _asked(self) -> Mapping[str, Any]:
-        return {"num_choices": 1}  # sequences are put together here, after their windows
+    def _model_inputs(self) -> Mapping[str, Any]:
+        return {"num_choices": 1}  # sequences are grouped here, after their windows are merged
 
-    def loss(self, outputs: Sequence[Tensor], examples: Sequence[EncodedExample]) -> Tensor:
+    def loss(self, outputs: Sequence[Tensor], examples: Sequence[Example]) -> Tensor:
         rows = nn.utils.rnn.pad_sequence(list(outputs), batch_first=True, padding_value=float("-inf"))
         targets = torch.tensor([example.target for example in examples], device=rows.device)
         return F.cross_entropy(rows, targets, reduction="sum")
 
-    def judge(self, example: EncodedExample, output: Array) -> Judgement:
+    def decode(self, examples: Sequence[Example], outputs: Sequence[Array]) -> list[Answer]:
+        answers: list[Answer] = []
+        for example, output in zip(examples, outputs, strict=True):
+            scores = probabilities(output).tolist()
+            best = int(np.argmax(scores))
+            answer = example.row.choices[best]
+            answers.append({"choice": best, "answer": answer, "score": scores[best], "scores": scores})
+        return answers
+
+    def show(self, answer: Answer) -> str:
+        return f"choice {answer['choice']} {answer['score']:.4f} {one_line(answer['answer'])}"
+
+    def score(self, example: Example, output: Array) -> Score:
         """Whether the choice is right."""
         return np.array([output.argmax() == example.target])
 
-    def metrics(self, judgements: Judgements) -> dict[str, float]:
-        return {"accuracy": float(judgements.mean())}
+    def metrics(self, scores: Scores) -> dict[str, float]:
+        return {"accuracy": float(scores.mean())}
 
-    def error(self, example: EncodedExample, output: Array, judgement: Judgement) -> float:
+    def error(self, example: Example, output: Array, score: Score) -> float:
         return float(output.max() - output[example.target])
 
-    def decode(self, example: EncodedExample, output: Array) -> Answer:
-        scores = probabilities(output).tolist()
-        best = int(np.argmax(scores))
-        chosen = example.example.row.choices[best]
-        return {"choice": best, "answer": chosen, "score": scores[best], "scores": scores}
+
+def _choices(fields: Mapping[str, Any]) -> tuple[str, ...]:
+    choices = fields.get("choices")
+    if choices is None:
+        raise BadRowError("no choices", "the field 'choices' is missing", "provide at least two choices")
+    if not isinstance(choices, list | tuple) or not all(isinstance(choice, str) for choice in choices):
+        raise BadRowError("wrong type", "the field 'choices' should be a list of texts")
+    if len(choices) < 2 or not all(choice.strip() for choice in choices):
+        raise BadRowError("empty choice", "has fewer than two choices, or an empty one")
+    return tuple(choices)
+
+
+def right_choice(label: Any, choices: Sequence[str]) -> int:
+    """The choice that `label` names: by its text, by its number from 0 on, or by its letter from A on."""
+    if is_empty(label):
+        raise BadRowError("empty label", "the label is empty")
+    number = -1
+    if isinstance(label, str) and label in choices:
+        number = choices.index(label)
+    elif isinstance(label, str) and label.strip().isdecimal():
+        number = int(label)
+    elif isinstance(label, str):
+        number = _LETTERS.find(label.strip()) if len(label.strip()) == 1 else -1
+    elif isinstance(label, int) and not isinstance(label, bool):
+        number = label
+    if not 0 <= number < len(choices):
+        raise BadRowError(
+            "label is not a choice",
+            f"the label {label!r} is none of the {len(choices)} choices",
+            f"use the text of a choice, a number from 0 to {len(choices) - 1}, or a letter from A on",
+        )
+    if choices.count(choices[number]) > 1:
+        raise BadRowError("equal choices", f"the label {label!r} fits several equal choices")
+    return number
+
+
+def _dream_records(content: Any, file: RowFile) -> Iterator[Record] | None:
+    """The questions of a file in DREAM's form; None if it has another form."""
+    is_dream = isinstance(content, JsonList) and any(isinstance(entry, JsonList) for entry in content)
+    return _dialogue_records(content, file) if is_dream else None
+
+
+def _dialogue_records(dialogues: JsonList, file: RowFile) -> Iterator[Record]:
+    repairs = file.counts.repairs
+    for number, dialogue in enumerate(dialogues, start=1):
+        place = f"{file.path}:{line_of(dialogue, dialogues)}, dialogue {number}"
+        match dialogue:
+            case [[*turns], JsonList() as questions, str() | int()] if all(isinstance(turn, str) for turn in turns):
+                context = repair_strings("\n".join(turns), repairs)
+                yield from _question_records(context, questions, f"dialogue {dialogue[2]}", file)
+            case _:
+                problem = BadRowError("not a dialogue", "expected a dialogue: [[turn, …], [question, …], id]")
+                yield Record(place, {}, problem=problem)
+
+
+def _question_records(context: str, questions: JsonList, dialogue: str, file: RowFile) -> Iterator[Record]:
+    names = {"question": "question", "choice": "choices", "answer": "answer"}
+    for number, question in enumerate(questions, start=1):
+        place = f"{file.path}:{line_of(question, questions)}, {dialogue}, question {number}"
+        record = json_record(place, question, file.counts.repairs)
+        fields = {names[name]: value for name, value in record.fields.items() if name in names}
+        yield record._replace(fields={"context": context, **fields}, id=None)

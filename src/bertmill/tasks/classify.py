@@ -1,29 +1,37 @@
 """A class for a text or a pair of texts, or several labels at once.
 
-One label: softmax and cross-entropy, with weights per class and label smoothing if wished. Several labels per text:
-a yes or no for each, and every one that is likelier than not is given.
+One label: softmax and cross-entropy, optionally with class weights and label smoothing. Several labels per text: a
+yes-or-no decision for each label, with a threshold of one half.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from pydantic import Field, model_validator
 from torch import Tensor
 
+from bertmill.batching.windows import Windows
 from bertmill.errors import DataError, UsageError
-from bertmill.tasks.base import Answer, Array, EncodedExample, Example, Judgement, Judgements, Sequences, probabilities
-from bertmill.tasks.labelled import LabelledRow, are_many_numbers, as_number
+from bertmill.model.config import BertConfig
+from bertmill.rows.bad_rows import BadRowError, unknown_label
+from bertmill.rows.columns import read_fields
+from bertmill.rows.labels import are_many_numbers, as_number, is_empty, label_text
+from bertmill.rows.row import Record
+from bertmill.rows.source import RowFile
+from bertmill.rows.split import SplitKey
+from bertmill.tasks.base import Answer, Array, Example, Score, Scores, TaskOptions, probabilities
 from bertmill.tasks.metrics import (
-    ByClass,
+    ClassReport,
     class_counts,
     class_metrics,
     class_table,
@@ -31,132 +39,199 @@ from bertmill.tasks.metrics import (
     label_counts,
     label_set_metrics,
 )
-from bertmill.tasks.raw_rows import BadRowError, unknown_label
+from bertmill.tasks.sequence import FIELDS, SequenceTask, TextRow, read_texts, refuse_choices, refuse_other_fields
+from bertmill.text.printable import one_line
+from bertmill.text.tokenizer import BertTokenizer
 
 MULTI_LABEL = "multi_label_classification"
 SINGLE_LABEL = "single_label_classification"
-LABEL_SEPARATORS = "|;,"  # the first that a file has separates
+LABEL_SEPARATORS = "|;,"  # the first of these that the labels of a file contain separates them
+
+Label = str | tuple[str, ...]  # as written: one label, or a list of labels
+
+
+class ClassifyOptions(TaskOptions):
+    multi_label: bool = Field(False, description="a text may have several labels, a|b (or with , or ;), or none")
+    class_weights: str | None = Field(None, description="how much classes count: balanced, or ham=1,spam=5")
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of each target that is spread over all classes")
+
+    @model_validator(mode="after")
+    def _one_label_only(self) -> Self:
+        if self.multi_label and (self.class_weights is not None or self.label_smoothing > 0):
+            raise ValueError("--class-weights and --label-smoothing cannot be used with --multi-label")
+        return self
 
 
 @dataclass(frozen=True)
-class Classify(Sequences):
-    """`labels` in the order of the model's outputs."""
+class ClassRow(TextRow):
+    label: Label | None = None
 
-    labels: tuple[str, ...]
+
+@dataclass(frozen=True)
+class Classify(SequenceTask[ClassRow]):
+    """`class_names` in the order of the model's outputs."""
+
+    class_names: tuple[str, ...]
     multi_label: bool = False
     class_weights: tuple[float, ...] | None = None
     label_smoothing: float = 0.0
 
     name = "classify"
     head = "BertForSequenceClassification"
+    Options = ClassifyOptions
+
+    @classmethod
+    def read(cls, file: RowFile, options: ClassifyOptions, *, labelled: bool) -> Iterator[ClassRow]:
+        def parse(record: Record) -> ClassRow:
+            refuse_choices(record.fields)
+            label = _label(record.fields.get("label"), options.multi_label) if labelled else None
+            return ClassRow(record.place, read_texts(record.fields), label)
+
+        return file.rows(read_fields(file, labelled=labelled), parse)
+
+    @classmethod
+    def request(cls, fields: Mapping[str, Any], place: str = "request") -> ClassRow:
+        refuse_other_fields(fields, FIELDS, cls.name)
+        return ClassRow(place, read_texts(fields))
+
+    @classmethod
+    def from_rows(
+        cls, rows: Sequence[ClassRow], options: ClassifyOptions, tokenizer: BertTokenizer, where: str
+    ) -> Self:
+        counts = count_labels(rows, options.multi_label, where)
+        weights = None if options.class_weights is None else parse_class_weights(options.class_weights, counts)
+        return cls(tuple(counts), options.multi_label, weights, options.label_smoothing)
+
+    @classmethod
+    def from_folder(cls, config: BertConfig, metadata: Mapping[str, Any]) -> Self | None:
+        is_number = config.problem_type == "regression" or (config.problem_type is None and config.num_labels == 1)
+        if cls.head not in (config.architectures or []) or (is_number and metadata.get("task") != cls.name):
+            return None
+        names = tuple(config.id2label[number] for number in range(config.num_labels))
+        return cls(names, config.problem_type == MULTI_LABEL)
 
     @property
-    def goals(self) -> tuple[str, ...]:
-        return ("micro_f1", "macro_f1", "all_right") if self.multi_label else ("accuracy", "f1", "matthews")
+    def options(self) -> ClassifyOptions:
+        return ClassifyOptions(multi_label=self.multi_label)
 
-    @property
-    def may_have_no_label(self) -> bool:
-        return self.multi_label
+    def model_settings(self) -> dict[str, Any]:
+        problem_type = MULTI_LABEL if self.multi_label else SINGLE_LABEL
+        return {"id2label": dict(enumerate(self.class_names)), "problem_type": problem_type}
 
-    @property
-    def keeps_proportions(self) -> bool:
-        return not self.multi_label
+    def metadata(self) -> dict[str, Any]:
+        return {"labels": list(self.class_names), "multi_label": self.multi_label}
+
+    def remarks(self) -> list[str]:
+        if self.multi_label or not are_many_numbers(self.class_names):
+            return []
+        return [f"the labels are {len(self.class_names):,} numbers, and each is a class; regress learns values"]
+
+    def labels(self, row: ClassRow) -> tuple[str, ...]:
+        if row.label is None:
+            return ()
+        is_whole = not self.multi_label or row.label in self._numbers  # a label may contain a comma
+        return _split_label(row.label, None if is_whole else _separator([row.label]))
+
+    def split_key(self, row: ClassRow) -> SplitKey:
+        return SplitKey(row.texts[0], "" if self.multi_label else str(row.label))
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
-        return {label: number for number, label in enumerate(self.labels)}
+        return {label: number for number, label in enumerate(self.class_names)}
 
-    def example(self, row: LabelledRow) -> Example:
-        self.refuse_choices(row)
-        return Example(row, None if row.label is None else self._target(row))
+    def encode(self, row: ClassRow, windows: Windows) -> Example:
+        return Example(row, windows.of([row.texts]), None if row.label is None else self._target(row))
 
-    def labels_of(self, row: LabelledRow) -> tuple[str, ...]:
-        """The labels of a row: one, or for several per text a list or a text such as `toxic|insult`; maybe none."""
-        if row.label is None:
-            return ()
-        is_whole = not self.multi_label or row.label in self._numbers  # a label may have a comma in it
-        return _parts(row.label, None if is_whole else _separator([row.label]))
-
-    def _target(self, row: LabelledRow) -> int | tuple[float, ...]:
-        given = self.labels_of(row)
-        if len(given) != 1 and not self.multi_label:
-            raise BadRowError("several labels", f"has {len(given)} labels", "use --multi-label", where=row.place)
-        unknown = [label for label in given if label not in self._numbers]
+    def _target(self, row: ClassRow) -> int | tuple[float, ...]:
+        labels = self.labels(row)
+        if len(labels) != 1 and not self.multi_label:
+            raise BadRowError("several labels", f"has {len(labels)} labels", "use --multi-label", where=row.place)
+        unknown = [label for label in labels if label not in self._numbers]
         if unknown:
-            raise unknown_label("label", unknown[0], self.labels, row.place)
+            raise unknown_label("label", unknown[0], self.class_names, row.place)
         if self.multi_label:
-            return tuple(float(label in given) for label in self.labels)
-        return self._numbers[given[0]]
+            return tuple(float(label in labels) for label in self.class_names)
+        return self._numbers[labels[0]]
 
-    def remarks(self) -> list[str]:
-        if self.multi_label or not are_many_numbers(self.labels):
-            return []
-        return [f"labels are {len(self.labels):,} numbers, each a class of its own: regress learns values"]
-
-    def settings(self) -> dict[str, Any]:
-        kind = MULTI_LABEL if self.multi_label else SINGLE_LABEL
-        return {"id2label": dict(enumerate(self.labels)), "problem_type": kind}
-
-    def note(self) -> dict[str, Any]:
-        return {"labels": list(self.labels), "multi_label": self.multi_label}
-
-    def loss(self, outputs: Sequence[Tensor], examples: Sequence[EncodedExample]) -> Tensor:
+    def loss(self, outputs: Sequence[Tensor], examples: Sequence[Example]) -> Tensor:
         logits = torch.stack(list(outputs))  # [B, labels]
         targets = [example.target for example in examples]
         if self.multi_label:
             return F.binary_cross_entropy_with_logits(logits, torch.tensor(targets).to(logits), reduction="sum")
         weights = None if self.class_weights is None else torch.tensor(self.class_weights).to(logits)
-        wanted = torch.tensor(targets, device=logits.device)
-        return F.cross_entropy(logits, wanted, weights, reduction="sum", label_smoothing=self.label_smoothing)
+        expected = torch.tensor(targets, device=logits.device)
+        return F.cross_entropy(logits, expected, weights, reduction="sum", label_smoothing=self.label_smoothing)
 
-    def weight(self, example: EncodedExample) -> float:
+    def weight(self, example: Example) -> float:
         if self.multi_label:
-            return float(len(self.labels))
+            return float(len(self.class_names))
         return 1.0 if self.class_weights is None else self.class_weights[example.target]
 
-    def judge(self, example: EncodedExample, output: Array) -> Judgement:
-        """The class that is given and the wanted one; of several labels a yes or no for each that is given, wanted."""
+    def decode(self, examples: Sequence[Example], outputs: Sequence[Array]) -> list[Answer]:
+        return list(map(self._answer, outputs))
+
+    def _answer(self, output: Array) -> Answer:
+        if self.multi_label:
+            likely = torch.from_numpy(np.asarray(output, dtype=np.float64)).sigmoid()
+            scores = dict(zip(self.class_names, likely.tolist(), strict=True))
+            return {"labels": [label for label, score in scores.items() if score > 0.5], "scores": scores}
+        scores = dict(zip(self.class_names, probabilities(output).tolist(), strict=True))
+        best = max(scores, key=scores.__getitem__)
+        return {"label": best, "score": scores[best], "scores": scores}
+
+    def show(self, answer: Answer) -> str:
+        labels = answer["labels"] if self.multi_label else [answer["label"]]
+        return ", ".join(f"{one_line(label)} {answer['scores'][label]:.4f}" for label in labels) or "none"
+
+    def columns(self, answer: Answer) -> dict[str, Any]:
+        labels = {"labels": "|".join(answer["labels"])} if self.multi_label else {}
+        return super().columns(answer) | labels
+
+    @property
+    def goals(self) -> tuple[str, ...]:
+        return ("micro_f1", "macro_f1", "all_right") if self.multi_label else ("accuracy", "f1", "matthews")
+
+    def score(self, example: Example, output: Array) -> Score:
+        """The predicted and the expected class; with several labels a flag per label for each."""
         if self.multi_label:
             return np.stack([output > 0, np.array(example.target, dtype=bool)])
         return np.array([output.argmax(), example.target])
 
-    def metrics(self, judgements: Judgements) -> dict[str, float]:
-        given, wanted = judgements[:, 0], judgements[:, 1]
+    def metrics(self, scores: Scores) -> dict[str, float]:
+        predicted, expected = scores[:, 0], scores[:, 1]
         if self.multi_label:
-            return label_set_metrics(given, wanted)
-        return class_metrics(given, wanted, len(self.labels))
+            return label_set_metrics(predicted, expected)
+        return class_metrics(predicted, expected, len(self.class_names))
 
-    def by_class(self, judgements: Judgements) -> ByClass:
-        given, wanted = judgements[:, 0], judgements[:, 1]
+    def class_report(self, scores: Scores) -> ClassReport:
+        predicted, expected = scores[:, 0], scores[:, 1]
         if self.multi_label:
-            return ByClass(class_table(self.labels, label_counts(given, wanted)))
-        count = len(self.labels)
-        figures = class_table(self.labels, class_counts(given, wanted, count))
-        return ByClass(figures, confusion_matrix(given, wanted, count))
+            return ClassReport(class_table(self.class_names, label_counts(predicted, expected)))
+        count = len(self.class_names)
+        figures = class_table(self.class_names, class_counts(predicted, expected, count))
+        return ClassReport(figures, confusion_matrix(predicted, expected, count))
 
-    def error(self, example: EncodedExample, output: Array, judgement: Judgement) -> float:
+    def error(self, example: Example, output: Array, score: Score) -> float:
         if self.multi_label:
-            given, wanted = judgement
-            return float(np.abs(output[given != wanted]).sum())
+            predicted, expected = score
+            return float(np.abs(output[predicted != expected]).sum())
         return float(output.max() - output[example.target])
 
-    def decode(self, example: EncodedExample, output: Array) -> Answer:
-        if self.multi_label:
-            likely = torch.from_numpy(np.asarray(output, dtype=np.float64)).sigmoid()
-            scores = dict(zip(self.labels, likely.tolist(), strict=True))
-            return {"labels": [label for label, score in scores.items() if score > 0.5], "scores": scores}
-        scores = dict(zip(self.labels, probabilities(output).tolist(), strict=True))
-        best = max(scores, key=scores.__getitem__)
-        return {"label": best, "score": scores[best], "scores": scores}
+
+def _label(value: Any, may_be_empty: bool) -> Label:
+    """A label as written: numbers as text, true and false as words, a list as several labels."""
+    if isinstance(value, list):
+        return tuple(map(label_text, value))
+    return () if may_be_empty and is_empty(value) else label_text(value)
 
 
 def _separator(labels: Iterable[Iterable[str]]) -> str:
-    """What stands between several labels in one field: the first of the usual characters that any of them has."""
+    """The character between several labels in one field: the first of LABEL_SEPARATORS that occurs."""
     characters = set(chain.from_iterable(labels))
     return next((each for each in LABEL_SEPARATORS if each in characters), LABEL_SEPARATORS[0])
 
 
-def _parts(label: str | tuple[str, ...], separator: str | None) -> tuple[str, ...]:
+def _split_label(label: Label, separator: str | None) -> tuple[str, ...]:
     if isinstance(label, tuple):
         return label
     if separator is None:
@@ -164,22 +239,19 @@ def _parts(label: str | tuple[str, ...], separator: str | None) -> tuple[str, ..
     return tuple(part.strip() for part in label.split(separator) if part.strip())
 
 
-def labels_in(rows: Iterable[LabelledRow], multi_label: bool, file: str) -> Counter[str]:
-    """How often each label occurs, in the order that the model's outputs will have: numbers by value, then words."""
+def count_labels(rows: Iterable[ClassRow], multi_label: bool, where: str) -> Counter[str]:
+    """How often each label occurs, in the order of the model's outputs: numbers by value, then words."""
     labels = [row.label for row in rows if row.label is not None]
     separator = _separator(label for label in labels if isinstance(label, str)) if multi_label else None
     counts: Counter[str] = Counter()
     for label in labels:
-        given = _parts(label, separator)
-        if multi_label or len(given) == 1:  # others are bad rows, which are told one by one
+        given = _split_label(label, separator)
+        if multi_label or len(given) == 1:  # others are bad rows and reported one by one
             counts.update(given)
     if len(counts) < 2:
-        known = f"the same label {next(iter(counts))!r}" if counts else "no label"
-        raise DataError(
-            f"all rows have {known}",
-            where=file,
-            remedy="there must be at least two different ones; lists of labels need --multi-label",
-        )
+        found = f"the same label {next(iter(counts))!r}" if counts else "no label"
+        remedy = "classify needs at least two different labels; lists of labels need --multi-label"
+        raise DataError(f"all rows have {found}", where=where, remedy=remedy)
     return Counter({label: counts[label] for label in sorted(counts, key=_by_value)})
 
 
@@ -189,7 +261,7 @@ def _by_value(label: str) -> tuple[bool, float, str]:
 
 
 def parse_class_weights(text: str, counts: Counter[str]) -> tuple[float, ...]:
-    """`balanced` (as rare, as heavy) or `ham=1,spam=5`; a label that is not named counts 1."""
+    """`balanced` (inverse to frequency) or `ham=1,spam=5`; labels that are not named count 1."""
     if text == "balanced":
         mean = sum(counts.values()) / len(counts)
         return tuple(mean / count for count in counts.values())
@@ -197,9 +269,9 @@ def parse_class_weights(text: str, counts: Counter[str]) -> tuple[float, ...]:
     for part in text.split(","):
         label, _, weight = (word.strip() for word in part.rpartition("="))
         if "=" not in part or not 0 < as_number(weight) < math.inf:
-            raise UsageError(f"--class-weights: {part!r} is not LABEL=NUMBER above 0", remedy="or say balanced")
+            raise UsageError(f"--class-weights: {part!r} is not LABEL=NUMBER above 0", remedy="or use balanced")
         if label not in counts or label in weights:
             remedy = f"the labels are {', '.join(counts)}"
-            raise UsageError(f"--class-weights: {part!r} names no label of the data, or one again", remedy=remedy)
+            raise UsageError(f"--class-weights: {part!r} names an unknown label, or one twice", remedy=remedy)
         weights[label] = as_number(weight)
     return tuple(weights.get(label, 1.0) for label in counts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -11,61 +11,94 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bertmill.batching.windows import Windows
 from bertmill.errors import DataError
-from bertmill.tasks.base import Answer, Array, EncodedExample, Example, Judgement, Judgements, Sequences
-from bertmill.tasks.labelled import LabelledRow, as_number
+from bertmill.model.config import BertConfig
+from bertmill.rows.bad_rows import BadRowError
+from bertmill.rows.columns import read_fields
+from bertmill.rows.labels import as_number, label_text
+from bertmill.rows.row import Record
+from bertmill.rows.source import RowFile
+from bertmill.tasks.base import Answer, Array, Example, Score, Scores, TaskOptions
 from bertmill.tasks.metrics import number_metrics
-from bertmill.tasks.raw_rows import BadRowError
+from bertmill.tasks.sequence import FIELDS, SequenceTask, TextRow, read_texts, refuse_choices, refuse_other_fields
+from bertmill.text.tokenizer import BertTokenizer
 
-MAX_NUMBER = 1e15  # of which the square can still be computed with
+MAX_NUMBER = 1e15  # its square is still finite in float32
 
 
 @dataclass(frozen=True)
-class Regress(Sequences):
+class NumberRow(TextRow):
+    number: float | None = None
+
+
+@dataclass(frozen=True)
+class Regress(SequenceTask[NumberRow]):
     name = "regress"
     head = "BertForSequenceClassification"
     goals = ("pearson", "spearman")
 
     @classmethod
-    def for_rows(cls, rows: Sequence[LabelledRow], file: str) -> Self:
-        if len({row.label for row in rows}) < 2:
-            remedy = "there must be at least two different ones"
-            raise DataError("all rows have the same number", where=file, remedy=remedy)
+    def read(cls, file: RowFile, options: TaskOptions, *, labelled: bool) -> Iterator[NumberRow]:
+        def parse(record: Record) -> NumberRow:
+            refuse_choices(record.fields)
+            number = _number(record.fields.get("label")) if labelled else None
+            return NumberRow(record.place, read_texts(record.fields), number)
+
+        return file.rows(read_fields(file, labelled=labelled), parse)
+
+    @classmethod
+    def request(cls, fields: Mapping[str, Any], place: str = "request") -> NumberRow:
+        refuse_other_fields(fields, FIELDS, cls.name)
+        return NumberRow(place, read_texts(fields))
+
+    @classmethod
+    def from_rows(cls, rows: Sequence[NumberRow], options: TaskOptions, tokenizer: BertTokenizer, where: str) -> Self:
+        if len({row.number for row in rows}) < 2:
+            remedy = "regress needs at least two different numbers"
+            raise DataError("all rows have the same number", where=where, remedy=remedy)
         return cls()
 
-    def example(self, row: LabelledRow) -> Example:
-        self.refuse_choices(row)
-        if row.label is None:
-            return Example(row)
-        number = as_number(row.label) if isinstance(row.label, str) else math.nan
-        if not abs(number) <= MAX_NUMBER:
-            raise BadRowError(
-                "label is not a number",
-                f"{row.label!r} is {'too large' if math.isfinite(number) else 'not a number'}",
-                "correct it, or use classify",
-                where=row.place,
-            )
-        return Example(row, number)
+    @classmethod
+    def from_folder(cls, config: BertConfig, metadata: Mapping[str, Any]) -> Self | None:
+        is_ours = metadata.get("task") == cls.name or config.problem_type == "regression"
+        is_single = config.problem_type is None and config.num_labels == 1
+        return cls() if cls.head in (config.architectures or []) and (is_ours or is_single) else None
 
-    def labels_of(self, row: LabelledRow) -> tuple[str, ...]:
-        return () if row.label is None else (str(row.label),)
-
-    def settings(self) -> dict[str, Any]:
+    def model_settings(self) -> dict[str, Any]:
         return {"num_labels": 1, "problem_type": "regression"}
 
-    def loss(self, outputs: Sequence[Tensor], examples: Sequence[EncodedExample]) -> Tensor:
+    def labels(self, row: NumberRow) -> tuple[str, ...]:
+        return () if row.number is None else (f"{row.number:.12g}",)
+
+    def encode(self, row: NumberRow, windows: Windows) -> Example:
+        return Example(row, windows.of([row.texts]), row.number)
+
+    def loss(self, outputs: Sequence[Tensor], examples: Sequence[Example]) -> Tensor:
         numbers = torch.cat(list(outputs))  # [B]
         return (numbers - torch.tensor([example.target for example in examples]).to(numbers)).square().sum()
 
-    def judge(self, example: EncodedExample, output: Array) -> Judgement:
-        """The number that is given, and the wanted one."""
+    def decode(self, examples: Sequence[Example], outputs: Sequence[Array]) -> list[Answer]:
+        return [{"number": float(output[0])} for output in outputs]
+
+    def show(self, answer: Answer) -> str:
+        return f"{answer['number']:.4f}"
+
+    def score(self, example: Example, output: Array) -> Score:
+        """The predicted and the expected number."""
         return np.array([output[0], example.target], np.float64)
 
-    def metrics(self, judgements: Judgements) -> dict[str, float]:
-        return number_metrics(judgements[:, 0], judgements[:, 1])
+    def metrics(self, scores: Scores) -> dict[str, float]:
+        return number_metrics(scores[:, 0], scores[:, 1])
 
-    def error(self, example: EncodedExample, output: Array, judgement: Judgement) -> float:
+    def error(self, example: Example, output: Array, score: Score) -> float:
         return abs(float(output[0]) - float(example.target))
 
-    def decode(self, example: EncodedExample, output: Array) -> Answer:
-        return {"number": float(output[0])}
+
+def _number(value: Any) -> float:
+    text = label_text(value)
+    number = as_number(text)
+    if not abs(number) <= MAX_NUMBER:
+        problem = "too large" if math.isfinite(number) else "not a number"
+        raise BadRowError("label is not a number", f"the label {text!r} is {problem}", "correct it, or use classify")
+    return number

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from bertmill.batching.windows import make_windows
 from bertmill.checkpoint.huggingface import folder_sha256
 from bertmill.checkpoint.names import find_model
 from bertmill.config.commands import FinetuneSettings
@@ -24,18 +25,17 @@ from bertmill.model.config import BertConfig
 from bertmill.model.pretrained import BertPreTrainedModel
 from bertmill.randomness import keyed_seed
 from bertmill.storage import sha256_of
-from bertmill.tasks.base import EncodedExample, Example, Task
-from bertmill.tasks.datasets import Dataset, read_dataset
-from bertmill.tasks.windows import WindowMaker, window_maker
+from bertmill.tasks import load_task
+from bertmill.tasks.base import AnyTask
 from bertmill.text.files import STANDARD_INPUT
 from bertmill.text.tokenizer import BertTokenizer
-from bertmill.training.distributed import Ranks
-from bertmill.training.examples import ExampleLessons
+from bertmill.training.dataset import read_dataset
 from bertmill.training.loop import Phase
 from bertmill.training.progress import Beginning, Journal, Listener
 from bertmill.training.runs import opened_run, require_same_data, with_whole_paths
 from bertmill.training.schedule import Schedule, steps_of_epochs
 from bertmill.training.state import State
+from bertmill.training.task_trainable import TaskTrainable
 from bertmill.version import __version__
 
 WARMUP_SHARE = 0.1
@@ -48,17 +48,29 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
             return run.model
         settings, ranks = run.settings, run.ranks
         assert settings.model is not None
+        assert settings.task is not None
         tokenizer = BertTokenizer.from_pretrained(settings.model)
         sources = hashes_of_data(settings, tokenizer)
         if not run.is_new:
             require_same_data(run.folder, sources)
-        data = read_dataset(settings, tokenizer)
+        kind = load_task(settings.task)
+        config = BertConfig.from_pretrained(settings.model)
+        windows = make_windows(settings, tokenizer, config.max_position_embeddings, *kind.window)
+        data = read_dataset(settings, kind, windows)
         for line in data.remarks:
             run.journal.remark(line)
-        model = _make_model(settings, data.task, run.journal)
-        make_windows = window_maker(settings, tokenizer, model.config, data.task.max_length, data.task.stride)
-        lessons = _lessons(settings, data, make_windows, ranks, run.journal)
-        steps_per_epoch = len(lessons.train) / settings.batch_size
+        model = _make_model(settings, data.task, config, run.journal)
+        trainable = TaskTrainable(
+            data.task,
+            data.metric,
+            data.train,
+            data.dev,
+            ranks,
+            seed=settings.seed,
+            batch_size=settings.batch_size,
+            micro_batch_pieces=settings.micro_batch_pieces,
+        )
+        steps_per_epoch = len(data.train) / settings.batch_size
         steps = steps_of_epochs(settings.epochs, [steps_per_epoch], [1.0])
         run.begin(model, settings, sources)
         trainer = run.trainer(
@@ -69,49 +81,46 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
             patience=settings.patience,
         )
         run.journal.begin(Beginning(steps, dict(trainer.state.sums)))
-        trainer.train([Phase(lessons, 1.0)])
+        trainer.train([Phase(trainable, 1.0)])
         trainer.take_best()
-        task: Task = data.task
-        tuned: dict[str, float] = {}
-        if task.is_to_be_tuned:
-            model.eval()
-            task, tuned = lessons.tuned_task(model)
+        model.eval()
+        task, tuning, tuned = trainable.tuned(model)
+        if tuning:
             figures = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in tuned.items())
-            run.journal.remark(f"tuned on dev: {task.tuning}; {figures}")
-        note = {
+            run.journal.remark(f"tuned on dev: {tuning}; {figures}")
+        metadata = {
             "task": task.name,
-            **task.note(),
+            **task.metadata(),
             "metric": data.metric,
-            "windows": make_windows.note(),
-            "model": with_whole_paths(settings).model,  # as a resumed run would say it
+            "windows": windows.metadata(),
+            "model": with_whole_paths(settings).model,  # as a resumed run would record it
             **sources,
         }
-        return run.finish(model, tokenizer, {**note, **_provenance(settings, trainer.state, tuned)})
+        return run.finish(model, tokenizer, {**metadata, **_provenance(settings, trainer.state, tuned)})
 
 
-def _make_model(settings: FinetuneSettings, task: Task, journal: Journal) -> BertPreTrainedModel:
-    """The pre-trained model with the task's head: its own if it has learnt exactly these labels, else a new one."""
-    changes = task.settings()
+def _make_model(settings: FinetuneSettings, task: AnyTask, before: BertConfig, journal: Journal) -> BertPreTrainedModel:
+    """The pre-trained model with the task's head: its own if it has learned exactly these labels, else a new one."""
+    changes = task.model_settings()
     if settings.dropout is not None:
         kinds = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
         changes |= dict.fromkeys(kinds, settings.dropout)
     assert settings.model is not None
-    before = BertConfig.from_pretrained(settings.model)
-    if before.causal and task.reads_first_piece:
+    if before.causal and task.reads_cls:
         raise UsageError(
-            f"reads from left to right, so that nothing of a text reaches [CLS], which {task.name} looks at",
+            f"is a left-to-right model: its [CLS] sees nothing of the text, and {task.name} reads [CLS]",
             where=settings.model,
             remedy="use a model that was pre-trained with masked words",
         )
     config = before.with_settings(**changes)
-    goes_on = (
+    keeps_head = (
         task.head in (before.architectures or [])
         and before.id2label == config.id2label
         and before.problem_type in (None, config.problem_type)
     )
     torch.manual_seed(keyed_seed(settings.seed, "first weights"))  # of the head
     kind: type[BertPreTrainedModel] = MODEL_CLASSES[task.head]
-    model = kind.from_pretrained(settings.model, config=config, new_classifier=not goes_on)
+    model = kind.from_pretrained(settings.model, config=config, new_classifier=not keeps_head)
     assert model.load_report is not None
     journal.remark(str(model.load_report).replace("\n", "; "))
     if settings.freeze:
@@ -119,31 +128,6 @@ def _make_model(settings: FinetuneSettings, task: Task, journal: Journal) -> Ber
             if name.startswith(f"{model.base_model_prefix}."):
                 parameter.requires_grad_(name in model.load_report.new)  # a pooler that is not there yet must learn
     return model
-
-
-def _lessons(
-    settings: FinetuneSettings,
-    data: Dataset,
-    make_windows: WindowMaker,
-    ranks: Ranks,
-    journal: Journal,
-) -> ExampleLessons:
-    def encoded(examples: list[Example]) -> list[EncodedExample]:
-        return [data.task.encode(example, make_windows) for example in examples]
-
-    train, dev = encoded(data.train), encoded(data.dev)
-    if make_windows.remark:
-        journal.remark(make_windows.remark)
-    return ExampleLessons(
-        data.task,
-        data.metric,
-        train,
-        dev,
-        ranks,
-        seed=settings.seed,
-        batch_size=settings.batch_size,
-        micro_batch_pieces=settings.micro_batch_pieces,
-    )
 
 
 def hashes_of_data(settings: FinetuneSettings, tokenizer: BertTokenizer) -> dict[str, str]:

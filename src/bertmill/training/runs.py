@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from bertmill.checkpoint.names import MODEL_NOTE
+from bertmill.checkpoint.names import METADATA_FILE, METADATA_FORMAT
 from bertmill.config.commands import TrainingSettings
 from bertmill.config.fields import Precision, heldout_share
 from bertmill.config.reading import read_settings, resumed_settings, settings_toml
@@ -78,13 +78,16 @@ class OpenRun(Generic[SettingsT]):
         trainer.resume()
         return trainer
 
-    def finish(self, model: BertPreTrainedModel, tokenizer: BertTokenizer, note: dict[str, Any]) -> Path | None:
-        """Write the result: a model folder with a note on what it is and where it comes from."""
+    def finish(self, model: BertPreTrainedModel, tokenizer: BertTokenizer, metadata: dict[str, Any]) -> Path | None:
+        """Write the result: a model folder with its metadata."""
         if self.ranks.is_first:
             with new_folder(self.folder.model) as temporary:
                 model.save_pretrained(temporary)
                 tokenizer.save_pretrained(temporary)
-                write_file(temporary / MODEL_NOTE, json.dumps(note, indent=1, ensure_ascii=False) + "\n")
+                write_file(
+                    temporary / METADATA_FILE,
+                    json.dumps({"format": METADATA_FORMAT, **metadata}, indent=1, ensure_ascii=False) + "\n",
+                )
         self.ranks.wait()
         return self.model
 

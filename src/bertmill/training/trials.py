@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from bertmill.checkpoint.names import RUN_FILE, model_note
+from bertmill.checkpoint.names import RUN_FILE, read_metadata
 from bertmill.config.commands import FinetuneSettings
 from bertmill.config.reading import flag_of
 from bertmill.errors import BertmillError, UsageError
@@ -127,8 +127,8 @@ def _trial(all_trials: RunFolder, settings: FinetuneSettings, setting: str, list
         require_same_data(all_trials, _hashes(settings))
         finetune(settings, listener)
     shutil.rmtree(folder.checkpoints, ignore_errors=True)
-    note = model_note(folder.model)
-    return Trial(folder, setting, settings.seed, note["metric"], note["dev"])
+    metadata = read_metadata(folder.model)
+    return Trial(folder, setting, settings.seed, metadata["metric"], metadata["dev"])
 
 
 def _best(trials: list[Trial]) -> Trial:

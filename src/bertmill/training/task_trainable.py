@@ -1,8 +1,8 @@
-"""Labelled examples as lessons for the training loop, and the same measured on examples that are not trained on.
+"""A task as the training loop sees it: batches of examples, their losses, and metrics on the dev examples.
 
-The stream of examples is one permutation after another, one per epoch, cut into updates of exactly so many examples;
-which examples an update has is a function of (seed, step). Inside an update, examples of similar length share a
-micro-batch. The loss is the mean over the update, each example with its weight.
+The stream of examples is one permutation per epoch after another, cut into batches; which examples a batch has is a
+function of (seed, step). Inside a batch, examples of similar length share a micro-batch. The loss is the weighted mean
+over the batch.
 """
 
 from __future__ import annotations
@@ -16,23 +16,21 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from bertmill.batching.by_length import batches_by_length
 from bertmill.corpus.loader import require_share_for_each
-from bertmill.inference.answering import judged, run_examples
-from bertmill.inference.batching import batches_by_length
+from bertmill.inference.runner import scores_of, stream_outputs
 from bertmill.randomness import Permutation
-from bertmill.tasks.base import EncodedExample, Task
+from bertmill.tasks.base import AnyTask, Example
 from bertmill.training.distributed import Ranks
 
 
 @dataclass(frozen=True)
-class ExampleLessons:
-    """Lessons for the training loop; a batch is a list of examples."""
-
+class TaskTrainable:
     measured_on: ClassVar[str] = "dev"
-    task: Task
-    metric: str  # by which the best checkpoint is chosen
-    train: Sequence[EncodedExample]
-    dev: Sequence[EncodedExample]
+    task: AnyTask
+    metric: str  # selects the best checkpoint
+    train: Sequence[Example]
+    dev: Sequence[Example]
     ranks: Ranks
     seed: int
     batch_size: int
@@ -41,32 +39,32 @@ class ExampleLessons:
     def __post_init__(self) -> None:
         require_share_for_each(self.batch_size, self.ranks.count)
 
-    def batches(self, start_step: int) -> Generator[list[EncodedExample]]:
+    def batches(self, start_step: int) -> Generator[list[Example]]:
         for step in count(start_step):
             places = np.arange(step * self.batch_size, (step + 1) * self.batch_size)
             mine = places[self.ranks.rank :: self.ranks.count]
             yield [self.train[number] for number in self._numbers(mine)]
 
     def _numbers(self, places: np.ndarray) -> list[int]:
-        """Which examples stand at these places of the stream."""
+        """The examples at these places of the stream."""
         numbers: list[int] = []
         for epoch in np.unique(places // len(self.train)).tolist():
             inside = places[places // len(self.train) == epoch] - epoch * len(self.train)
             numbers += Permutation(len(self.train), self.seed, epoch, "examples")(inside).tolist()
         return numbers
 
-    def parts(self, batch: list[EncodedExample]) -> Sequence[list[EncodedExample]]:
+    def parts(self, batch: list[Example]) -> Sequence[list[Example]]:
         sizes = [example.num_pieces for example in batch]
         return [[batch[number] for number in part] for part in batches_by_length(sizes, self.micro_batch_pieces)]
 
-    def counts(self, batch: list[EncodedExample]) -> Mapping[str, float]:
+    def counts(self, batch: list[Example]) -> Mapping[str, float]:
         return {"weight": self._weight(batch)}
 
-    def _weight(self, examples: Sequence[EncodedExample]) -> float:
+    def _weight(self, examples: Sequence[Example]) -> float:
         return sum(self.task.weight(example) for example in examples)
 
     def loss(
-        self, model: nn.Module, part: list[EncodedExample], totals: Mapping[str, float]
+        self, model: nn.Module, part: list[Example], totals: Mapping[str, float]
     ) -> tuple[Tensor, Mapping[str, float]]:
         outputs = [output.float() for output in self.task.outputs(model, part, self.ranks.device)]  # bf16 rounds labels
         loss = self.task.loss(outputs, part)
@@ -82,21 +80,20 @@ class ExampleLessons:
         return {"loss": sums["loss"] / sums["weight"], "examples": sums["examples"], "pieces": sums["pieces"]}
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
-        """Metrics on the examples that are not trained on. Every rank measures all of them, and gets the same."""
-        answered = list(run_examples(self.task, model, self.dev, self.ranks.device))
-        outputs = [torch.from_numpy(output) for _, output in answered]
-        loss = self.task.loss(outputs, self.dev)
-        return {"loss": float(loss) / self._weight(self.dev), **self.task.metrics(judged(self.task, answered))}
+        """Loss and metrics on the dev examples. Every rank evaluates all of them and gets the same figures."""
+        outputs = list(stream_outputs(self.task, model, self.dev, self.ranks.device))
+        loss = self.task.loss([torch.from_numpy(output) for _, output in outputs], self.dev)
+        return {"loss": float(loss) / self._weight(self.dev), **self.task.metrics(scores_of(self.task, outputs))}
 
-    def tuned_task(self, model: nn.Module) -> tuple[Task, dict[str, float]]:
-        """The task with what is chosen on the examples that are not trained on, and its metrics on them."""
-        judgements = judged(self.task, run_examples(self.task, model, self.dev, self.ranks.device))
-        task = self.task.tuned(judgements)
-        return task, task.metrics(judgements)
+    def tuned(self, model: nn.Module) -> tuple[AnyTask, str, dict[str, float]]:
+        """The task tuned on the dev examples, a description of what was tuned, and the metrics with it."""
+        scores = scores_of(self.task, stream_outputs(self.task, model, self.dev, self.ranks.device))
+        task, description = self.task.tuned(scores)
+        return task, description, task.metrics(scores) if description else {}
 
     def score(self, figures: Mapping[str, float]) -> list[float]:
         return [figures[self.metric], -figures["loss"]]
 
-    def name_of(self, batch: list[EncodedExample]) -> str:
-        places = [example.example.row.place for example in batch[:3]]
+    def name_of(self, batch: list[Example]) -> str:
+        places = [example.row.place for example in batch[:3]]
         return f"{len(batch)} rows, among them {', '.join(places)}"

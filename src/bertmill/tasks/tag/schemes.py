@@ -7,7 +7,7 @@
 Tags of one letter (`B`, `M`, …) are spans of one kind, as in word segmentation. What a sequence of tags means is read
 as the CoNLL scorer does, whatever the scheme: impossible sequences are repaired, so that a span begins wherever a tag
 does not go on from the one before (an I-X after O or after another kind begins a span). Read strictly, as IOB2, a span
-is a B-X with the I-X after it and nothing else. All tags are learnt as IOB2.
+is a B-X with the I-X after it and nothing else. All tags are learned as IOB2.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bertmill.tasks.base import Array, EncodedExample
-from bertmill.tasks.windows import widest_context
+from bertmill.batching.windows import widest_context
+from bertmill.tasks.base import Array, Example
 from bertmill.text.truncation import Range
 from bertmill.text.wordpiece import Pieces
 
@@ -26,7 +26,7 @@ NO_SPAN = -1e9  # the margin of a passage that has no span
 
 
 @dataclass(frozen=True)
-class EncodedQuestion(EncodedExample):
+class QuestionExample(Example):
     """A question with its passage as pieces; every window shows a range of the passage."""
 
     passage: Pieces
@@ -81,7 +81,7 @@ class Spans(NamedTuple):
 
 
 def best_spans(
-    examples: Sequence[EncodedQuestion], outputs: Sequence[Array], max_pieces: int, count: int = NUM_BEST
+    examples: Sequence[QuestionExample], outputs: Sequence[Array], max_pieces: int, count: int = NUM_BEST
 ) -> list[Spans]:
     """The best spans of each passage, of at most `max_pieces` each."""
     shown = max(end - start for example in examples for start, end in example.ranges)
@@ -95,7 +95,7 @@ def best_spans(
     return [_merged(scores[row], firsts[row], lasts[row], nulls[row], count) for row in rows]
 
 
-def _scores_in_windows(examples: Sequence[EncodedQuestion], flat: Array, max_pieces: int) -> tuple[Array, Array, Array]:
+def _scores_in_windows(examples: Sequence[QuestionExample], flat: Array, max_pieces: int) -> tuple[Array, Array, Array]:
     """Of each window: how well an answer starts [W, T] and ends [W, T + max_pieces] at each piece of the passage that
     it shows, -inf where it cannot; and its null score [W]. `flat` has two numbers for each piece of all windows."""
     windows = [window for example in examples for window in example.sequences[0]]
@@ -111,7 +111,7 @@ def _scores_in_windows(examples: Sequence[EncodedQuestion], flat: Array, max_pie
     return starts, ends, flat[begins].sum(1)
 
 
-def _may_start(examples: Sequence[EncodedQuestion], shape: tuple[int, ...]) -> NDArray[np.bool_]:
+def _may_start(examples: Sequence[QuestionExample], shape: tuple[int, ...]) -> NDArray[np.bool_]:
     """Where a span may start in each window: where no other window shows the piece with a wider context."""
     allowed = np.ones(shape, np.bool_)
     row = 0
@@ -162,9 +162,9 @@ def _largest_ahead(values: Array, count: int) -> Array:
     return largest
 
 
-def texts_of(question: EncodedQuestion, spans: Spans, count: int) -> list[tuple[str, int, int]]:
+def texts_of(question: QuestionExample, spans: Spans, count: int) -> list[tuple[str, int, int]]:
     """The characters of the passage as it was given, and where they are, of each of the best spans."""
-    passage = question.example.row.texts[1]
+    passage = question.row.passage
     starts = question.passage.starts[spans.firsts[:count]].tolist()
     ends = question.passage.ends[spans.lasts[:count]].tolist()
     return [(passage[start:end], start, end) for start, end in zip(starts, ends, strict=True)]

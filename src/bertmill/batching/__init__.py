@@ -1,0 +1,1 @@
+"""Windows over long inputs, and batches of similar length."""

@@ -1,0 +1,230 @@
+"""Inputs of any length as windows that a model can read; nothing is left out.
+
+A window is `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`. A text that does not fit slides through several windows,
+`stride` pieces at a time. The two texts of a pair share the room as in truncation (the longer one gives way), and both reach
+their ends together: the parts of the one with fewer parts are repeated evenly. The outputs of a sequence's windows are
+averaged, weighted by the pieces of text each of them shows.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import ValidationError
+from torch import Tensor
+
+from bertmill.batching.by_length import PIECES_PER_BATCH
+from bertmill.checkpoint.names import METADATA_FILE, read_metadata
+from bertmill.config.commands import WindowSettings
+from bertmill.errors import IntegrityError, UsageError
+from bertmill.model.packing import PackedBatch
+from bertmill.text.tokenizer import BertTokenizer
+from bertmill.text.truncation import Range, cut_ranges, share_room
+from bertmill.text.wordpiece import Pieces
+
+Texts = tuple[str, ...]  # a text, or a pair of texts
+
+MAX_CACHED_PIECES = 1 << 18  # of passages; questions about one passage usually follow each other
+
+
+@dataclass(frozen=True)
+class Window:
+    """One sequence of pieces for the model."""
+
+    ids: NDArray[np.uint32]
+    num_first: int  # pieces of segment 0: [CLS], A and [SEP]
+    weight: int  # pieces of text
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Cuts texts into windows of at most `max_length` pieces; with `truncate` only the first window is kept.
+
+    What did not fit is counted, for one remark at the end. Safe for threads.
+    """
+
+    tokenizer: BertTokenizer
+    max_length: int
+    stride: int | None = None  # pieces advanced from window to window; None: three quarters of the room
+    truncate: bool = False
+    _counts: Counter[str] = field(default_factory=Counter, init=False)
+    _passages: dict[str, Pieces] = field(default_factory=dict, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+
+    @property
+    def remark(self) -> str | None:
+        """What happened to inputs that do not fit, if there were any."""
+        return "; ".join(f"{count:,} {what}" for what, count in self._counts.items() if count) or None
+
+    def count(self, what: str) -> None:
+        """Count something for `remark`."""
+        with self._lock:
+            self._counts[what] += 1
+
+    def of(self, sequences: Sequence[Texts]) -> tuple[tuple[Window, ...], ...]:
+        """The windows of each sequence of an example. Special strings such as [MASK] in a text are text."""
+        windows = tuple(map(self._windows, sequences))
+        if any(len(of_sequence) > 1 for of_sequence in windows):
+            self._count_long()
+        return tuple(of_sequence[:1] for of_sequence in windows) if self.truncate else windows
+
+    def _windows(self, texts: Texts) -> tuple[Window, ...]:
+        ids = [self.ids(text) for text in texts]
+        room = self.max_length - self.tokenizer.num_special_tokens_to_add(len(texts) == 2)
+        plan = plan_sequence(tuple(map(len, ids)), room, self.stride)
+        return tuple(
+            self.window(*(part[start:end] for part, (start, end) in zip(ids, ranges, strict=True))) for ranges in plan
+        )
+
+    def _count_long(self) -> None:
+        self.count(
+            f"rows are longer than {self.max_length} pieces: {'truncated' if self.truncate else 'read in windows'}"
+        )
+
+    def slide(self, num_pieces: int, room: int) -> list[Range]:
+        """The ranges of pieces that windows with this room show, for tasks that need every piece."""
+        if self.truncate:
+            raise UsageError(
+                "truncation would leave words without a tag, or answers unfound", remedy="disable truncate"
+            )
+        ranges = [part for (part,) in plan_sequence((num_pieces,), room, self.stride)]
+        if len(ranges) > 1:
+            self._count_long()
+        return ranges
+
+    def ids(self, text: str) -> NDArray[np.uint32]:
+        """The ids of the pieces of a text, without special pieces."""
+        return np.frombuffer(self.tokenizer.wordpiece.ids(text, split_special=True), np.uint32)
+
+    def pieces(self, text: str) -> Pieces:
+        """The pieces of a passage with their characters; cached for its other questions."""
+        pieces = self._passages.get(text)
+        if pieces is None:
+            pieces = self.tokenizer.wordpiece.pieces(text, split_special=True)
+            with self._lock:
+                if sum(len(cached.ids) for cached in self._passages.values()) > MAX_CACHED_PIECES:
+                    self._passages.clear()
+                self._passages[text] = pieces
+        return pieces
+
+    def window(self, *parts: NDArray[np.uint32]) -> Window:
+        """One text, or two, with special pieces."""
+        num_pieces = sum(map(len, parts))
+        row = np.full(num_pieces + len(parts) + 1, self.tokenizer.sep_token_id, np.uint32)
+        row[0] = self.tokenizer.cls_token_id
+        start = 1
+        for part in parts:
+            row[start : start + len(part)] = part
+            start += len(part) + 1
+        return Window(row, len(parts[0]) + 2, max(1, num_pieces))
+
+    def metadata(self) -> dict[str, Any]:
+        """What a model folder records, so that texts are read as in training."""
+        return {"max_length": self.max_length, "stride": self.stride, "truncate": self.truncate}
+
+
+def make_windows(
+    settings: WindowSettings,
+    tokenizer: BertTokenizer,
+    num_positions: int,
+    default_length: int | None = None,
+    default_stride: int | None = None,
+) -> Windows:
+    """Windows as the settings say, else with the defaults, never longer than the model's positions.
+
+    A default stride is at most a third of the window, so that windows always overlap.
+    """
+    if settings.max_length is not None and settings.max_length > num_positions:
+        raise UsageError(f"--max-length {settings.max_length} exceeds the {num_positions} positions of the model")
+    length = settings.max_length or min(num_positions, default_length or num_positions)
+    if length < 5:
+        raise UsageError(f"a window of {length} pieces has no room for two texts", remedy="use at least 5")
+    stride = settings.stride or (default_stride and min(default_stride, length // 3))
+    if stride and stride > length:
+        remedy = "use a smaller --stride or a larger --max-length"
+        raise UsageError(f"the stride {stride} must be smaller than the window ({length})", remedy=remedy)
+    return Windows(tokenizer, length, stride, bool(settings.truncate))
+
+
+def recorded_settings(settings: WindowSettings, folder: Path) -> WindowSettings:
+    """`settings`, completed by what a model folder records about its windows."""
+    try:
+        recorded = WindowSettings.model_validate(read_metadata(folder).get("windows", {}))
+    except ValidationError:
+        what = "has no valid window settings"
+        raise IntegrityError(what, where=folder / METADATA_FILE, remedy="fine-tune again") from None
+    if settings.max_length not in (None, recorded.max_length):  # its stride was chosen for another length
+        recorded = recorded.model_copy(update={"stride": None})
+    given = {name: getattr(settings, name) for name in ("max_length", "stride", "truncate")}
+    return recorded.model_copy(update={name: value for name, value in given.items() if value is not None})
+
+
+def plan_sequence(lengths: tuple[int, ...], room: int, stride: int | None) -> list[tuple[Range, ...]]:
+    """Which part of each text is in which window; together, the parts are all pieces."""
+    if sum(lengths) <= room:
+        return [tuple((0, length) for length in lengths)]
+    limits = (room,) if len(lengths) == 1 else share_room(lengths, room)
+    parts = [
+        cut_ranges(length, limit, limit - min(limit, stride or -(-3 * limit // 4)), "right")
+        for length, limit in zip(lengths, limits, strict=True)
+    ]
+    num_windows = max(map(len, parts))
+    return [tuple(of_text[number * len(of_text) // num_windows] for of_text in parts) for number in range(num_windows)]
+
+
+def widest_context(ranges: Sequence[Range], num_pieces: int) -> NDArray[np.intp]:
+    """For each piece, the first window in which the smaller of its left and right contexts is largest."""
+    widest = np.zeros(num_pieces, np.intp)
+    most = np.full(num_pieces, -1)
+    for number, (start, end) in enumerate(ranges):
+        context = np.arange(end - start)
+        context = np.minimum(context, context[::-1])
+        is_wider = context > most[start:end]
+        most[start:end][is_wider] = context[is_wider]
+        widest[start:end][is_wider] = number
+    return widest
+
+
+def in_portions(windows: Sequence[Window]) -> Iterator[list[Window]]:
+    """The windows in order, in lists of at most PIECES_PER_BATCH pieces; a longer window is a list of its own."""
+    portion: list[Window] = []
+    room = PIECES_PER_BATCH
+    for window in windows:
+        if portion and len(window.ids) > room:
+            yield portion
+            portion, room = [], PIECES_PER_BATCH
+        portion.append(window)
+        room -= len(window.ids)
+    yield portion
+
+
+def pack(windows: Sequence[Window]) -> PackedBatch:
+    """Windows as one packed batch."""
+    lengths = [len(window.ids) for window in windows]
+    ids = torch.from_numpy(np.concatenate([window.ids for window in windows]).astype(np.int64))
+    ends = np.cumsum(lengths)
+    segments = torch.ones(len(ids), dtype=torch.int64)
+    for window, end, length in zip(windows, ends.tolist(), lengths, strict=True):
+        segments[end - length : end - length + window.num_first] = 0
+    return PackedBatch(ids, lengths, segments)
+
+
+def merge_windows(rows: Tensor, sequences: Sequence[Sequence[Window]]) -> Tensor:
+    """Rows of all windows → the weighted mean row of each sequence [sequences, …]."""
+    if all(len(windows) == 1 for windows in sequences):
+        return rows
+    shares = torch.zeros(len(sequences), len(rows))
+    column = 0
+    for number, windows in enumerate(sequences):
+        weights = torch.tensor([float(window.weight) for window in windows])
+        shares[number, column : column + len(windows)] = weights / weights.sum()
+        column += len(windows)
+    return shares.to(rows) @ rows

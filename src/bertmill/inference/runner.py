@@ -1,0 +1,114 @@
+"""A fine-tuned model at work: rows in, answers out, in the same order.
+
+There is one seam: `run_batch` takes a batch of examples and returns one output per example. Everything about precision,
+threads and devices is behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import nn
+
+from bertmill.batching.by_length import run_batched, stream_batched
+from bertmill.batching.windows import make_windows, recorded_settings
+from bertmill.checkpoint.names import find_model, read_metadata
+from bertmill.config.commands import WindowSettings
+from bertmill.errors import IntegrityError, UsageError
+from bertmill.machine import choose_device
+from bertmill.model.bert import MODEL_CLASSES
+from bertmill.model.config import BertConfig
+from bertmill.model.pretrained import BertPreTrainedModel
+from bertmill.rows.row import Row
+from bertmill.tasks import task_of_folder
+from bertmill.tasks.base import Answer, AnyTask, Array, Example, Scores
+from bertmill.text.tokenizer import BertTokenizer
+
+ModelT = TypeVar("ModelT", bound=BertPreTrainedModel)
+
+
+class Runner:
+    """The model of a folder with its tokenizer and its task."""
+
+    def __init__(
+        self,
+        name_or_folder: str | Path,
+        device: str = "auto",
+        windows: WindowSettings | None = None,
+        tokenizer: BertTokenizer | None = None,
+    ) -> None:
+        """`windows` overrides what the folder records; `tokenizer` is the folder's own if it is loaded already."""
+        self.folder = find_model(name_or_folder)
+        config = BertConfig.from_pretrained(self.folder)
+        self.task = task_of_folder(config, read_metadata(self.folder), self.folder)
+        self.device = choose_device(device)
+        kind: type[BertPreTrainedModel] = MODEL_CLASSES[self.task.head]
+        self.model = load_with_head(kind, self.folder, "its task", "fine-tune it with `bertmill finetune`")
+        self.model.to(self.device)
+        settings = recorded_settings(windows or WindowSettings(), self.folder)
+        tokenizer = tokenizer or BertTokenizer.from_pretrained(self.folder)
+        self.windows = make_windows(settings, tokenizer, config.max_position_embeddings, *self.task.window)
+
+    def answer(self, requests: Sequence[Mapping[str, Any]], task: AnyTask | None = None) -> list[Answer]:
+        """The answers for one batch of requests; `task` may decode the outputs differently. Safe for threads."""
+        rows = [self.task.request(fields, f"request {number}") for number, fields in enumerate(requests)]
+        examples = [self.task.encode(row, self.windows) for row in rows]
+        return [answer for _, answer in run_batched(examples, _num_pieces, self._answer_batch(task))]
+
+    def outputs(self, examples: Iterable[Example]) -> Iterator[tuple[Example, Array]]:
+        """A stream of examples with the model's output for each."""
+        return stream_outputs(self.task, self.model, examples, self.device)
+
+    def answers(self, examples: Iterable[Example], task: AnyTask | None = None) -> Iterator[tuple[Row, Answer]]:
+        """The rows of a stream of examples with the answer for each; `task` may decode the outputs differently."""
+        return stream_batched(examples, _num_pieces, self._answer_batch(task))
+
+    def _answer_batch(self, task: AnyTask | None) -> Callable[[list[Example]], list[tuple[Row, Answer]]]:
+        decode = (task or self.task).decode
+
+        def run(batch: list[Example]) -> list[tuple[Row, Answer]]:
+            answers = decode(batch, run_batch(self.task, self.model, batch, self.device))
+            return [(example.row, answer) for example, answer in zip(batch, answers, strict=True)]
+
+        return run
+
+
+def load_with_head(kind: type[ModelT], folder: Path, purpose: str, remedy: str) -> ModelT:
+    """The model of a folder; an error if its head is missing or its weights are not finite."""
+    model = kind.from_pretrained(folder)
+    assert model.load_report is not None
+    if model.load_report.new:
+        raise UsageError(f"the model has no head for {purpose}", where=folder, remedy=remedy)
+    if not all(bool(weights.isfinite().all()) for weights in model.parameters()):
+        raise IntegrityError("some weights are not finite", where=folder, remedy="train it again")
+    return model
+
+
+@torch.inference_mode()
+def run_batch(task: AnyTask, model: nn.Module, batch: Sequence[Example], device: torch.device) -> list[Array]:
+    """The model's output for each example of a batch."""
+    return [output.float().cpu().numpy() for output in task.outputs(model, batch, device)]
+
+
+def stream_outputs(
+    task: AnyTask, model: nn.Module, examples: Iterable[Example], device: torch.device
+) -> Iterator[tuple[Example, Array]]:
+    """The examples in order, with the model's output for each."""
+
+    def run(batch: list[Example]) -> list[tuple[Example, Array]]:
+        return list(zip(batch, run_batch(task, model, batch, device), strict=True))
+
+    return stream_batched(examples, _num_pieces, run)
+
+
+def scores_of(task: AnyTask, outputs: Iterable[tuple[Example, Array]]) -> Scores:
+    """The task's score of each output."""
+    return np.stack([task.score(example, output) for example, output in outputs])
+
+
+def _num_pieces(example: Example) -> int:
+    return example.num_pieces

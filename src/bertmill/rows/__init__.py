@@ -1,0 +1,1 @@
+"""Labelled data: files in, records and typed rows out. Knows neither tasks nor torch."""

@@ -1,0 +1,245 @@
+"""Which column holds which field: `text`, `pair`, `label` and `choices`.
+
+`--columns` is a list such as `text=premise,pair=hypothesis,label=gold`; only `text` is mandatory. Values are names from
+the header (or keys of records). If all of them are numbers, the table has no header and they count its columns from 1:
+`text=4,label=2`. Several columns of choices are joined by plus signs, `choices=a+b+c`; a single one holds a list. A
+preset names the columns of a known data set. Otherwise the names that data sets commonly use are looked up in the
+header or in the keys of the first record (`column_names.py`). Next to a known label, the only other column is the text.
+A table of one column holds texts, below a header if its first cell is a common name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from bertmill.config.commands import RowSettings
+from bertmill.config.reading import unknown_name
+from bertmill.errors import DataError, UsageError
+from bertmill.rows.bad_rows import BadRowError
+from bertmill.rows.column_names import KnownNames, find_known_names, is_known_name
+from bertmill.rows.formats import TABLES, Cells, Unfold, read_records, read_table
+from bertmill.rows.row import Record, record_id
+from bertmill.rows.source import RowFile
+from bertmill.text.printable import one_line
+
+_KEYS = ("text", "pair", "label", "choices")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The column of each field, by name, or by number ("1", "2", …) in a table without header."""
+
+    text: str
+    pair: str | None = None
+    label: str | None = None
+    choices: tuple[str, ...] = ()  # one column that holds a list, or one column per choice
+    has_header: bool = True
+
+    @property
+    def names(self) -> list[str]:
+        """All columns that are used."""
+        return [name for name in (self.text, self.pair, self.label, *self.choices) if name is not None]
+
+
+class Preset(NamedTuple):
+    """The columns of a known data set, and the metric it is usually judged by."""
+
+    columns: Columns
+    metric: str | None = None
+
+
+PRESETS: Mapping[str, Preset] = MappingProxyType(
+    {
+        "sst2": Preset(Columns("sentence", label="label")),
+        "cola": Preset(Columns("4", label="2", has_header=False), metric="matthews"),
+        "mrpc": Preset(Columns("#1 String", "#2 String", "Quality")),
+        "rte": Preset(Columns("sentence1", "sentence2", "label")),
+        "wnli": Preset(Columns("sentence1", "sentence2", "label")),
+        "stsb": Preset(Columns("sentence1", "sentence2", "score")),
+        "qnli": Preset(Columns("question", "sentence", "label")),
+        "mnli": Preset(Columns("sentence1", "sentence2", "gold_label")),
+        "qqp": Preset(Columns("question1", "question2", "is_duplicate")),
+        "swag": Preset(Columns("sent1", "sent2", "label", ("ending0", "ending1", "ending2", "ending3"))),
+    }
+)
+
+
+def read_fields(file: RowFile, *, labelled: bool, unfold: Unfold = lambda _content, _file: None) -> Iterator[Record]:
+    """The records of a file with their fields renamed to text, pair, label and choices; absent fields are left out.
+
+    Without `labelled` no label is read, whatever the file has. `unfold` is passed on to `read_records`.
+    """
+    given = given_columns(file.settings)
+    if labelled and given is not None and given.label is None:
+        raise UsageError("--columns names no label", remedy="add label=COLUMN")
+    if file.format in TABLES:
+        records, columns = _named_rows(read_table(file), given, labelled)
+    else:
+        records, columns = _columns_of_records(read_records(file, unfold), given, labelled)
+    columns = columns if labelled else replace(columns, label=None)
+    return (record if record.problem else _renamed(record, columns) for record in records)
+
+
+def given_columns(settings: RowSettings) -> Columns | None:
+    """The columns that the user names, if any."""
+    if settings.preset is None:
+        return None if settings.columns is None else parse_columns(settings.columns)
+    if settings.columns is not None:
+        raise UsageError("--columns and --preset exclude each other")
+    if settings.preset not in PRESETS:
+        raise unknown_name("preset", settings.preset, list(PRESETS))
+    return PRESETS[settings.preset].columns
+
+
+def parse_columns(text: str) -> Columns:
+    """`text=premise,pair=hypothesis,label=gold` as Columns."""
+    found: dict[str, str] = {}
+    for part in text.split(","):
+        key, equals, name = (word.strip() for word in part.partition("="))
+        if not equals or key not in _KEYS or key in found or not name:
+            what = f"--columns {text} cannot be read at {part.strip()!r}"
+            raise UsageError(what, remedy=f"write KEY=COLUMN,… with each of {', '.join(_KEYS)} at most once")
+        found[key] = name
+    if "text" not in found:
+        raise UsageError(f"--columns {text} names no text", remedy="add text=COLUMN")
+    choices = tuple(name.strip() for name in found["choices"].split("+")) if "choices" in found else ()
+    columns = Columns(found["text"], found.get("pair"), found.get("label"), choices)
+    if len(set(columns.names)) < len(columns.names) or "" in columns.names:
+        raise UsageError(f"--columns {text} uses a column twice or an empty name", remedy="name each column once")
+    are_numbers = all(name.isdecimal() for name in columns.names)
+    if are_numbers and "0" in columns.names:
+        raise UsageError(f"--columns {text}: columns are counted from 1")
+    return replace(columns, has_header=not are_numbers)
+
+
+def _named_rows(rows: Iterator[Cells], given: Columns | None, labelled: bool) -> tuple[Iterable[Record], Columns]:
+    """The rows of a table by the names of its header, or by numbers, and the columns to use."""
+    first = next(rows, None)
+    if first is None:
+        return (), given or Columns("text")
+    header = [cell.strip() for cell in first.values]
+    columns = given or _recognised(header, (), labelled)
+    if columns is None and len(header) == 1 and not labelled:
+        columns = Columns("1", has_header=False)
+    if columns is None:
+        raise _unrecognised(first.place, dict(enumerate(first.values, start=1)), labelled)
+    if not columns.has_header:
+        _refuse_header(columns, first)
+        rows = chain([first], rows)
+        header = [str(number) for number in range(1, len(first.values) + 1)]
+    _require_columns(columns, header, first)
+    return (_table_record(row, header) for row in rows), columns
+
+
+def _table_record(row: Cells, names: Sequence[str]) -> Record:
+    fields = dict(zip(names, row.values, strict=False))
+    if len(row.values) == len(names):
+        return Record(row.place, fields, record_id(fields))
+    many = "many" if len(row.values) > len(names) else "few"
+    what = f"this row has {len(row.values)} columns, the first row has {len(names)}"
+    problem = BadRowError(f"too {many} columns", what, "correct it, or check --separator and --quotes")
+    return Record(row.place, fields, problem=problem)
+
+
+def _columns_of_records(
+    records: Iterator[Record], given: Columns | None, labelled: bool
+) -> tuple[Iterable[Record], Columns]:
+    """The same records, and the columns to use: those given, or those recognised in the first good record."""
+    if given is not None:
+        return records, given
+    head: list[Record] = []
+    for record in records:
+        head.append(record)
+        if record.problem is None:
+            break
+    if not head or head[-1].problem is not None:
+        return head, Columns("text")
+    first = head[-1]
+    lists = [name for name, value in first.fields.items() if isinstance(value, list)]
+    columns = _recognised(list(first.fields), lists, labelled)
+    if columns is None:
+        raise _unrecognised(first.place, first.fields, labelled)
+    records = chain(head, records)
+    return (_refuse_new_pairs(records) if columns.pair is None else records), columns
+
+
+def _refuse_new_pairs(records: Iterable[Record]) -> Iterator[Record]:
+    """The same records; one that has a pair, unlike the first, is bad: its second text would be lost silently."""
+    without_pair: set[tuple[str, ...]] = set()
+    for record in records:
+        names = tuple(record.fields)
+        if names not in without_pair:
+            pair = find_known_names(names).pair
+            if pair is None:
+                without_pair.add(names)
+            else:
+                what = f"this row has a second text in {pair!r}, the first row has one text only"
+                remedy = "give every row the same columns, or name them with --columns"
+                record = record._replace(problem=BadRowError("pair only in some rows", what, remedy))
+        yield record
+
+
+def _recognised(names: Sequence[str], lists: Sequence[str], labelled: bool) -> Columns | None:
+    """The columns by their common names; None if the text, or a label that is needed, cannot be recognised."""
+    known: KnownNames = find_known_names(names, lists)
+    text = known.text
+    if text is None and known.label is not None and len(names) == 2:
+        text = names[1 - names.index(known.label)]
+    if text is None or (labelled and known.label is None):
+        return None
+    return Columns(text, known.pair, known.label, known.choices)
+
+
+def _renamed(record: Record, columns: Columns) -> Record:
+    fields: dict[str, Any] = {}
+    for field, name in (("text", columns.text), ("pair", columns.pair), ("label", columns.label)):
+        if name is not None and name in record.fields:
+            fields[field] = record.fields[name]
+        elif name is not None:
+            return record._replace(problem=BadRowError("missing column", f"this row has no column {name!r}"))
+    if len(columns.choices) == 1:
+        fields["choices"] = record.fields.get(columns.choices[0])
+    elif columns.choices:
+        fields["choices"] = [record.fields.get(name) for name in columns.choices]
+    return record._replace(fields=fields)
+
+
+def _require_columns(columns: Columns, names: Sequence[str], first: Cells) -> None:
+    for name in columns.names:
+        if names.count(name) != 1:
+            count = "no column" if name not in names else "several columns"
+            raise DataError(
+                f"there is {count} {name!r}; the first row is {_listed(dict(zip(names, first.values, strict=True)))}",
+                where=first.place,
+                remedy="name the columns with --columns",
+            )
+
+
+def _refuse_header(columns: Columns, first: Cells) -> None:
+    """DataError if the first row of a table without header looks like one."""
+    numbers = [int(name) for name in columns.names]
+    cells = [first.values[number - 1] for number in numbers if number <= len(first.values)]
+    if len(cells) > 1 and all(map(is_known_name, cells)):
+        raise DataError(
+            f"the first row looks like a header: {', '.join(cells)}",
+            where=first.place,
+            remedy="use names instead of numbers in --columns",
+        )
+
+
+def _unrecognised(place: str, fields: Mapping[Any, Any], labelled: bool) -> DataError:
+    wanted, example = (
+        ("the text and the label", "text=COLUMN,label=COLUMN") if labelled else ("the text", "text=COLUMN")
+    )
+    remedy = f"name them with --columns {example}, by header or by number if there is no header"
+    if len(fields) == 1 and labelled:
+        remedy = "separate columns by commas in a .csv and by tabs elsewhere, or use --separator"
+    return DataError(f"cannot tell which columns hold {wanted}: {_listed(fields)}", where=place, remedy=remedy)
+
+
+def _listed(fields: Mapping[Any, Any]) -> str:
+    return ", ".join(f"{name} = {one_line(str(value), 30)!r}" for name, value in fields.items())

@@ -1,0 +1,192 @@
+"""The formats of labelled data: tables of cells, and records of named fields.
+
+    .csv       comma-separated, quotes as in RFC 4180: a field that starts with a quote ends with one; inside, it may
+               hold separators and newlines, and a quote is written twice
+    .jsonl     one JSON object per line
+    .json      a list of JSON objects, or a form that belongs to a task (see `read_records`)
+    .parquet   needs pyarrow
+    others     tab-separated, quotes are literal characters, one row per line; standard input too
+.gz, .xz and .zst may follow the suffix. Lines without a character are not rows, except inside quotes. Reading streams,
+except for .json.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from bertmill.errors import DataError, UsageError
+from bertmill.rows.bad_rows import BadRowError
+from bertmill.rows.json_files import JsonList, line_of, read_whole_json, type_of
+from bertmill.rows.row import Record, record_id
+from bertmill.rows.source import RowFile
+from bertmill.text.files import Line, parse_record, read_file
+from bertmill.text.printable import one_line
+from bertmill.text.repair import Repairs, replace_surrogates
+
+TABLES = ("tsv", "csv")
+RECORDS = ("jsonl", "json", "parquet")
+_MAX_ROW_CHARACTERS = 1 << 24  # a quote that is never closed must not fill the memory
+_PARQUET_ROWS = 1024  # read at a time
+_CSV_QUOTED = re.compile(r'"(?:[^"]|"")*""(?:[^"]|"")*"')
+_QUOTES_REMEDY = "write a quote inside a quoted field twice, or use --quotes literal if quotes are ordinary characters"
+
+# What a task makes of a .json file that is not a list of records; None: the form is not its own either.
+Unfold = Callable[[Any, RowFile], Iterator[Record] | None]
+
+
+class Cells(NamedTuple):
+    """One row of a table."""
+
+    place: str
+    values: list[str]
+
+
+def read_table(file: RowFile) -> Iterator[Cells]:
+    """The rows of a .tsv or .csv, a header included; DataError if quotes are malformed."""
+    is_csv = file.format == "csv"
+    separator = file.settings.separator or ("," if is_csv else "\t")
+    lines = read_file(file.path, repairs=file.counts.repairs)
+    if (file.settings.quotes or ("standard" if is_csv else "literal")) == "standard":
+        return _split_quoted(lines, separator)
+    cells = (Cells(line.place, line.text.split(separator)) for line in lines if line.text)
+    return cells if file.settings.quotes else _with_warning(cells, file)
+
+
+def read_records(file: RowFile, unfold: Unfold = lambda _content, _file: None) -> Iterator[Record]:
+    """The records of a .jsonl, .json or .parquet file.
+
+    `unfold` gives a task the chance to read a .json file in a form of its own: it returns None for forms it does not
+    know.
+    """
+    if file.format == "parquet":
+        return _parquet_records(file.path)
+    repairs = file.counts.repairs
+    if file.format == "jsonl":
+        lines = read_file(file.path, repairs=repairs)
+        return (_line_record(line, repairs) for line in lines if line.text.strip())
+    content = read_whole_json(file.path, repairs)
+    unfolded = unfold(content, file)
+    return _listed_records(content, file) if unfolded is None else unfolded
+
+
+def json_record(place: str, value: Any, repairs: Repairs) -> Record:
+    """A JSON value as a record; a problem if it is not an object."""
+    if not isinstance(value, dict):
+        problem = BadRowError("not a JSON object", f"expected a JSON object, found a {type_of(value)}")
+        return Record(place, {}, problem=problem)
+    fields = repair_strings(value, repairs)
+    return Record(place, fields, record_id(fields))
+
+
+def repair_strings(value: Any, repairs: Repairs) -> Any:
+    """A JSON value with lone surrogates replaced in every string, in lists and objects too; no character moves."""
+    if isinstance(value, list):
+        return [repair_strings(item, repairs) for item in value]
+    if isinstance(value, dict):
+        return {name: repair_strings(item, repairs) for name, item in value.items()}
+    return replace_surrogates(value, repairs) if isinstance(value, str) else value
+
+
+def _with_warning(rows: Iterable[Cells], file: RowFile) -> Iterator[Cells]:
+    """The same rows; the first cell that looks CSV-quoted gives a warning."""
+    has_warned = False
+    for row in rows:
+        if not has_warned and any(map(_CSV_QUOTED.fullmatch, row.values)):
+            has_warned = True
+            advice = "use --quotes standard if quotes wrap fields"
+            file.counts.warnings.append(f"{row.place}: a cell looks CSV-quoted, but quotes are literal here; {advice}")
+        yield row
+
+
+def _split_quoted(lines: Iterable[Line], separator: str) -> Iterator[Cells]:
+    """Rows with standard quotes, each with the place where it starts.
+
+    A separator or newline is inside a quoted field where an odd number of quotes precedes it.
+    """
+    start: Line | None = None  # of an unfinished row
+    fields: list[str] = []
+    parts: list[str] = []  # of an unfinished field, with the separators and newlines between them
+    num_characters = 0
+    for line in lines:
+        if start is None:
+            if not line.text:
+                continue
+            if '"' not in line.text:
+                yield Cells(line.place, line.text.split(separator))
+                continue
+            start, fields, num_characters = line, [], 0
+        elif (num_characters := num_characters + len(line.text)) > _MAX_ROW_CHARACTERS:
+            break
+        _add_fields(fields, parts, line.text, separator, start.place)
+        if not parts:
+            yield Cells(start.place, fields)
+            start = None
+    if start is not None:
+        raise DataError("a quote in this row is never closed", where=start.place, remedy=_QUOTES_REMEDY)
+
+
+def _add_fields(fields: list[str], parts: list[str], line: str, separator: str, place: str) -> None:
+    """Add the fields of one line of a row; `parts` keeps a field that continues on the next line."""
+    between = "\n" if parts else ""
+    for text in line.split(separator):
+        if not parts and not text.startswith('"'):
+            fields.append(text)
+            continue
+        # The first and the last part of a field have an odd number of quotes, those between an even one.
+        is_end = (text.count('"') % 2 == 1) == bool(parts)
+        parts += [between, text] if parts else [text]
+        if is_end:
+            fields.append(_unquote("".join(parts), place))
+            parts.clear()
+        between = separator
+
+
+def _unquote(field: str, place: str) -> str:
+    inside = field[1:-1]
+    if field[-1] != '"' or '"' in inside.replace('""', ""):
+        raise DataError(f"malformed quotes in {one_line(field, 40)}", where=place, remedy=_QUOTES_REMEDY)
+    return inside.replace('""', '"')
+
+
+def _line_record(line: Line, repairs: Repairs) -> Record:
+    try:
+        fields = parse_record(line)
+    except DataError as error:
+        return Record(line.place, {}, problem=BadRowError("not a JSON object", error.what))
+    if "\\" in line.text:  # the line is repaired already, but an escape may stand for any character
+        fields = repair_strings(fields, repairs)
+    return Record(line.place, fields, record_id(fields))
+
+
+def _listed_records(content: Any, file: RowFile) -> Iterator[Record]:
+    if not isinstance(content, JsonList):
+        raise DataError(
+            f"expected a list of records, found a {type_of(content)}",
+            where=file.path,
+            remedy="write a list, or a .jsonl with one record per line",
+        )
+    return (
+        json_record(f"{file.path}:{line_of(item, content)}, record {number}", item, file.counts.repairs)
+        for number, item in enumerate(content, start=1)
+    )
+
+
+def _parquet_records(path: str) -> Iterator[Record]:
+    try:
+        import pyarrow as arrow
+        import pyarrow.parquet as parquet
+    except ImportError:
+        raise UsageError("reading .parquet needs pyarrow", where=path, remedy="pip install pyarrow") from None
+    number = 0
+    try:
+        with parquet.ParquetFile(path) as table:
+            for batch in table.iter_batches(batch_size=_PARQUET_ROWS):
+                for fields in batch.to_pylist():
+                    number += 1
+                    yield Record(f"{path}: row {number}", fields, record_id(fields))
+    except OSError as error:
+        raise UsageError(f"cannot be read: {error.strerror or error}", where=path) from None
+    except (arrow.ArrowException, UnicodeDecodeError) as error:
+        raise DataError(f"is not a complete .parquet file: {error}", where=path, remedy="copy it again") from None

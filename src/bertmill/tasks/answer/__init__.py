@@ -1,0 +1,1 @@
+"""The task answer: the part of a passage that answers a question."""

@@ -1,0 +1,225 @@
+"""The part of a passage that answers a question, or no answer.
+
+A sequence is `[CLS] question [SEP] passage [SEP]`. Two logits per piece say how well an answer starts and ends there,
+trained by cross-entropy over the pieces of a window, with [CLS] as the target if the answer is not in it. The answer is
+the best span (spans.py). With a null threshold there is no answer unless the best span exceeds the null score by more;
+the threshold is the one with the best F1 on the dev questions. An answer has at most 30 pieces or, if training answers
+are longer, as many as 99 % of them have. The model folder records both numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from bertmill.batching.windows import Windows
+from bertmill.checkpoint.names import METADATA_FILE
+from bertmill.errors import IntegrityError, UsageError
+from bertmill.model.config import BertConfig
+from bertmill.rows.source import RowFile
+from bertmill.rows.split import SplitKey
+from bertmill.tasks.answer.rows import PASSAGE_FIELDS, QuestionRow, parse_question, read_questions
+from bertmill.tasks.answer.scores import answer_scores
+from bertmill.tasks.answer.spans import NUM_BEST, QuestionExample, Spans, best_spans, texts_of
+from bertmill.tasks.base import Answer, Array, Score, Scores, Task, TaskOptions, run_windows
+from bertmill.tasks.sequence import refuse_other_fields
+from bertmill.text.printable import one_line
+from bertmill.text.tokenizer import BertTokenizer
+
+MAX_QUESTION_PIECES = 64
+DEFAULT_ANSWER_PIECES = 30
+FOUND_SHARE = 0.99  # of the training answers fit into the limit of pieces
+NO_ANSWER = -1  # in place of the number of a span
+MAX_SURPLUS = 50.0  # bounds the confidence of an error
+_LOST = "answers are too long, or cut by the window they start in: never found"
+
+
+@dataclass(frozen=True)
+class AnswerQuestions(Task[QuestionRow, QuestionExample]):
+    """`null_threshold` is None if every question has an answer; with `top_k` above 1 the best answers are listed."""
+
+    null_threshold: float | None = None
+    max_answer_pieces: int = DEFAULT_ANSWER_PIECES
+    top_k: int = 1
+
+    name = "answer"
+    head = "BertForQuestionAnswering"
+    goals = ("f1", "exact")
+    fields: ClassVar[tuple[str, ...]] = ("question", "passage")
+    window = (384, 128)
+
+    @classmethod
+    def read(cls, file: RowFile, options: TaskOptions, *, labelled: bool) -> Iterator[QuestionRow]:
+        return read_questions(file, labelled)
+
+    @classmethod
+    def request(cls, fields: Mapping[str, Any], place: str = "request") -> QuestionRow:
+        refuse_other_fields(fields, ("question", *PASSAGE_FIELDS), cls.name)
+        return parse_question(fields, place)
+
+    @classmethod
+    def from_rows(cls, rows: Sequence[QuestionRow], options: TaskOptions, tokenizer: BertTokenizer, where: str) -> Self:
+        has_unanswerable = any(not row.answers for row in rows)
+        # The shortest answer of each question: finding one is enough.
+        answers = [min(row.answer_texts, key=len) for row in rows if row.answers]
+        lengths = [len(tokenizer.wordpiece.ids(answer, split_special=True)) for answer in answers]
+        longest = int(np.quantile(lengths, FOUND_SHARE, method="inverted_cdf")) if lengths else 0
+        return cls(0.0 if has_unanswerable else None, max(DEFAULT_ANSWER_PIECES, longest))
+
+    @classmethod
+    def from_folder(cls, config: BertConfig, metadata: Mapping[str, Any]) -> Self | None:
+        if cls.head not in (config.architectures or []):
+            return None
+        threshold = metadata.get("null_threshold")
+        max_pieces = metadata.get("max_answer_pieces", DEFAULT_ANSWER_PIECES)
+        if not isinstance(threshold, float | int | None) or not isinstance(max_pieces, int) or max_pieces < 1:
+            what = "null_threshold or max_answer_pieces is not a valid number"
+            raise IntegrityError(what, where=METADATA_FILE, remedy="fine-tune again")
+        return cls(threshold, max_pieces)
+
+    def model_settings(self) -> dict[str, Any]:
+        return {"num_labels": 2}
+
+    def metadata(self) -> dict[str, Any]:
+        return {"null_threshold": self.null_threshold, "max_answer_pieces": self.max_answer_pieces}
+
+    def remarks(self) -> list[str]:
+        if self.max_answer_pieces == DEFAULT_ANSWER_PIECES:
+            return []
+        return [f"answers have at most {self.max_answer_pieces} pieces, like {FOUND_SHARE:.0%} of the training answers"]
+
+    def labels(self, row: QuestionRow) -> tuple[str, ...]:
+        return () if row.answers is None else ("answerable" if row.answers else "unanswerable",)
+
+    def expected(self, row: QuestionRow) -> tuple[str, ...]:
+        return row.answer_texts
+
+    def split_key(self, row: QuestionRow) -> SplitKey:
+        return SplitKey(row.passage)
+
+    @property
+    def reads_cls(self) -> bool:
+        return self.null_threshold is not None
+
+    def encode(self, row: QuestionRow, windows: Windows) -> QuestionExample:
+        question = windows.ids(row.texts[0])
+        room = windows.max_length - windows.tokenizer.num_special_tokens_to_add(pair=True)
+        limit = min(MAX_QUESTION_PIECES, room // 2)
+        if len(question) > limit:
+            windows.count("questions are too long: truncated")
+        question = question[:limit]
+        passage = windows.pieces(row.passage)
+        ranges = windows.slide(len(passage.ids), room - len(question))
+        parts = tuple(windows.window(question, passage.ids[start:end]) for start, end in ranges)
+        example = QuestionExample(row, (parts,), row.answers, passage, tuple(ranges), len(question) + 2)
+        if example.loses_answer(self.max_answer_pieces):
+            windows.count(_LOST)
+        return example
+
+    def outputs(self, model: nn.Module, examples: Sequence[QuestionExample], device: torch.device) -> Sequence[Tensor]:
+        parts = run_windows(model, examples, device)
+        rows = torch.cat([torch.stack([part.start_logits, part.end_logits], 1) for part in parts])  # [pieces, 2]
+        split: tuple[Tensor, ...] = rows.split([example.num_pieces for example in examples])
+        return split
+
+    def loss(self, outputs: Sequence[Tensor], examples: Sequence[QuestionExample]) -> Tensor:
+        windows = [window for example in examples for window in example.sequences[0]]
+        rows = torch.cat(list(outputs)).split([len(window.ids) for window in windows])
+        padded = nn.utils.rnn.pad_sequence(list(rows), batch_first=True, padding_value=float("-inf"))  # [W, T, 2]
+        wanted = torch.tensor([span for example in examples for span in example.spans], device=padded.device)
+        return F.cross_entropy(padded.transpose(1, 2).flatten(0, 1), wanted.flatten(), reduction="sum") / 2
+
+    def weight(self, example: QuestionExample) -> float:
+        return float(len(example.sequences[0]))
+
+    def score(self, example: QuestionExample, output: Array) -> Score:
+        """Exact match and F1 of the best span, whether there is an answer, and its margin over the null score."""
+        (spans,) = best_spans([example], [output], self.max_answer_pieces, 1)
+        text = next((text for text, _, _ in texts_of(example, spans, 1)), "")
+        expected = example.row.answer_texts
+        return np.array([*answer_scores(text, expected), bool(expected), spans.margin], np.float64)
+
+    def metrics(self, scores: Scores) -> dict[str, float]:
+        if self.null_threshold is None:
+            return dict(zip(("exact", "f1"), scores[:, :2].mean(0).tolist(), strict=True))
+        figures = _with_threshold(scores, self.null_threshold)
+        with_zero = _with_threshold(scores, 0.0)
+        return figures | {f"{name}_at_zero": with_zero[name] for name in ("exact", "f1")}
+
+    def tuned(self, scores: Scores) -> tuple[Self, str]:
+        """With the best null threshold for these scores: between two margins, or beyond all of them."""
+        if self.null_threshold is None:
+            return self, ""
+        _, f1, is_answerable, margins = scores.T
+        order = np.argsort(-margins)
+        borders = np.concatenate([[margins.max() + 1], margins[order], [margins.min() - 1]])
+        # The gain of answering only the n most confident questions over answering none; equal margins go together.
+        gain = np.concatenate([[0.0], np.cumsum((f1 - (1 - is_answerable))[order])])
+        num_answered = int(np.where(borders[:-1] > borders[1:], gain, -np.inf).argmax())
+        threshold = float(borders[num_answered : num_answered + 2].mean())
+        return replace(self, null_threshold=threshold), f"null threshold {threshold:.4g}"
+
+    def error(self, example: QuestionExample, output: Array, score: Score) -> float:
+        exact, f1, is_answerable, margin = map(float, score)
+        surplus = max(-MAX_SURPLUS, min(MAX_SURPLUS, margin - (self.null_threshold or 0.0)))
+        if self.null_threshold is not None and surplus <= 0:
+            return is_answerable * math.exp(-surplus)
+        return 0.0 if exact else (1 - f1) * math.exp(surplus)
+
+    def decode(self, examples: Sequence[QuestionExample], outputs: Sequence[Array]) -> list[Answer]:
+        found = best_spans(examples, outputs, self.max_answer_pieces)
+        return [self._answer(example, spans) for example, spans in zip(examples, found, strict=True)]
+
+    def _answer(self, example: QuestionExample, spans: Spans) -> Answer:
+        may_be_none = self.null_threshold is not None or not len(spans.scores)
+        probabilities = _softmax([*spans.scores.tolist(), *([spans.null] if may_be_none else [])])
+        order = list(range(len(spans.scores)))
+        if may_be_none:  # first if it is the answer, else ranked by its probability
+            is_none = spans.margin <= (self.null_threshold or 0.0)
+            place = 0 if is_none else max(1, sum(each > probabilities[-1] for each in probabilities))
+            order.insert(place, NO_ANSWER)
+        texts = texts_of(example, spans, self.top_k)
+        answers: list[Answer] = []
+        for number in order[: self.top_k]:
+            text, start, end = ("", 0, 0) if number == NO_ANSWER else texts[number]
+            answers.append({"answer": text, "start": start, "end": end, "score": probabilities[number]})
+        return answers[0] if self.top_k == 1 else {**answers[0], "answers": answers}
+
+    def show(self, answer: Answer) -> str:
+        return f"{one_line(answer['answer']) or 'no answer'} ({answer['start']}–{answer['end']}) {answer['score']:.4f}"
+
+    def answering(self, *, top_k: int = 1, may_have_none: bool | None = None, **settings: Any) -> Self:
+        """`may_have_none` decides whether there may be no answer, whatever the model was trained with."""
+        if not isinstance(top_k, int) or not 1 <= top_k <= NUM_BEST:
+            raise UsageError(f"top_k must be between 1 and {NUM_BEST}, not {top_k}")
+        super().answering(**settings)
+        threshold = self.null_threshold
+        if may_have_none is not None:
+            threshold = (threshold or 0.0) if may_have_none else None
+        return replace(self, top_k=top_k, null_threshold=threshold)
+
+
+def _softmax(scores: list[float]) -> list[float]:
+    largest = max(scores)
+    shares = [math.exp(score - largest) for score in scores]
+    whole = sum(shares)
+    return [share / whole for share in shares]
+
+
+def _with_threshold(scores: Scores, threshold: float) -> dict[str, float]:
+    """Metrics over all questions, over the answerable ones and over the unanswerable ones, if there are any."""
+    is_answerable, margins = scores[:, 2] > 0, scores[:, 3]
+    is_answered = (margins > threshold)[:, None]
+    scores = np.where(is_answered, scores[:, :2], ~is_answerable[:, None])
+    return {
+        **dict(zip(("exact", "f1"), scores.mean(0).tolist(), strict=True)),
+        **({"answerable_f1": float(scores[is_answerable, 1].mean())} if is_answerable.any() else {}),
+        **({"unanswerable_right": float(scores[~is_answerable, 1].mean())} if not is_answerable.all() else {}),
+    }

@@ -1,0 +1,74 @@
+"""What tasks over whole sequences share: rows of one text or a pair, and the mean over windows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from bertmill.batching.windows import merge_windows
+from bertmill.rows.bad_rows import BadRowError
+from bertmill.rows.row import Row
+from bertmill.tasks.base import Example, Task, run_windows
+
+FIELDS = ("text", "pair")
+
+
+@dataclass(frozen=True)
+class TextRow(Row):
+    """A text or a pair of texts."""
+
+    def fields(self) -> dict[str, Any]:
+        return dict(zip(FIELDS, self.texts, strict=False))
+
+
+TextRowT = TypeVar("TextRowT", bound=Row)
+
+
+class SequenceTask(Task[TextRowT, Example]):
+    """A task with one output per sequence: the weighted mean over its windows."""
+
+    fields: ClassVar[tuple[str, ...]] = FIELDS
+
+    def outputs(self, model: nn.Module, examples: Sequence[Example], device: torch.device) -> Sequence[Tensor]:
+        sequences = [windows for example in examples for windows in example.sequences]
+        rows = [output.logits for output in run_windows(model, examples, device, **self._model_inputs())]
+        return merge_windows(torch.cat(rows), sequences).unbind(0)
+
+    def _model_inputs(self) -> Mapping[str, Any]:
+        """What the model gets beside the batch."""
+        return {}
+
+
+def read_texts(fields: Mapping[str, Any]) -> tuple[str, ...]:
+    """The text, and the pair if there is one."""
+    return tuple(text_in(fields, name) for name in FIELDS if name == "text" or name in fields)
+
+
+def text_in(fields: Mapping[str, Any], name: str) -> str:
+    """A non-empty text; BadRowError otherwise."""
+    if fields.get(name) is None:
+        raise BadRowError(f"missing {name}", f"the field {name!r} is missing")
+    value = fields[name]
+    if not isinstance(value, str):
+        raise BadRowError("wrong type", f"the field {name!r} should be a text, not {type(value).__name__}")
+    if not value.strip():
+        raise BadRowError(f"empty {name}", f"the field {name!r} is empty")
+    return value
+
+
+def refuse_other_fields(fields: Mapping[str, Any], known: Sequence[str], task: str) -> None:
+    """BadRowError if a request has fields that the task does not take."""
+    others = [name for name in fields if name not in known]
+    if others:
+        what = f"the task {task} does not take the field {others[0]!r}"
+        raise BadRowError("unknown field", what, f"use {', '.join(known)}")
+
+
+def refuse_choices(fields: Mapping[str, Any]) -> None:
+    """For tasks whose rows have no choices."""
+    if fields.get("choices"):
+        raise BadRowError("has choices", "has choices, which only the task choose reads", "remove them, or use choose")

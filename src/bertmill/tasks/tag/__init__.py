@@ -1,0 +1,1 @@
+"""The task tag: a tag for every word."""

@@ -1,0 +1,239 @@
+"""Sentences with a tag for every word: reading them from columns, records or lines.
+
+    conll      a word per line, its tag in the last column, separated by tabs or blanks; an empty line ends a sentence;
+               -DOCSTART- lines and, with tabs, comments (# …) are skipped; --columns text=1,label=4 picks others
+    records    {"words": […], "tags": […]}, or {"text": …, "entities": [{"start": …, "end": …, "label": …}, …]} with
+               characters of the text; .jsonl, .json or .parquet; --columns text=tokens,label=ner_tags picks others
+    lines      one untagged text per line: .txt files and standard input, for prediction only
+A text without words is split (text/words.py), also where an entity starts or ends inside a word. Words without a text
+are joined by spaces, but not next to Chinese characters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from typing import Any, NamedTuple
+
+from bertmill.errors import DataError, UsageError
+from bertmill.rows.bad_rows import BadRowError
+from bertmill.rows.columns import Columns, parse_columns
+from bertmill.rows.formats import RECORDS, read_records
+from bertmill.rows.labels import require_printable
+from bertmill.rows.row import Record, Row
+from bertmill.rows.source import RowFile
+from bertmill.tasks.tag.schemes import Entity, iob2
+from bertmill.text.files import STANDARD_INPUT, Line, format_suffix, read_file
+from bertmill.text.words import Span, find_words, join_words
+
+_DOCUMENT_START = "-DOCSTART-"
+_WORD_FIELDS = ("words", "tokens", "text")
+_TAG_FIELDS = ("tags", "ner_tags", "pos_tags", "entities", "spans", "labels", "label")
+_NOT_A_WORD = re.compile(r"\d+(-|\.)\d+")  # CoNLL-U numbers multi-word tokens 1-2 and omitted words 1.1
+_KIND_FIELDS = ("label", "type", "kind", "tag", "entity_type")
+
+
+@dataclass(frozen=True)
+class WordsRow(Row):
+    """A text, the characters of each of its words, and a tag for each if it is labelled."""
+
+    words: tuple[Span, ...]
+    tags: tuple[str, ...] | None = None
+
+    def fields(self) -> dict[str, Any]:
+        return {"words": [self.texts[0][start:end] for start, end in self.words]}
+
+
+def read_words(file: RowFile, labelled: bool) -> Iterator[WordsRow]:
+    """The sentences of a file."""
+    file.require_default("preset", "quotes", "separator")
+    columns = None if file.settings.columns is None else parse_columns(file.settings.columns)
+    if columns is not None and (columns.pair or columns.choices or (labelled and columns.label is None)):
+        raise UsageError(f"--columns {file.settings.columns} should name text (the words) and label (the tags)")
+    return file.rows(_records(file, columns, labelled), lambda record: parse_words(record.fields, record.place))
+
+
+def parse_words(fields: Mapping[str, Any], place: str) -> WordsRow:
+    """A sentence from its words (or its text) and, if there are any, its tags (or entities)."""
+    words, tags = fields["words"], fields.get("tags")
+    if isinstance(words, str):
+        if isinstance(tags, list) and any(isinstance(tag, str) for tag in tags):
+            raise BadRowError("no words", "has tags but no list of words", "provide the words as a list of texts")
+        return _split_text(words, tags, place)
+    if not isinstance(words, list | tuple) or not words or not all(isinstance(word, str) for word in words):
+        raise BadRowError("no words", "has no list of words", "provide the words of a sentence as a list of texts")
+    if "" in words:
+        raise BadRowError("empty word", f"word {words.index('') + 1} of {len(words)} is empty")
+    text, spans = join_words(list(words))
+    if tags is None:
+        return WordsRow(place, (text,), tuple(spans))
+    if not isinstance(tags, list) or not all(isinstance(tag, str | int) for tag in tags):
+        raise BadRowError("no tags", "has no list of tags", "provide a tag for every word as a list of texts")
+    if len(tags) != len(words):
+        raise BadRowError("misaligned", f"has {len(words)} words and {len(tags)} tags")
+    if "" in tags:
+        raise BadRowError("empty tag", f"the word {words[tags.index('')]!r} has an empty tag")
+    return WordsRow(place, (text,), tuple(spans), tuple(require_printable(str(tag)) for tag in tags))
+
+
+def _records(file: RowFile, columns: Columns | None, labelled: bool) -> Iterator[Record]:
+    """Records with the fields words and, if labelled, tags."""
+    file_format = _format(file, columns, labelled)
+    if file_format in RECORDS:
+        return (_named(record, columns, labelled) for record in read_records(file))
+    lines = read_file(file.path, repairs=file.counts.repairs)
+    if file_format == "lines":
+        return (Record(line.place, {"words": line.text}) for line in lines if line.text)
+    return _column_records(lines, columns, labelled, file.path)
+
+
+def _format(file: RowFile, columns: Columns | None, labelled: bool) -> str:
+    if file.settings.format is None and file.format not in RECORDS:
+        is_text = file.path == STANDARD_INPUT or format_suffix(file.path) == ".txt"
+        return "lines" if is_text and not labelled and columns is None else "conll"
+    file.require_format(*RECORDS, "conll", "lines")
+    if file.format == "lines" and labelled:
+        raise UsageError("the format lines has no tags", where=file.path, remedy="use it with predict")
+    return file.format
+
+
+def _named(record: Record, columns: Columns | None, labelled: bool) -> Record:
+    """The record with its words and tags under these names."""
+    if record.problem is not None:
+        return record
+    names: dict[str, tuple[str, ...]] = {"words": (columns.text,) if columns else _WORD_FIELDS}
+    if labelled:
+        names["tags"] = (columns.label or "",) if columns else _TAG_FIELDS
+    fields: dict[str, Any] = {}
+    for field, known in names.items():
+        found = next((name for name in known if record.fields.get(name) is not None), None)
+        if found is None:
+            what = f"has no {field} (it has {', '.join(record.fields) or 'nothing'})"
+            problem = BadRowError("missing column", what, f"call the field {known[0]!r}, or name it with --columns")
+            return record._replace(problem=problem)
+        fields[field] = record.fields[found]
+    return record._replace(fields=fields)
+
+
+def _column_records(lines: Iterable[Line], columns: Columns | None, labelled: bool, path: str) -> Iterator[Record]:
+    if columns is not None and columns.has_header:
+        raise UsageError("columns of words have no names", where=path, remedy="use numbers: --columns text=1,label=2")
+    num_columns = 0
+    word, tag = (0, -1) if columns is None else (int(columns.text) - 1, int(columns.label or 1) - 1)
+    for sentence in _sentences(lines):
+        if word > 0:
+            sentence = [row for row in sentence if not _NOT_A_WORD.fullmatch(row.values[0])]
+        if not sentence:
+            continue
+        if not num_columns:
+            num_columns = len(sentence[0].values)
+            _require_columns(num_columns, columns, labelled, sentence[0].line)
+        yield _sentence_record(sentence, num_columns, word, tag if labelled else None)
+
+
+class _WordLine(NamedTuple):
+    line: Line
+    values: list[str]
+
+
+def _sentence_record(sentence: list[_WordLine], num_columns: int, word: int, tag: int | None) -> Record:
+    for line, values in sentence:
+        if len(values) != num_columns:
+            what = f"has {len(values)} columns, the first line has {num_columns}"
+            return Record(line.place, {}, problem=BadRowError("different number of columns", what))
+        if not values[word] or (tag is not None and not values[tag]):
+            what = "tag" if values[word] else "word"
+            return Record(line.place, {}, problem=BadRowError(f"empty {what}", f"the {what} is empty"))
+    tags = {} if tag is None else {"tags": [values[tag] for _, values in sentence]}
+    return Record(sentence[0].line.place, {"words": [values[word] for _, values in sentence], **tags})
+
+
+def _sentences(lines: Iterable[Line]) -> Iterator[list[_WordLine]]:
+    """The lines between empty ones as columns: separated by tabs if the first word's line has any, else by blanks."""
+    separator, lines = _separator(line for line in lines if _DOCUMENT_START not in line.text.split())
+    sentence: list[_WordLine] = []
+    for line in lines:
+        if not line.text.strip(" \t"):
+            if sentence:
+                yield sentence
+            sentence = []
+        elif not (separator == "\t" and _may_be_comment(line)):
+            values = line.text.split(separator)
+            sentence.append(_WordLine(line, values if separator == "\t" else list(filter(None, values))))
+    if sentence:
+        yield sentence
+
+
+def _separator(lines: Iterator[Line]) -> tuple[str, Iterator[Line]]:
+    head: list[Line] = []
+    for line in lines:
+        head.append(line)
+        if line.text.strip(" \t") and not _may_be_comment(line):
+            break
+    return "\t" if head and "\t" in head[-1].text else " ", chain(head, lines)
+
+
+def _may_be_comment(line: Line) -> bool:
+    """Whether a line is a comment if tabs separate columns; the word # has a tab after it."""
+    return line.text.startswith("# ") or (line.text.startswith("#") and "\t" not in line.text)
+
+
+def _require_columns(num_columns: int, columns: Columns | None, labelled: bool, line: Line) -> None:
+    last = 1 + labelled if columns is None else max(int(columns.text), int(columns.label or 1) if labelled else 1)
+    if num_columns < last:
+        raise DataError(
+            f"has {num_columns} column{'s' * (num_columns != 1)}, and column {last} is needed",
+            where=line.place,
+            remedy="name the columns of words and tags with --columns, counted from 1",
+        )
+
+
+def _split_text(text: str, entities: Any, place: str) -> WordsRow:
+    """A text without words: split into words, with tags from its entities if it has any."""
+    if not text.strip():
+        raise BadRowError("empty text", "the text is empty")
+    if entities is None:
+        return WordsRow(place, (text,), tuple(find_words(text)))
+    if not isinstance(entities, list):
+        raise BadRowError("no entities", "has no list of entities", "provide them as {start, end, label}")
+    found = sorted(_entity(each, len(text)) for each in entities)
+    for (start, end, kind), (next_start, _, next_kind) in pairwise(found):
+        if next_start < end:
+            what = f"entities overlap: {kind} from {start} to {end}, and {next_kind} from {next_start} on"
+            raise BadRowError("entities overlap", what)
+    words = _cut(find_words(text), {border for start, end, _ in found for border in (start, end)})
+    spans = []
+    for start, end, kind in found:
+        inside = [number for number, word in enumerate(words) if start <= word[0] and word[1] <= end]
+        if not inside:
+            raise BadRowError("entity without a word", f"the entity {kind} from {start} to {end} holds no word")
+        spans.append(Entity(kind, inside[0], inside[-1] + 1))
+    return WordsRow(place, (text,), tuple(words), tuple(iob2(spans, len(words))))
+
+
+def _entity(given: Any, num_characters: int) -> tuple[int, int, str]:
+    match given:
+        case {"start": int(start), "end": int(end), **others}:
+            kind = next((others[name] for name in _KIND_FIELDS if name in others), None)
+        case [int(start), int(end), kind]:
+            pass
+        case _:
+            start = end = -1
+            kind = None
+    if not isinstance(kind, str) or not kind or isinstance(start, bool) or isinstance(end, bool):
+        raise BadRowError("not an entity", f"an entity needs start, end and label: {given!r}")
+    if not 0 <= start < end <= num_characters:
+        what = f"the entity {kind} from {start} to {end} is outside the text of {num_characters} characters"
+        raise BadRowError("entity outside the text", what)
+    return start, end, require_printable(kind)
+
+
+def _cut(words: list[Span], borders: set[int]) -> list[Span]:
+    """The words, cut at the borders inside them."""
+    cut: list[Span] = []
+    for start, end in words:
+        places = [start, *sorted(border for border in borders if start < border < end), end]
+        cut += pairwise(places)
+    return cut

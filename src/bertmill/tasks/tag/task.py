@@ -1,0 +1,292 @@
+"""A tag for every word: parts of speech, entities, the words of Chinese text.
+
+A linear layer on the first piece of each word; other pieces carry no label. A word that yields no piece becomes one
+[UNK], so every word has a first piece and gets a tag. A sentence that is longer than a window slides through several,
+and each word is read, in training too, where it has the widest context. Tags that mark spans of words are learned as
+IOB2 (schemes.py) and measured by spans: F1 as the CoNLL scorer counts it, and strict F1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from bertmill.batching.windows import Window, Windows, widest_context
+from bertmill.errors import DataError
+from bertmill.model.config import BertConfig
+from bertmill.rows.bad_rows import BadRowError, unknown_label
+from bertmill.rows.source import RowFile
+from bertmill.tasks.base import Answer, Array, Example, Score, Scores, Task, TaskOptions, probabilities, run_windows
+from bertmill.tasks.metrics import ClassReport, Counts, class_table, precision_recall_f1, ratio
+from bertmill.tasks.sequence import refuse_other_fields
+from bertmill.tasks.tag.rows import WordsRow, parse_words, read_words
+from bertmill.tasks.tag.schemes import (
+    OUTSIDE,
+    Entity,
+    entities,
+    iob2,
+    iob2_tags,
+    means_span,
+    odd_tags,
+    scheme_of,
+    split_tag,
+    strict_entities,
+)
+from bertmill.text.printable import one_line
+from bertmill.text.tokenizer import BertTokenizer
+from bertmill.text.words import Span
+
+
+@dataclass(frozen=True)
+class TagExample(Example):
+    """`firsts` are the places of the words' first pieces among the pieces of all windows."""
+
+    firsts: NDArray[np.int64]
+
+
+def conll_lines(answer: Answer) -> str:
+    """A line for every word with its tag, and an empty line."""
+    lines = zip(answer["words"], answer["tags"], strict=True)
+    return "".join(f"{_one_cell(word)}\t{tag}\n" for word, tag in lines) + "\n"
+
+
+def _one_cell(word: str) -> str:
+    return "".join(" " if character in "\t\n\r" else character for character in word)
+
+
+@dataclass(frozen=True)
+class Tag(Task[WordsRow, TagExample]):
+    """`tags` in the order of the model's outputs; `scheme` is how the data wrote them, if that is known."""
+
+    tags: tuple[str, ...]
+    has_spans: bool  # whether tags mark spans of words; they are IOB2 then
+    scheme: str | None = None
+
+    name = "tag"
+    head = "BertForTokenClassification"
+    fields: ClassVar[tuple[str, ...]] = ("text",)
+    output_formats: ClassVar[Mapping[str, Callable[[Answer], str]]] = {"conll": conll_lines}
+
+    @classmethod
+    def read(cls, file: RowFile, options: TaskOptions, *, labelled: bool) -> Iterator[WordsRow]:
+        return read_words(file, labelled)
+
+    @classmethod
+    def request(cls, fields: Mapping[str, Any], place: str = "request") -> WordsRow:
+        refuse_other_fields(fields, ("text", "words"), cls.name)
+        if len(fields) != 1:
+            raise BadRowError("no text", "the task tag takes either 'text' or 'words'")
+        (content,) = fields.values()
+        return parse_words({"words": content}, place)
+
+    @classmethod
+    def from_rows(cls, rows: Sequence[WordsRow], options: TaskOptions, tokenizer: BertTokenizer, where: str) -> Self:
+        sentences = [row.tags for row in rows if row.tags is not None]
+        odd = odd_tags({tag for sentence in sentences for tag in sentence})
+        sentences = [sentence for sentence in sentences if odd.isdisjoint(sentence)]  # the others become bad rows
+        found = {tag for sentence in sentences for tag in sentence}
+        scheme = scheme_of(sentences)
+        if scheme is not None:
+            kinds = sorted({split_tag(tag)[1] for tag in found if tag != OUTSIDE})
+            tags = [OUTSIDE, *(tag for kind in kinds for tag in iob2_tags(kind))]
+        else:
+            tags = sorted(found)
+        if len(tags) < 2:
+            remedy = "name the columns of words and tags with --columns"
+            raise DataError("there are fewer than two different tags", where=where, remedy=remedy)
+        return cls(tuple(tags), scheme is not None, scheme)
+
+    @classmethod
+    def from_folder(cls, config: BertConfig, metadata: Mapping[str, Any]) -> Self | None:
+        if cls.head not in (config.architectures or []):
+            return None
+        tags = tuple(config.id2label[number] for number in range(config.num_labels))
+        return cls(tags, scheme_of([tags]) is not None)
+
+    def model_settings(self) -> dict[str, Any]:
+        return {"id2label": dict(enumerate(self.tags))}
+
+    def metadata(self) -> dict[str, Any]:
+        return {"labels": list(self.tags), "scheme": self.scheme}
+
+    def remarks(self) -> list[str]:
+        if not self.has_spans:
+            return []
+        learned = "" if self.scheme == "IOB2" else ", learned as IOB2"
+        return [f"tags mark spans of words ({self.scheme}{learned})"]
+
+    def labels(self, row: WordsRow) -> tuple[str, ...]:
+        """The kinds of spans, or the tags, that the row has."""
+        if row.tags is None:
+            return ()
+        tags = self._as_learned(row.tags)
+        return tuple(sorted({split_tag(tag)[1] for tag in tags if tag != OUTSIDE} if self.has_spans else set(tags)))
+
+    def expected(self, row: WordsRow) -> tuple[str, ...]:
+        return row.tags or ()
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {label: number for number, label in enumerate(self.tags)}
+
+    @cached_property
+    def _is_iob2(self) -> bool:
+        """Whether spans are written as IOB2; models of other programs may use another scheme."""
+        expected = {tag for kind in self._kinds for tag in iob2_tags(kind)}
+        return self.has_spans and set(self.tags) - {OUTSIDE} == expected
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {kind: number for number, kind in enumerate(self._kinds)}
+
+    @cached_property
+    def _kinds(self) -> tuple[str, ...]:
+        """What is counted separately: kinds of spans, or tags."""
+        if not self.has_spans:
+            return self.tags
+        return tuple(dict.fromkeys(split_tag(label)[1] for label in self.tags if label != OUTSIDE))
+
+    def _target(self, row: WordsRow) -> tuple[int, ...]:
+        assert row.tags is not None
+        tags = self._as_learned(row.tags)
+        unknown = [number for number, tag in enumerate(tags) if tag not in self._numbers]
+        if unknown:
+            number = min(unknown, key=lambda number: means_span(tags[number]))
+            raise unknown_label("tag", row.tags[number], self.tags, f"{row.place}, word {number + 1}")
+        return tuple(self._numbers[tag] for tag in tags)
+
+    def _as_learned(self, tags: Sequence[str]) -> Sequence[str]:
+        """Tags as IOB2 if that is what was learned; tags of no scheme stay as they are."""
+        if self._is_iob2 and all(map(means_span, tags)):
+            return iob2(entities(tags), len(tags))
+        return tags
+
+    @property
+    def reads_cls(self) -> bool:
+        return False
+
+    def encode(self, row: WordsRow, windows: Windows) -> TagExample:
+        tokenizer = windows.tokenizer
+        (text,) = row.texts
+        unknown = np.array([tokenizer.unk_token_id], np.uint32).tobytes()
+        of_words = [
+            tokenizer.wordpiece.ids(text[start:end], split_special=True).tobytes() or unknown
+            for start, end in row.words
+        ]
+        ids = np.frombuffer(b"".join(of_words), np.uint32)
+        firsts = np.fromiter(accumulate((len(part) // 4 for part in of_words), initial=0), np.int64)[:-1]
+        ranges = windows.slide(len(ids), windows.max_length - tokenizer.num_special_tokens_to_add())
+        parts = tuple(windows.window(ids[start:end]) for start, end in ranges)
+        # The pieces of a window follow those of the windows before it, after [CLS].
+        shifts = np.array([begin + 1 - start for begin, (start, _) in zip(_begins(parts), ranges, strict=True)])
+        firsts = firsts + shifts[widest_context(ranges, len(ids))[firsts]]
+        return TagExample(row, (parts,), None if row.tags is None else self._target(row), firsts)
+
+    def outputs(self, model: nn.Module, examples: Sequence[TagExample], device: torch.device) -> Sequence[Tensor]:
+        rows = torch.cat([output.logits for output in run_windows(model, examples, device)])  # [pieces, labels]
+        begins = accumulate((example.num_pieces for example in examples), initial=0)
+        firsts = [begin + example.firsts for begin, example in zip(begins, examples, strict=False)]
+        words = rows.index_select(0, torch.from_numpy(np.concatenate(firsts)).to(device))
+        split: tuple[Tensor, ...] = words.split(list(map(len, firsts)))
+        return split
+
+    def loss(self, outputs: Sequence[Tensor], examples: Sequence[TagExample]) -> Tensor:
+        logits = torch.cat(list(outputs))  # [words, labels]
+        targets = [number for example in examples for number in example.target]
+        return F.cross_entropy(logits, torch.tensor(targets, device=logits.device), reduction="sum")
+
+    def weight(self, example: TagExample) -> float:
+        return float(len(example.target))
+
+    def decode(self, examples: Sequence[TagExample], outputs: Sequence[Array]) -> list[Answer]:
+        return [self._answer(example.row, output) for example, output in zip(examples, outputs, strict=True)]
+
+    def _answer(self, row: WordsRow, output: Array) -> Answer:
+        (text,) = row.texts
+        of_tags = probabilities(output)  # [words, tags]
+        tags = self._tags(of_tags.argmax(1))
+        scores = of_tags.max(1)
+        answer: Answer = {
+            "words": [text[start:end] for start, end in row.words],
+            "offsets": [list(span) for span in row.words],
+            "tags": tags,
+            "scores": scores.tolist(),
+        }
+        if self.has_spans:
+            answer["entities"] = [_entity_answer(entity, text, row.words, scores) for entity in entities(tags)]
+        return answer
+
+    def show(self, answer: Answer) -> str:
+        if self.has_spans:
+            return ", ".join(f"{each['type']} {one_line(each['text'])}" for each in answer["entities"]) or "none"
+        return one_line(" ".join(answer["tags"]))
+
+    @property
+    def goals(self) -> tuple[str, ...]:
+        return ("f1", "strict_f1", "accuracy") if self.has_spans else ("accuracy",)
+
+    def score(self, example: TagExample, output: Array) -> Score:
+        """Words and right words; then for each way to read spans and each kind: right, predicted, expected."""
+        predicted, expected = self._tags(output.argmax(1)), self._tags(example.target)
+        num_right = sum(one == other for one, other in zip(predicted, expected, strict=True))
+        counts = [self._counts(read(predicted), read(expected)) for read in self._ways_to_read.values()]
+        return np.array([len(expected), num_right, *np.concatenate(counts)])
+
+    @cached_property
+    def _ways_to_read(self) -> Mapping[str, Callable[[Iterable[str]], list[Entity]]]:
+        """How tags become spans to be counted, by the prefix of the figures' names."""
+        if not self.has_spans:
+            return {"": lambda tags: [Entity(tag, place, place + 1) for place, tag in enumerate(tags)]}
+        return {"": entities} | ({"strict_": strict_entities} if self._is_iob2 else {})
+
+    def _tags(self, numbers: Iterable[int]) -> list[str]:
+        return [self.tags[number] for number in numbers]
+
+    def _counts(self, predicted: list[Entity], expected: list[Entity]) -> Counts:
+        """For each kind: how many are right, predicted and expected."""
+        counts = np.zeros((len(self._kinds), 3), np.int64)
+        for column, found in enumerate((set(predicted) & set(expected), predicted, expected)):
+            for entity in found:
+                counts[self._places[entity.kind], column] += 1
+        return counts.ravel()
+
+    def metrics(self, scores: Scores) -> dict[str, float]:
+        num_words, num_right, *counts = scores.sum(0).tolist()
+        figures = {"accuracy": ratio(num_right, num_words)}
+        if self.has_spans:
+            ways = np.array(counts).reshape(len(self._ways_to_read), -1, 3)
+            for prefix, of_kinds in zip(self._ways_to_read, ways, strict=True):
+                named = zip(("precision", "recall", "f1"), precision_recall_f1(*of_kinds.sum(0)), strict=True)
+                figures |= {prefix + name: value for name, value in named}
+        return figures
+
+    def class_report(self, scores: Scores) -> ClassReport:
+        counts = scores.sum(0)[2 : 2 + 3 * len(self._kinds)].reshape(-1, 3)
+        return ClassReport(class_table(self._kinds, counts))
+
+    def error(self, example: TagExample, output: Array, score: Score) -> float:
+        return float((output.max(1) - output[np.arange(len(output)), list(example.target)]).sum())
+
+
+def _begins(windows: Sequence[Window]) -> list[int]:
+    return list(accumulate((len(window.ids) for window in windows[:-1]), initial=0))
+
+
+def _entity_answer(entity: Entity, text: str, spans: Sequence[Span], scores: NDArray[np.float64]) -> Answer:
+    start, end = spans[entity.first][0], spans[entity.end - 1][1]
+    return {
+        "type": entity.kind,
+        "text": text[start:end],
+        "start": start,
+        "end": end,
+        "score": float(scores[entity.first : entity.end].mean()),
+    }

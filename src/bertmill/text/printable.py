@@ -1,0 +1,9 @@
+"""Users' text on a terminal: on one line, without control characters."""
+
+from __future__ import annotations
+
+
+def one_line(text: str, limit: int = 100) -> str:
+    """`text` with spaces for characters that cannot be printed, cut to `limit` characters."""
+    printable = "".join(character if character.isprintable() else " " for character in text)
+    return printable if len(printable) <= limit else f"{printable[:limit]}…"

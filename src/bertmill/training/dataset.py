@@ -1,0 +1,71 @@
+"""The data of a fine-tuning: train and dev rows read, split and encoded, and the data summary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from bertmill.batching.windows import Windows
+from bertmill.config.commands import FinetuneSettings
+from bertmill.config.fields import heldout_share
+from bertmill.config.reading import unknown_name
+from bertmill.errors import DataError
+from bertmill.rows.columns import PRESETS
+from bertmill.rows.source import RowFile
+from bertmill.rows.split import split_rows
+from bertmill.rows.summary import DataSummary
+from bertmill.tasks.base import AnyTask, Example, encode_rows
+
+SPLIT_SEED = 0  # the dev rows do not depend on the seed of the training
+
+
+@dataclass(frozen=True)
+class Dataset:
+    task: AnyTask
+    metric: str  # selects the best checkpoint
+    train: list[Example]
+    dev: list[Example]
+    remarks: list[str]  # for the user, before training
+
+
+def read_dataset(settings: FinetuneSettings, kind: type[AnyTask], windows: Windows) -> Dataset:
+    """The rows that `settings` name, encoded for a task of the class `kind`."""
+    share = heldout_share(settings.dev)
+    train_file = RowFile(str(settings.train), settings)
+    dev_file = RowFile(settings.dev, settings) if share is None else train_file
+    train = list(kind.read(train_file, settings, labelled=True))
+    # With all labels of the file, even if the only row of one becomes a dev row.
+    task = kind.from_rows(train, settings, windows.tokenizer, train_file.path)
+    metric = choose_metric(settings, task)
+    if share is None:
+        dev = list(kind.read(dev_file, settings, labelled=True))
+    else:
+        train, dev = split_rows(train, share, SPLIT_SEED, task.split_key, where=train_file.path)
+    train_examples = list(encode_rows(task, train, windows, train_file))
+    dev_examples = list(encode_rows(task, dev, windows, dev_file))
+    if not train_examples or not dev_examples:
+        raise DataError("no usable row is left to train with or to evaluate on", where=dev_file.path)
+    summary = DataSummary.of(
+        [example.row for example in train_examples],
+        [example.row for example in dev_examples],
+        cache(lambda text: len(windows.ids(text))),  # many questions share a passage
+        task.labels,
+    )
+    remarks = [*summary.lines(), *task.remarks(), *train_file.counts.remarks(f" in {train_file.path}")]
+    if share is None:
+        remarks += dev_file.counts.remarks(f" in {dev_file.path}")
+    elif len(dev) < share * (len(train) + len(dev)) / 2:
+        why = "rows about the same text stay together, and every label keeps a text to train with"
+        remarks.append(f"only {len(dev):,} rows could be split off as dev rows: {why}")
+    remarks += [windows.remark] if windows.remark else []
+    return Dataset(task, metric, train_examples, dev_examples, remarks)
+
+
+def choose_metric(settings: FinetuneSettings, task: AnyTask) -> str:
+    """The metric that selects the best checkpoint: as given, by the preset, or the task's default."""
+    if settings.metric is None:
+        preset = PRESETS.get(settings.preset or "")
+        return preset.metric if preset and preset.metric in task.goals else task.goals[0]
+    if settings.metric not in task.goals:
+        raise unknown_name("metric", settings.metric, task.goals)
+    return settings.metric
