@@ -1,9 +1,9 @@
 """Inputs of any length as windows that a model can read; nothing is left out.
 
 A window is `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`. A text that does not fit slides through several windows,
-`stride` pieces at a time. The two texts of a pair share the room as in truncation (the longer one gives way), and both reach
-their ends together: the parts of the one with fewer parts are repeated evenly. The outputs of a sequence's windows are
-averaged, weighted by the pieces of text each of them shows.
+`stride` pieces at a time. The two texts of a pair share the room as in truncation (the longer one gives way), and both
+reach their ends together: the parts of the one with fewer parts are repeated evenly. The outputs of a sequence's
+windows are averaged, weighted by the pieces of text each of them shows.
 """
 
 from __future__ import annotations

@@ -12,12 +12,12 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
+from bertmill.config.reading import RUN_FILE
 from bertmill.errors import UsageError
 from bertmill.storage import read_json, require_format, safe_join
 
 GROUP = "bertmill.models"
 CONFIG_FILE = "config.json"  # by which a folder is known to hold a model
-RUN_FILE = "config.toml"  # by which a folder is known to be that of a training
 MODEL_OF_RUN = "model"
 METADATA_FILE = "bertmill.json"  # in a model folder: its task, settings and provenance
 METADATA_FORMAT = 1

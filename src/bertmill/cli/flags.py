@@ -1,7 +1,8 @@
 """Command-line words → settings: an argparse parser made from the fields of a settings class.
 
-argparse only sorts words into flags and prints help; values stay text until pydantic reads them, so
-that every rule stands once, in config.py, and all problems are reported together.
+argparse only sorts words into flags and prints help. Values stay text until pydantic reads them, so that every rule is
+in one place, config/, and all problems are reported together. The settings of `finetune TASK` are joined with the
+options of the task.
 """
 
 from __future__ import annotations
@@ -10,14 +11,15 @@ import argparse
 import types
 import typing
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Union
 
 from pydantic.fields import FieldInfo
 
-from bertmill.config.commands import Settings
-from bertmill.config.fields import POSITIONAL
-from bertmill.config.reading import SettingsT, flag_of, key_of, read_settings
+from bertmill.config.commands import COMMAND_SETTINGS, FinetuneSettings, Settings
+from bertmill.config.fields import COMMON, POSITIONAL
+from bertmill.config.reading import RUN_FILE, flag_of, key_of, read_settings, read_toml
 from bertmill.errors import UsageError
 
 
@@ -26,8 +28,9 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(message, remedy=f"`{self.prog} --help` lists the flags")
 
 
-def settings_from_words(command: str, kind: type[SettingsT], words: Sequence[str]) -> SettingsT | None:
-    """The settings that `words` ask for, or None after printing the help they ask for."""
+def settings_from_words(command: str, words: Sequence[str]) -> Settings | None:
+    """The settings that `words` give, or None after printing help."""
+    kind = settings_class(command, words)
     parser = make_parser(command, kind)
     if "-h" in words or "--help" in words:
         print(parser.format_help(), end="")
@@ -43,23 +46,66 @@ def settings_from_words(command: str, kind: type[SettingsT], words: Sequence[str
     )
 
 
+def settings_class(command: str, words: Sequence[str]) -> type[Settings]:
+    """The settings of a command; those of `finetune` with the options of its task, if the words name one."""
+    kind = COMMAND_SETTINGS[command]
+    if not issubclass(kind, FinetuneSettings):
+        return kind
+    from bertmill.tasks import TASKS, settings_for
+
+    is_first = bool(words) and not words[0].startswith("-")
+    task = words[0] if is_first else next((word for word in words if word in TASKS), None)
+    task = task or _task_in_files(words)
+    return settings_for(task) if task else kind
+
+
+def _task_in_files(words: Sequence[str]) -> str | None:
+    """The task that the file of --config, or the run to resume, names."""
+    given = dict(pairwise(words))
+    config, out = given.get("--config"), given.get("--out")
+    for path in [Path(config)] if config else [Path(out) / RUN_FILE] if out else []:
+        if path.is_file() and "task" in (content := read_toml(path)):
+            return str(content["task"])
+    return None
+
+
 def make_parser(command: str, kind: type[Settings]) -> argparse.ArgumentParser:
-    """A parser whose flags are the fields of `kind`; what is not given is left out of the result."""
+    """A parser whose flags are the fields of `kind`; what is not given is left out of the result.
+
+    Help has groups: what is required, what most people change, the options of a task, and the rest.
+    """
     parser = _Parser(
         prog=f"bertmill {command}",
         description=kind.__doc__,
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
+        add_help=False,
         formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=28, width=100),
     )
-    inherited = set(Settings.model_fields)
-    for name, field in sorted(kind.model_fields.items(), key=lambda item: item[0] in inherited):
-        _add_field(parser, name, field)
-    parser.add_argument("--config", metavar="FILE.toml", help="settings from a file; flags win over it")
+    of_command = COMMAND_SETTINGS.get(command, kind).model_fields
+    groups: dict[str, list[str]] = {"required": [], "common": [], "task": [], "other": []}
+    for name, field in kind.model_fields.items():
+        groups[_group(name, field, name not in of_command)].append(name)
+    for title, names in groups.items():
+        group = parser.add_argument_group(f"{title} settings") if names else None
+        for name in names:
+            assert group is not None
+            _add_field(group, name, kind.model_fields[name])
+    others = parser.add_argument_group("files and help")
+    others.add_argument("--config", metavar="FILE.toml", help="settings from a file; flags win over it")
+    others.add_argument("-h", "--help", action="help", help="show this message")
     return parser
 
 
-def _add_field(parser: argparse.ArgumentParser, name: str, field: FieldInfo) -> None:
+def _group(name: str, field: FieldInfo, is_option: bool) -> str:
+    if field.is_required() or POSITIONAL in field.metadata:
+        return "required"
+    if is_option:
+        return "task"
+    return "common" if COMMON in field.metadata else "other"
+
+
+def _add_field(parser: argparse._ArgumentGroup, name: str, field: FieldInfo) -> None:
     kind, is_list = _value_type(field.annotation)
     help_text = (field.description or "") + _default_text(field)
     help_text = help_text.replace("%", "%%")

@@ -126,9 +126,8 @@ def _run(words: list[str]) -> int:
 
         raise unknown_name("command", command, list(COMMANDS))
     from bertmill.cli.flags import settings_from_words
-    from bertmill.config.commands import COMMAND_SETTINGS
 
-    settings = settings_from_words(command, COMMAND_SETTINGS[command], words[1:])
+    settings = settings_from_words(command, words[1:])
     if settings is not None:
         module = importlib.import_module(f"bertmill.cli.{command}")
         with _termination_as_error():  # not earlier: an error in the middle of importing torch makes it abort

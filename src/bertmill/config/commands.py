@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from bertmill.config.fields import (
+    COMMON,
+    MAY_CHANGE,
+    MAY_MOVE,
+    NAME_OR_PATH,
+    PATH,
     POSITIONAL,
     Folder,
     Heldout,
@@ -23,7 +28,6 @@ from bertmill.config.fields import (
     TextFiles,
     Threads,
 )
-from bertmill.errors import UsageError
 
 
 class Settings(BaseModel):
@@ -31,7 +35,7 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    quiet: bool = Field(False, description="print results only: no progress, no remarks")
+    quiet: Annotated[bool, MAY_CHANGE] = Field(False, description="print results only: no progress, no remarks")
 
 
 class TokenizeSettings(Settings):
@@ -83,110 +87,93 @@ class CorpusSettings(Settings):
 class TrainingSettings(Settings):
     """What pre-training and fine-tuning have in common."""
 
-    # What may differ from the stopped run when it is resumed: nothing that decides what is learnt.
-    MAY_CHANGE: ClassVar[frozenset[str]] = frozenset(
-        (
-            *("resume", "out", "quiet", "log_every", "save_every", "keep"),
-            *("device", "threads", "on_nonfinite", "gradient_checkpointing", "compile"),
-        )
+    out: Annotated[Path, MAY_CHANGE] = Field(description="the run folder: settings, log, checkpoints and the model")
+    resume: Annotated[bool, MAY_CHANGE, COMMON] = Field(
+        False, description="continue the run in --out where it stopped; start it if there is none"
     )
-
-    # What may lie elsewhere by then: the run knows its hashes. Of a run that is finished nothing is read again.
-    MAY_MOVE: ClassVar[frozenset[str]] = frozenset()
-
-    # A run must find these again from another directory: files and folders, of which some may be a share instead, and
-    # what may be a folder or the name of an installed model.
-    PATHS: ClassVar[tuple[str, ...]] = ()
-    MAY_BE_PATHS: ClassVar[tuple[str, ...]] = ()
-
-    out: Path = Field(description="the run folder: settings, log, checkpoints and in the end the model")
-    resume: bool = Field(False, description="go on with the run in --out where it was stopped; begin if there is none")
-    batch_size: int = Field(32, ge=1, le=1_000_000, description="instances or examples per step, over all processes")
+    batch_size: Annotated[int, COMMON] = Field(
+        32, ge=1, le=1_000_000, description="instances or examples per step, over all processes"
+    )
+    seed: Annotated[int, COMMON] = Field(0, description="decides initial weights, order, masks and dropout")
     micro_batch_pieces: int = Field(8192, ge=1, description="pieces that go through the model at once")
     weight_decay: float = Field(0.01, ge=0, description="decay of matrices; biases and LayerNorm have none")
     max_gradient_norm: float = Field(1.0, gt=0, description="longer gradients are scaled down to this norm")
-    log_every: int = Field(50, ge=1, description="steps between lines of the log")
-    save_every: int = Field(1000, ge=1, description="steps between checkpoints, besides those of the best")
-    keep: int = Field(2, ge=1, description="checkpoints to keep, besides the best one")
-    on_nonfinite: OnNonFinite = Field("stop", description="what to do when a loss or gradient is not a number")
-    precision: Precision = Field("fp32", description="numbers to compute with; auto tries both and takes the faster")
-    gradient_checkpointing: bool = Field(False, description="compute activations twice instead of keeping them")
-    compile: bool = Field(False, description="fuse the parts of layers around attention; it needs a C++ compiler")
-    device: str = Field("auto", description="cpu, cuda, or auto")
-    threads: Threads | None = Field(None, description="threads to compute with (default: one per core)")
-    seed: int = Field(0, description="decides first weights, order, masks and dropout")
-
-    def require_all(self) -> None:
-        """UsageError unless everything is there that a run needs to begin; one that is resumed knows it."""
-
-    def missing(self) -> list[str]:
-        """What a run that has begun must know, and does not."""
-        return []
+    log_every: Annotated[int, MAY_CHANGE] = Field(50, ge=1, description="steps between lines of the log")
+    save_every: Annotated[int, MAY_CHANGE] = Field(
+        1000, ge=1, description="steps between checkpoints, besides those of the best"
+    )
+    keep: Annotated[int, MAY_CHANGE] = Field(2, ge=1, description="checkpoints to keep, besides the best one")
+    on_nonfinite: Annotated[OnNonFinite, MAY_CHANGE] = Field(
+        "stop", description="what to do if a loss or gradient is not finite"
+    )
+    precision: Precision = Field("fp32", description="number format; auto tries both and takes the faster")
+    gradient_checkpointing: Annotated[bool, MAY_CHANGE] = Field(
+        False, description="compute activations twice instead of keeping them"
+    )
+    compile: Annotated[bool, MAY_CHANGE] = Field(
+        False, description="fuse the parts of layers around attention; needs a C++ compiler"
+    )
+    device: Annotated[str, MAY_CHANGE] = Field("auto", description="cpu, cuda, or auto")
+    threads: Annotated[Threads | None, MAY_CHANGE] = Field(None, description="threads (default: one per core)")
 
 
 class PretrainSettings(TrainingSettings):
-    """Train a BERT from a corpus, or go on training one. A run that was stopped goes on with --resume."""
+    """Pre-train a BERT on a corpus, or continue pre-training one."""
 
-    MAY_CHANGE: ClassVar[frozenset[str]] = TrainingSettings.MAY_CHANGE | {"eval_every", "workers"}
-    MAY_MOVE: ClassVar[frozenset[str]] = frozenset(("corpus", "init"))
-    PATHS: ClassVar[tuple[str, ...]] = ("corpus", "heldout")
-    MAY_BE_PATHS: ClassVar[tuple[str, ...]] = ("init",)
-
-    corpus: Path | None = Field(None, description="a folder made by `bertmill corpus` (a resumed run knows its own)")
-    size: SizeName | None = Field(None, description="the size of the model (default: mini)")
-    init: str | None = Field(None, description="go on training this model instead of beginning with a random one")
-    objective: Objective = Field("mlm+nsp", description="what is learnt besides masked words; clm: left to right")
-    steps: int | None = Field(None, ge=1, le=10**12, description="how long to train: a number of steps")
-    epochs: float | None = Field(
-        None, gt=0, le=1e6, description="how long to train: times through the corpus (1 if nothing else is said)"
+    corpus: Annotated[Path, PATH, MAY_MOVE] = Field(description="a folder made by `bertmill corpus`")
+    size: Annotated[SizeName, COMMON] = Field("mini", description="the size of the model")
+    init: Annotated[str | None, NAME_OR_PATH, MAY_MOVE, COMMON] = Field(
+        None, description="continue pre-training this model instead of starting with random weights"
     )
-    budget: Seconds | None = Field(None, description="how long to train: a time such as 30m or 2h; a number is seconds")
-    length: Phases = Field("128", description="pieces per instance, or lengths with shares: 128:0.9,512:0.1")
-    learning_rate: float | None = Field(None, gt=0, description="the highest rate (default: by the model's size)")
+    objective: Annotated[Objective, COMMON] = Field(
+        "mlm+nsp", description="what is learned besides masked words; clm: left to right"
+    )
+    steps: Annotated[int | None, COMMON] = Field(None, ge=1, le=10**12, description="how long to train: in steps")
+    epochs: Annotated[float | None, COMMON] = Field(
+        None, gt=0, le=1e6, description="how long to train: times through the corpus (default: 1)"
+    )
+    budget: Annotated[Seconds | None, COMMON] = Field(
+        None, description="how long to train: a time such as 30m or 2h; a number means seconds"
+    )
+    length: Annotated[Phases, COMMON] = Field(
+        "128", description="pieces per instance, or lengths with shares: 128:0.9,512:0.1"
+    )
+    learning_rate: Annotated[float | None, COMMON] = Field(
+        None, gt=0, description="the peak learning rate (default: by the model's size)"
+    )
+    heldout: Annotated[Heldout | None, PATH, COMMON] = Field(
+        None,
+        description="text to evaluate on: a file, folder or glob, or a share of the corpus's documents such as 0.01, "
+        "which are then not trained on",
+    )
     dropout: float = Field(0.1, ge=0, lt=1, description="share of activations and attention weights dropped")
     short_seq_prob: float = Field(0.1, ge=0, le=1, description="share of instances that are shorter on purpose")
-    mask_rate: float = Field(0.15, gt=0, le=1, description="share of pieces to be guessed")
-    mask_mix: MaskMix = Field("80/10/10", description="of these, percent that are masked / random / left as they are")
-    whole_words: bool = Field(False, description="mask all pieces of a word or none")
+    mask_rate: float = Field(0.15, gt=0, le=1, description="share of pieces to select for prediction")
+    mask_mix: MaskMix = Field("80/10/10", description="of these, percent that become [MASK] / random / stay the same")
+    whole_words: bool = Field(False, description="select all pieces of a word or none")
     fixed_masks: bool = Field(False, description="the same masks in every epoch")
-    heldout: Heldout | None = Field(
-        None,
-        description="text to measure the loss on: a file, folder or glob, or a share of the corpus's documents such "
-        "as 0.01, which are then not trained on",
+    eval_every: Annotated[int, MAY_CHANGE] = Field(1000, ge=1, description="steps between held-out evaluations")
+    workers: Annotated[int, MAY_CHANGE] = Field(
+        1, ge=0, le=1024, description="threads that prepare batches ahead (0: none)"
     )
-    eval_every: int = Field(1000, ge=1, description="steps between measurements on held-out text")
-    workers: int = Field(1, ge=0, le=1024, description="threads that prepare batches ahead (0: none)")
 
     @model_validator(mode="after")
-    def _one_duration(self) -> Self:
-        given = [name for name in ("steps", "epochs", "budget") if getattr(self, name) is not None]
-        if len(given) > 1:
-            raise ValueError(f"--{' and --'.join(given)} contradict each other")
+    def _exclusive(self) -> Self:
+        durations = [name for name in ("steps", "epochs", "budget") if getattr(self, name) is not None]
+        if len(durations) > 1:
+            raise ValueError(f"--{' and --'.join(durations)} exclude each other")
         return self
-
-    def require_all(self) -> None:
-        if self.corpus is None:
-            raise UsageError("--corpus is required: a folder made by `bertmill corpus`")
-        if self.init is not None and self.size is not None:
-            raise UsageError("--init brings a size of its own", remedy="leave --size away")
-
-    def missing(self) -> list[str]:
-        needed = {
-            "corpus": self.corpus,
-            "learning_rate": self.learning_rate,
-            "size or init": self.size or self.init,
-            "steps, epochs or budget": self.steps or self.epochs or self.budget,
-        }
-        return [name for name, value in needed.items() if value is None]
 
 
 class RowSettings(Settings):
     """How labelled rows are read."""
 
-    columns: str | None = Field(
+    columns: Annotated[str | None, COMMON] = Field(
         None, description="the columns to use: text=sentence,label=stars; numbers if the file has no header"
     )
-    preset: str | None = Field(None, description="the columns of a known data set: sst2, cola, mrpc, rte, stsb, …")
+    preset: Annotated[str | None, COMMON] = Field(
+        None, description="the columns of a known data set: sst2, cola, mrpc, rte, stsb, …"
+    )
     format: str | None = Field(
         None, description="tsv, csv, jsonl, json or parquet; for tag also conll and lines (default: by the suffix)"
     )
@@ -204,7 +191,7 @@ class RowSettings(Settings):
 class WindowSettings(Settings):
     """How inputs that are longer than the model are read."""
 
-    max_length: int | None = Field(
+    max_length: Annotated[int | None, COMMON] = Field(
         None, ge=5, description="pieces in a window (default: as many as the model can read; 384 for answer)"
     )
     stride: int | None = Field(
@@ -216,46 +203,34 @@ class WindowSettings(Settings):
 
 
 class FinetuneSettings(TrainingSettings, RowSettings, WindowSettings):
-    """Train a model on labelled rows: a class, a number, one of several choices, tags, or answers out of passages."""
+    """Fine-tune a model on labelled rows."""
 
-    MAY_MOVE: ClassVar[frozenset[str]] = frozenset(("train", "dev", "model"))
-    PATHS: ClassVar[tuple[str, ...]] = ("train", "dev")
-    MAY_BE_PATHS: ClassVar[tuple[str, ...]] = ("model",)
-
-    task: Annotated[str | None, Field(description="classify, regress, choose, tag or answer"), POSITIONAL] = None
-    model: str | None = Field(
-        None,
-        description="the pre-trained model: a folder or the name of an installed model (a resumed run knows its own)",
+    task: Annotated[str, POSITIONAL] = Field(description="classify, regress, choose, tag or answer")
+    model: Annotated[str, NAME_OR_PATH, MAY_MOVE] = Field(
+        description="the pre-trained model: a folder or the name of an installed model"
     )
-    train: Path | None = Field(
-        None, description="the labelled rows: .tsv, .csv, .jsonl, .json, .parquet, or columns of words and tags"
+    train: Annotated[Path, PATH, MAY_MOVE] = Field(
+        description="the labelled rows: .tsv, .csv, .jsonl, .json, .parquet, or columns of words and tags"
     )
-    dev: Heldout = Field("0.1", description="rows to measure on: a file, or a share of the training rows")
-    epochs: float = Field(3.0, gt=0, le=1e6, description="times through the training rows")
-    # A quarter of pre-training's, which must add up the gradient of the whole vocabulary after each micro-batch: what
-    # these leave for the way back is more often found in the caches.
+    dev: Annotated[Heldout, PATH, MAY_MOVE, COMMON] = Field(
+        "0.1", description="rows to evaluate on: a file, or a share of the training rows"
+    )
+    epochs: Annotated[float, COMMON] = Field(3.0, gt=0, le=1e6, description="times through the training rows")
+    learning_rate: Annotated[float, COMMON] = Field(5e-5, gt=0, description="the peak, after a tenth of the steps")
+    # Smaller than in pre-training, where each micro-batch adds up a gradient for the whole vocabulary: activations stay
+    # in the caches until the backward pass.
     micro_batch_pieces: int = Field(2048, ge=1, description="pieces that go through the model at once")
-    learning_rate: float = Field(5e-5, gt=0, description="the highest rate, after a tenth of the steps")
     dropout: float | None = Field(None, ge=0, lt=1, description="share of activations dropped (default: the model's)")
-    freeze: bool = Field(False, description="train the head alone; the encoder stays as it is")
+    freeze: bool = Field(False, description="train the head only; the encoder stays as it is")
     metric: str | None = Field(
-        None, description="what chooses the best checkpoint (default: the task's first; matthews with --preset cola)"
+        None, description="selects the best checkpoint (default: the task's first; matthews with --preset cola)"
     )
-    patience: int | None = Field(None, ge=1, description="evaluations without a better one, after which to stop")
+    patience: int | None = Field(None, ge=1, description="stop after N evaluations without improvement")
     eval_every: int | None = Field(None, ge=1, description="steps between evaluations (default: an epoch)")
-    seeds: int = Field(1, ge=1, description="trainings to make, with --seed and the numbers after it; the best stays")
+    seeds: int = Field(1, ge=1, description="train with this many seeds, from --seed on, and keep the best")
     grid: Literal["paper"] | None = Field(
         None, description="paper: train with batches of 16, 32, rates of 5e-5, 3e-5, 2e-5 and 2, 3, 4 epochs each"
     )
-
-    def require_all(self) -> None:
-        missing = ", ".join("TASK" if name == "task" else f"--{name}" for name in self.missing())
-        if missing:
-            remedy = f"{self.out} holds none to go on with" if self.resume else "or name a run to --resume"
-            raise UsageError(f"{missing} must be given for a new run", remedy=remedy)
-
-    def missing(self) -> list[str]:
-        return [name for name in ("task", "model", "train") if getattr(self, name) is None]
 
 
 class EvaluateSettings(RowSettings, WindowSettings):

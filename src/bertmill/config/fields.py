@@ -8,7 +8,13 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-POSITIONAL: Final = "positional"  # marks a field that is an argument without a flag
+# Markers of fields, in their annotations.
+POSITIONAL: Final = "positional"  # an argument without a flag
+COMMON: Final = "common"  # what most people change; shown before the rest in help
+PATH: Final = "path"  # a file or folder, or a share instead
+NAME_OR_PATH: Final = "name or path"  # a folder or the name of an installed model
+MAY_CHANGE: Final = "may change"  # when a run is resumed: nothing that decides what is learned
+MAY_MOVE: Final = "may move"  # when a run is resumed: data that the run identifies by its hash
 
 Objective = Literal["mlm+nsp", "mlm+sop", "mlm", "clm"]
 SizeName = Literal["tiny", "mini", "small", "medium", "base", "large"]

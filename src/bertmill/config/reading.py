@@ -1,4 +1,8 @@
-"""Flags over a TOML file as settings; one error lists every problem of both."""
+"""Flags over files as settings: the layers, from the lowest, are a resumed run, the file of --config, and flags.
+
+One error lists every problem. The config.toml of a run begins with `format` and `command`; the rest are its settings,
+with everything decided. What may differ when a run is resumed is marked on the fields (fields.py).
+"""
 
 from __future__ import annotations
 
@@ -12,12 +16,17 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from bertmill.config.commands import COMMAND_SETTINGS, Settings, TrainingSettings
-from bertmill.config.fields import POSITIONAL
+from bertmill.config.commands import Settings, TrainingSettings
+from bertmill.config.fields import MAY_CHANGE, MAY_MOVE, NAME_OR_PATH, PATH, POSITIONAL, heldout_share
 from bertmill.errors import IntegrityError, UsageError
+from bertmill.storage import require_format
 
 SettingsT = TypeVar("SettingsT", bound=Settings)
 TrainingT = TypeVar("TrainingT", bound=TrainingSettings)
+
+RUN_FILE = "config.toml"  # identifies a run folder
+RUN_FORMAT = 1
+_DURATIONS = {"steps", "epochs", "budget"}  # exclude each other
 
 
 def key_of(name: str, field: FieldInfo) -> str:
@@ -36,15 +45,17 @@ def read_settings(
     unknown_words: Sequence[str] = (),
     toml_path: Path | None = None,
 ) -> SettingsT:
-    """Validate flags over TOML as `kind`; one UsageError lists everything that is wrong."""
-    from_file = {} if toml_path is None else _read_toml(toml_path)
+    """Validate all layers as `kind`; one UsageError lists everything that is wrong."""
+    from_file = {} if toml_path is None else read_toml(toml_path)
+    given = {**from_file, **flags}
     known_flags = ["--config", "--help"]
     known_flags += [
         flag_of(name, field) for name, field in kind.model_fields.items() if POSITIONAL not in field.metadata
     ]
     problems = [_unknown_word(word, known_flags) for word in unknown_words]
+    stored = _stored(kind, given) if issubclass(kind, TrainingSettings) and given.get("resume") else {}
     try:
-        settings = kind.model_validate({**from_file, **flags})
+        settings = kind.model_validate({**stored, **given})
     except ValidationError as error:
         for detail in error.errors():
             problems.append(_problem(kind, dict(detail), flags, toml_path))
@@ -53,24 +64,63 @@ def read_settings(
     return settings
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
+def _stored(kind: type[TrainingSettings], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of the run to resume, if there is one, without those that `given` replaces."""
+    path = Path(str(given.get("out", ""))) / RUN_FILE
+    if not path.exists():
+        return {}
+    stored = read_toml(path)
+    for name, field in kind.model_fields.items():
+        if POSITIONAL in field.metadata and given.get(name, stored.get(name)) != stored.get(name):
+            raise _cannot_change([name.upper()], path)
+    dropped = _DURATIONS if _DURATIONS & given.keys() else set()
+    return {name: value for name, value in stored.items() if name not in dropped}
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The settings in a TOML file, or in the config.toml of a run."""
+    content = _parse_toml(path)
+    if "format" in content and "command" in content:  # of a run
+        require_format(content.pop("format"), RUN_FORMAT, path)
+        del content["command"]
+    return {key.replace("-", "_"): value for key, value in content.items()}
+
+
+def _parse_toml(path: Path) -> dict[str, Any]:
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # Windows marks files
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # Windows marks files
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror}", where=path) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"is not valid TOML: {error}", where=path) from None
-    return {key.replace("-", "_"): value for key, value in content.items()}
 
 
-def settings_toml(settings: Settings) -> str:
-    """The settings as a file that `--config` reads; what is not set is left out."""
-    lines = []
+def read_run_settings(kind: type[TrainingT], out: Path, command: str) -> TrainingT:
+    """The settings of the run in `out`; UsageError if another command started it."""
+    path = out / RUN_FILE
+    content = _parse_toml(path)
+    if "command" not in content:
+        what = "is a run of an earlier version, which this version cannot resume"
+        raise IntegrityError(what, where=out, remedy="start a new run")
+    if content["command"] != command:
+        what = f"is a run of `bertmill {content['command']}`"
+        raise UsageError(what, where=out, remedy=f"resume it with `bertmill {content['command']} --resume`")
+    try:
+        return kind.model_validate({**read_toml(path), "out": out})
+    except ValidationError as error:
+        details = (f"{'.'.join(map(str, detail['loc']))}: {detail['msg'].lower()}" for detail in error.errors())
+        what = f"is damaged: {'; '.join(details)}"
+        raise IntegrityError(what, where=path, remedy="restore the file, or start a new run") from None
+
+
+def run_toml(settings: TrainingSettings, command: str) -> str:
+    """The content of a run's config.toml; what is not set is left out."""
+    lines = [f"format = {RUN_FORMAT}\n", f'command = "{command}"\n']
     for name, field in type(settings).model_fields.items():
         value = getattr(settings, name)
         if value is not None:
             _require_utf8(flag_of(name, field), str(value))
-            # A JSON string, number, boolean or list of strings is one in TOML too.
+            # A JSON string, number, boolean or list of strings is also valid TOML.
             lines.append(f"{key_of(name, field)} = {json.dumps(value, default=str, ensure_ascii=False)}\n")
     return "".join(lines)
 
@@ -79,40 +129,54 @@ def _require_utf8(flag: str, value: str) -> None:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise UsageError(f"{flag} has a name that is not UTF-8: {value!r}", remedy="rename it") from None
+        raise UsageError(f"{flag} is not valid UTF-8: {value!r}", remedy="rename it") from None
 
 
-def resumed_settings(given: TrainingT, path: Path, *, is_finished: bool) -> TrainingT:
-    """The settings of the run whose config.toml is `path`, with what may change as it is given now."""
-    _refuse_other_command(type(given), path)
-    before = read_settings(type(given), {"out": given.out}, toml_path=path)
-    if before.missing():
-        what = f"does not say {', '.join(before.missing())}, which it did when the run began"
-        raise IntegrityError(what, where=path, remedy="restore the file, or begin a new run")
-    may_change = given.MAY_CHANGE if is_finished else given.MAY_CHANGE | given.MAY_MOVE
-    differing = [
-        flag_of(name, type(given).model_fields[name])
-        for name in sorted(given.model_fields_set - may_change)
-        if getattr(given, name) != getattr(before, name)
-    ]
+def resumed_settings(given: TrainingT, before: TrainingT, *, is_finished: bool) -> TrainingT:
+    """The settings of a stopped run with those that may change as given now; UsageError if others differ.
+
+    Data of a finished run may not move: it is not read again, so its hash cannot be compared.
+    """
+    allowed = [MAY_CHANGE] if is_finished else [MAY_CHANGE, MAY_MOVE]
+    given = with_whole_paths(given)
+    changes = {}
+    differing = []
+    for name, field in type(given).model_fields.items():
+        value = getattr(given, name)
+        if name not in given.model_fields_set or value == getattr(before, name):
+            continue
+        if any(marker in field.metadata for marker in allowed):
+            changes[name] = value
+        elif (name, value) != ("precision", "auto"):  # the run has decided it
+            differing.append(flag_of(name, field))
     if differing:
-        raise UsageError(
-            f"{', '.join(differing)} cannot change when a run is resumed", where=path, remedy="leave it as it was"
-        )
-    return before.model_copy(update={name: getattr(given, name) for name in given.model_fields_set & may_change})
+        raise _cannot_change(differing, given.out / RUN_FILE)
+    return before.model_copy(update=changes)
 
 
-def _refuse_other_command(kind: type[TrainingSettings], path: Path) -> None:
-    """UsageError if the run in whose folder `path` lies was begun by another command."""
+def _cannot_change(names: Sequence[str], path: Path) -> UsageError:
+    what = f"{', '.join(names)} cannot change when a run is resumed"
+    return UsageError(what, where=path, remedy="omit it, or start a new run")
 
-    def fits(other: type[Settings]) -> bool:
-        return content.keys() <= {key_of(name, field) for name, field in other.model_fields.items()}
 
-    content = _read_toml(path)
-    for command, other in COMMAND_SETTINGS.items():
-        if issubclass(other, TrainingSettings) and fits(other) and not fits(kind):
-            remedy = f"go on with `bertmill {command} --resume`"
-            raise UsageError(f"is a run of `bertmill {command}`", where=path.parent, remedy=remedy)
+def with_whole_paths(settings: TrainingT) -> TrainingT:
+    """The same settings with absolute paths, so that a run can be resumed from any directory."""
+    whole = {}
+    for name, field in type(settings).model_fields.items():
+        value = getattr(settings, name)
+        is_path, may_be_path = PATH in field.metadata, NAME_OR_PATH in field.metadata
+        is_share = isinstance(value, str) and heldout_share(value) is not None
+        if not (is_path or may_be_path) or value is None or is_share or str(value) == "-":
+            continue
+        if is_path or Path(value).exists():
+            whole[name] = type(value)(Path(value).resolve())
+    return settings.model_copy(update=whole)
+
+
+def movable_fields(settings: TrainingSettings) -> dict[str, Any]:
+    """The settings that name data, which may lie elsewhere when a run is resumed."""
+    fields = type(settings).model_fields
+    return {name: getattr(settings, name) for name, field in fields.items() if MAY_MOVE in field.metadata}
 
 
 def _problem(kind: type[Settings], detail: dict[str, Any], flags: Mapping[str, Any], toml_path: Path | None) -> str:

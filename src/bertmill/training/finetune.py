@@ -18,6 +18,7 @@ from bertmill.checkpoint.huggingface import folder_sha256
 from bertmill.checkpoint.names import find_model
 from bertmill.config.commands import FinetuneSettings
 from bertmill.config.fields import heldout_share
+from bertmill.config.reading import with_whole_paths
 from bertmill.corpus.shards import vocabulary_sha256
 from bertmill.errors import UsageError
 from bertmill.model.bert import MODEL_CLASSES
@@ -30,29 +31,27 @@ from bertmill.tasks.base import AnyTask
 from bertmill.text.files import STANDARD_INPUT
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.dataset import read_dataset
-from bertmill.training.loop import Phase
+from bertmill.training.loop import Phase, Trainer
 from bertmill.training.progress import Beginning, Journal, Listener
-from bertmill.training.runs import opened_run, require_same_data, with_whole_paths
+from bertmill.training.runs import open_run, prepare_model
 from bertmill.training.schedule import Schedule, steps_of_epochs
 from bertmill.training.state import State
 from bertmill.training.task_trainable import TaskTrainable
 from bertmill.version import __version__
 
+COMMAND = "finetune"
 WARMUP_SHARE = 0.1
 
 
 def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
     """Train as `settings` say; returns the folder of the model, to the first of several ranks only."""
-    with opened_run(settings, listener) as run:
+    with open_run(settings, COMMAND, listener) as run:
         if run.is_finished:
             return run.model
         settings, ranks = run.settings, run.ranks
-        assert settings.model is not None
-        assert settings.task is not None
         tokenizer = BertTokenizer.from_pretrained(settings.model)
-        sources = hashes_of_data(settings, tokenizer)
-        if not run.is_new:
-            require_same_data(run.folder, sources)
+        sources = hash_sources(settings, tokenizer)
+        run.require_sources(sources)
         kind = load_task(settings.task)
         config = BertConfig.from_pretrained(settings.model)
         windows = make_windows(settings, tokenizer, config.max_position_embeddings, *kind.window)
@@ -72,14 +71,19 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
         )
         steps_per_epoch = len(data.train) / settings.batch_size
         steps = steps_of_epochs(settings.epochs, [steps_per_epoch], [1.0])
-        run.begin(model, settings, sources)
-        trainer = run.trainer(
+        prepare_model(model, settings, ranks)
+        run.start(settings, sources)
+        trainer = Trainer(
             model,
             Schedule(settings.learning_rate, steps, warmup_share=WARMUP_SHARE),
             settings,
+            run.folder,
+            ranks,
+            run.journal,
             eval_every=settings.eval_every or math.ceil(steps_per_epoch),
             patience=settings.patience,
         )
+        trainer.resume()
         run.journal.begin(Beginning(steps, dict(trainer.state.sums)))
         trainer.train([Phase(trainable, 1.0)])
         trainer.take_best()
@@ -105,7 +109,6 @@ def _make_model(settings: FinetuneSettings, task: AnyTask, before: BertConfig, j
     if settings.dropout is not None:
         kinds = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
         changes |= dict.fromkeys(kinds, settings.dropout)
-    assert settings.model is not None
     if before.causal and task.reads_cls:
         raise UsageError(
             f"is a left-to-right model: its [CLS] sees nothing of the text, and {task.name} reads [CLS]",
@@ -130,17 +133,15 @@ def _make_model(settings: FinetuneSettings, task: AnyTask, before: BertConfig, j
     return model
 
 
-def hashes_of_data(settings: FinetuneSettings, tokenizer: BertTokenizer) -> dict[str, str]:
-    """What rows, model and vocabulary are when the run begins, to notice when they change."""
-    assert settings.train is not None
-    assert settings.model is not None
+def hash_sources(settings: FinetuneSettings, tokenizer: BertTokenizer) -> dict[str, str]:
+    """Hashes of rows, model and vocabulary, so that a resumed run notices changes."""
     has_share = heldout_share(settings.dev) is not None
     files = {"train": settings.train} | ({} if has_share else {"dev": Path(settings.dev)})
     for path in files.values():
         if str(path) == STANDARD_INPUT or (path.exists() and not path.is_file()):
-            remedy = "write them to a file: they are read again when the run is resumed"
-            raise UsageError("rows to train with cannot come out of a pipe or a folder", where=path, remedy=remedy)
-    # One that is not there is told when it is read.
+            remedy = "write them to a file: a resumed run reads them again"
+            raise UsageError("training rows must be in a file, not in a pipe or a folder", where=path, remedy=remedy)
+    # A missing file is reported when it is read.
     hashes = {f"{name}_sha256": sha256_of(path) for name, path in files.items() if path.is_file()}
     return {
         **hashes,

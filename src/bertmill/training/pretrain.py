@@ -18,7 +18,8 @@ import torch
 from bertmill.checkpoint.huggingface import folder_sha256
 from bertmill.checkpoint.names import find_model
 from bertmill.config.commands import PretrainSettings
-from bertmill.config.fields import SizeName, heldout_share, parse_mask_mix, parse_phases
+from bertmill.config.fields import heldout_share, parse_mask_mix, parse_phases
+from bertmill.config.reading import with_whole_paths
 from bertmill.corpus.build import build_corpus
 from bertmill.corpus.instances import Instances
 from bertmill.corpus.loader import Loader
@@ -33,16 +34,16 @@ from bertmill.randomness import keyed_seed
 from bertmill.text.files import find_files
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import Ranks
-from bertmill.training.loop import Phase
+from bertmill.training.loop import Phase, Trainer
 from bertmill.training.progress import Beginning, Listener, WordBeginning
-from bertmill.training.runs import opened_run, require_same_data, with_whole_paths
+from bertmill.training.runs import open_run, prepare_model
 from bertmill.training.schedule import Schedule, steps_of_epochs
 from bertmill.training.state import PLANS_OF_RANK, RunFolder, State
 from bertmill.training.words import WordLessons
 from bertmill.version import __version__
 
+COMMAND = "pretrain"
 DEFAULT_EPOCHS = 1.0
-DEFAULT_SIZE: SizeName = "mini"
 # The highest learning rate for a size: to base by trials (docs/benchmarks.md), of large that of base.
 LEARNING_RATES = {"tiny": 1e-3, "mini": 1e-3, "small": 2.5e-4, "medium": 1.25e-4, "base": 5e-5, "large": 5e-5}
 
@@ -51,21 +52,19 @@ Model = BertForPreTraining | BertForMaskedLM
 
 def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
     """Train as `settings` say; returns the folder of the model, to the first of several ranks only."""
-    with opened_run(settings, listener) as run:
+    with open_run(settings, COMMAND, listener) as run:
         if run.is_finished:
             return run.model
         settings, folder, ranks = run.settings, run.folder, run.ranks
         if run.is_new:
             settings = _decide(settings)
             if ranks.is_first:
-                folder.forget_start()
+                folder.remove_plans()
             ranks.wait()
-        assert settings.corpus is not None
         corpus = Corpus(settings.corpus, verify=ranks.is_first)
         init_sha256 = "" if settings.init is None else folder_sha256(find_model(settings.init))
         sources = {"corpus_sha256": corpus.identity, "init_sha256": init_sha256}
-        if not run.is_new:
-            require_same_data(folder, sources)
+        run.require_sources(sources)
         tokenizer = BertTokenizer.from_pretrained(corpus.vocabulary_folder)
         model = _make_model(settings, corpus, tokenizer)
         if model.load_report is not None:
@@ -80,9 +79,11 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
         steps = settings.steps
         if settings.epochs is not None:
             steps = steps_of_epochs(settings.epochs, steps_per_epoch, shares)
-        run.begin(model, settings, sources)
+        prepare_model(model, settings, ranks)
+        run.start(settings, sources)
         schedule = Schedule(settings.learning_rate, steps, settings.budget)
-        trainer = run.trainer(model, schedule, settings, eval_every=settings.eval_every)
+        trainer = Trainer(model, schedule, settings, folder, ranks, run.journal, eval_every=settings.eval_every)
+        trainer.resume()
         run.journal.begin(Beginning(steps, dict(trainer.state.sums), _words(settings, corpus, tokenizer, model, ranks)))
         ends = [*(round(end, 9) for end in accumulate(shares[:-1])), 1.0]  # 0.1 and 0.2 are a little more than 0.3
         trainer.train([Phase(*each) for each in zip(lessons, ends, strict=True)])
@@ -91,10 +92,12 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
 
 def _decide(given: PretrainSettings) -> PretrainSettings:
     """The settings of a new run, with everything decided that was left open."""
-    size = (given.size or DEFAULT_SIZE) if given.init is None else None
+    if given.init is not None and "size" in given.model_fields_set:
+        raise UsageError("--init and --size exclude each other")
+    size = given.size if given.init is None else _nearest_size(given.init)
     decided: dict[str, object] = {"size": size}
     if given.learning_rate is None:
-        decided["learning_rate"] = LEARNING_RATES[size or _nearest_size(str(given.init))]
+        decided["learning_rate"] = LEARNING_RATES[size]
     if given.steps is None and given.epochs is None and given.budget is None:
         decided["epochs"] = DEFAULT_EPOCHS
     return with_whole_paths(given).model_copy(update=decided)
@@ -124,7 +127,6 @@ def _make_model(settings: PretrainSettings, corpus: Corpus, tokenizer: BertToken
         corpus.require_vocabulary(of_model.wordpiece, settings.init)
         model: Model = kind.from_pretrained(settings.init, **changes)
     else:
-        assert settings.size is not None
         config = BertConfig.of_size(settings.size).with_settings(
             vocab_size=len(tokenizer),
             max_position_embeddings=max(512, longest),

@@ -1,7 +1,7 @@
 """What a training knows about itself besides its tensors, and the folder it lives in.
 
     RUN/config.toml           the settings, resolved; what `--resume` goes on with
-    RUN/data.json             hashes of the data and the model that it began with
+    RUN/sources.json          hashes of the data and the model that it started with
     RUN/log.jsonl             one line per `log_every` steps and per evaluation
     RUN/checkpoints/          see checkpoint/store.py
     RUN/plans/                which instances there are, per epoch (corpus/plan.py)
@@ -22,7 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from bertmill.checkpoint.names import MODEL_OF_RUN, RUN_FILE
+from bertmill.checkpoint.names import MODEL_OF_RUN
+from bertmill.config.reading import RUN_FILE
 from bertmill.errors import IntegrityError, UsageError
 
 PLANS_OF_RANK = "rank-"
@@ -71,8 +72,8 @@ class RunFolder:
         return self.path / "log.jsonl"
 
     @property
-    def data(self) -> Path:
-        return self.path / "data.json"
+    def sources(self) -> Path:
+        return self.path / "sources.json"
 
     @property
     def checkpoints(self) -> Path:
@@ -94,20 +95,20 @@ class RunFolder:
     def model(self) -> Path:
         return self.path / MODEL_OF_RUN
 
-    def refuse_other_things(self) -> None:
-        """A new run does not mix with what somebody else put there; what is left of a start that failed may be."""
+    def require_free(self) -> None:
+        """UsageError unless a new run can start here; what a start that was killed left behind does not matter."""
         if self.path.exists() and not self.path.is_dir():
             raise UsageError("is a file, not a run folder", where=self.path, remedy="choose another name")
         if self.config.exists():
-            raise UsageError("holds a run that has just begun", where=self.path, remedy="go on with --resume")
+            raise UsageError("another process has just started a run here", where=self.path, remedy="use --resume")
         there = [path for path in self.path.glob("*") if path.name[0] != "."]
-        if not all(self._is_left_of_start(path) for path in there):
-            raise UsageError("is not a run, and not empty", where=self.path, remedy="choose another folder")
+        if not all(self._is_left_by_start(path) for path in there):
+            raise UsageError("is neither a run nor empty", where=self.path, remedy="choose another folder")
 
-    def _is_left_of_start(self, path: Path) -> bool:
+    def _is_left_by_start(self, path: Path) -> bool:
         names = (folder.name for folder in path.glob("*") if folder != self.heldout)
         return path == self.plans and all(name.startswith((PLANS_OF_RANK, ".")) for name in names)
 
-    def forget_start(self) -> None:
-        """Remove what a start that was refused or killed has made for settings that may have been others."""
+    def remove_plans(self) -> None:
+        """Remove what a failed start left behind, possibly with other settings."""
         shutil.rmtree(self.plans, ignore_errors=True)

@@ -1,7 +1,7 @@
 """Several fine-tunings on the same data, by seed and over the paper's grid: what chance decides, and the best of all.
 
     RUN/config.toml           the settings of all
-    RUN/data.json             hashes of what all are trained with
+    RUN/sources.json          hashes of what all are trained with
     RUN/trials/NAME/          each a run of its own
     RUN/trials.json           the dev figures of each, and what they come to
     RUN/model/                the best: of the setting with the best mean over the seeds, the best seed
@@ -19,16 +19,16 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from bertmill.checkpoint.names import RUN_FILE, read_metadata
+from bertmill.checkpoint.names import read_metadata
 from bertmill.config.commands import FinetuneSettings
-from bertmill.config.reading import flag_of
+from bertmill.config.reading import RUN_FILE, flag_of, with_whole_paths
 from bertmill.errors import BertmillError, UsageError
-from bertmill.storage import locked_folder, new_folder, write_file
+from bertmill.storage import new_folder, write_file
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import is_one_of_several
-from bertmill.training.finetune import finetune, hashes_of_data
+from bertmill.training.finetune import COMMAND, finetune, hash_sources
 from bertmill.training.progress import Listener
-from bertmill.training.runs import record_beginning, require_same_data, settings_of_run, with_whole_paths
+from bertmill.training.runs import Run, open_run
 from bertmill.training.state import RunFolder
 
 PAPER_GRID: dict[str, tuple[float, ...]] = {
@@ -55,46 +55,44 @@ class Trial:
 
 
 def finetune_once_or_more(settings: FinetuneSettings, listener: Listener) -> Path | None:
-    """Train for every seed and setting that `settings` ask for; returns the folder of the model, or of the best."""
-    folder = RunFolder(settings.out)
-    is_new = not folder.config.exists()
-    asked = with_whole_paths(settings) if is_new else settings_of_run(settings, folder)
-    if asked.seeds == 1 and asked.grid is None:
+    """Train for every seed and grid point of `settings`; returns the folder of the model, or of the best one."""
+    if settings.seeds == 1 and settings.grid is None:
         return finetune(settings, listener)
     if is_one_of_several():
-        raise UsageError("--seeds and --grid are for one process", remedy="start it without torchrun")
-    if is_new:
-        asked.require_all()
-        decided = [name for name in PAPER_GRID if asked.grid and name in settings.model_fields_set]
-        if decided:
-            flags = ", ".join(flag_of(name, FinetuneSettings.model_fields[name]) for name in decided)
-            raise UsageError(f"--grid decides {flags}", remedy="give one or the other")
-        folder.refuse_other_things()
-    with locked_folder(folder.path):
-        if folder.model.exists():
-            listener.remark(f"{folder.path} is finished already")
-            return folder.model
-        if is_new:
-            folder.refuse_other_things()  # somebody else may just have begun there
+        raise UsageError("--seeds and --grid need a single process", remedy="start it without torchrun")
+    folder = RunFolder(settings.out)
+    if not folder.config.exists():
+        _refuse_fixed_grid(settings)
+    with open_run(settings, COMMAND, listener) as run:
+        if run.is_finished:
+            return run.model
         try:
-            record_beginning(folder, asked, _hashes(asked))
-            return _finetune_all(asked, folder, listener)
+            run.start(with_whole_paths(run.settings), _sources(run.settings))
+            return _finetune_all(run, listener)
         except BertmillError:
-            if is_new and not list(folder.trials.glob(f"*/{RUN_FILE}")):  # refused before anything began: it is no run
+            if run.is_new and not list(folder.trials.glob(f"*/{RUN_FILE}")):  # no trial has started: this is not a run
                 folder.config.unlink(missing_ok=True)
-                folder.data.unlink(missing_ok=True)
+                folder.sources.unlink(missing_ok=True)
                 shutil.rmtree(folder.trials, ignore_errors=True)
             raise
 
 
-def _finetune_all(settings: FinetuneSettings, folder: RunFolder, listener: Listener) -> Path:
+def _refuse_fixed_grid(settings: FinetuneSettings) -> None:
+    fixed = [name for name in PAPER_GRID if settings.grid and name in settings.model_fields_set]
+    if fixed:
+        flags = ", ".join(flag_of(name, FinetuneSettings.model_fields[name]) for name in fixed)
+        raise UsageError(f"--grid and {flags} exclude each other")
+
+
+def _finetune_all(run: Run[FinetuneSettings], listener: Listener) -> Path:
+    settings, folder = run.settings, run.folder
     points = list(_points(settings))
     trials: list[Trial] = []
     for setting, values, seed in points:
         name = "-".join(filter(None, [setting.replace(" ", "-"), f"seed-{seed}"]))
         listener.remark(f"trial {len(trials) + 1} of {len(points)}: {name}")
         changes = {**values, "seed": seed, "seeds": 1, "grid": None, "resume": True, "out": folder.trials / name}
-        trials.append(_trial(folder, settings.model_copy(update=changes), setting, listener))
+        trials.append(_trial(run, settings.model_copy(update=changes), setting, listener))
     best = _best(trials)
     for line in _lines(trials):
         listener.remark(line)
@@ -105,9 +103,8 @@ def _finetune_all(settings: FinetuneSettings, folder: RunFolder, listener: Liste
     return folder.model
 
 
-def _hashes(settings: FinetuneSettings) -> dict[str, str]:
-    assert settings.model is not None
-    return hashes_of_data(settings, BertTokenizer.from_pretrained(settings.model))
+def _sources(settings: FinetuneSettings) -> dict[str, str]:
+    return hash_sources(settings, BertTokenizer.from_pretrained(settings.model))
 
 
 def _points(settings: FinetuneSettings) -> Iterator[tuple[str, dict[str, float], int]]:
@@ -119,12 +116,12 @@ def _points(settings: FinetuneSettings) -> Iterator[tuple[str, dict[str, float],
             yield setting, named, seed
 
 
-def _trial(all_trials: RunFolder, settings: FinetuneSettings, setting: str, listener: Listener) -> Trial:
+def _trial(run: Run[FinetuneSettings], settings: FinetuneSettings, setting: str, listener: Listener) -> Trial:
     folder = RunFolder(settings.out)
-    if folder.model.exists():  # it would take no rows that were moved
-        listener.remark(f"{folder.path} is finished already")
+    if folder.model.exists():
+        listener.remark(f"{folder.path} is already finished")
     else:
-        require_same_data(all_trials, _hashes(settings))
+        run.require_sources(_sources(settings))
         finetune(settings, listener)
     shutil.rmtree(folder.checkpoints, ignore_errors=True)
     metadata = read_metadata(folder.model)
