@@ -13,7 +13,7 @@ import typing
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, NoReturn, Union
+from typing import Annotated, Any, Literal, NoReturn, Union
 
 from pydantic.fields import FieldInfo
 
@@ -76,6 +76,7 @@ def make_parser(command: str, kind: type[Settings]) -> argparse.ArgumentParser:
     """
     parser = _Parser(
         prog=f"bertmill {command}",
+        usage=_usage(command, kind),
         description=kind.__doc__,
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
@@ -85,7 +86,7 @@ def make_parser(command: str, kind: type[Settings]) -> argparse.ArgumentParser:
     of_command = COMMAND_SETTINGS.get(command, kind).model_fields
     groups: dict[str, list[str]] = {"required": [], "common": [], "task": [], "other": []}
     for name, field in kind.model_fields.items():
-        groups[_group(name, field, name not in of_command)].append(name)
+        groups[_group(field, name not in of_command)].append(name)
     for title, names in groups.items():
         group = parser.add_argument_group(f"{title} settings") if names else None
         for name in names:
@@ -97,7 +98,19 @@ def make_parser(command: str, kind: type[Settings]) -> argparse.ArgumentParser:
     return parser
 
 
-def _group(name: str, field: FieldInfo, is_option: bool) -> str:
+def _usage(command: str, kind: type[Settings]) -> str:
+    """The command with what it requires."""
+    words = [f"bertmill {command}"]
+    for name, field in kind.model_fields.items():
+        if POSITIONAL in field.metadata:
+            words.append(_singular(name) if field.is_required() else f"[{_singular(name)}]")
+    for name, field in kind.model_fields.items():
+        if field.is_required() and POSITIONAL not in field.metadata:
+            words.append(f"{flag_of(name, field)} {_metavar(_value_type(field.annotation)[0])}")
+    return " ".join([*words, "[FLAGS…]"])
+
+
+def _group(field: FieldInfo, is_option: bool) -> str:
     if field.is_required() or POSITIONAL in field.metadata:
         return "required"
     if is_option:
@@ -131,6 +144,8 @@ def _add_field(parser: argparse._ArgumentGroup, name: str, field: FieldInfo) -> 
 def _value_type(annotation: Any) -> tuple[Any, bool]:
     """(type of one value, whether many may be given), looking through `X | None` and `list[X]`."""
     origin = typing.get_origin(annotation)
+    if origin is Annotated:
+        return _value_type(typing.get_args(annotation)[0])
     if origin in (Union, types.UnionType):
         inner = next(part for part in typing.get_args(annotation) if part is not type(None))
         return _value_type(inner)

@@ -37,10 +37,8 @@ def load_task(name: str) -> type[AnyTask]:
 def settings_for(task: str) -> type[FinetuneSettings]:
     """The settings of `finetune` together with the options of a task."""
     bases: Any = (FinetuneSettings, load_task(task).Options)
-    joined: type[FinetuneSettings] = create_model(
-        f"{task.title()}Settings", __base__=bases, __doc__=FinetuneSettings.__doc__
-    )
-    return joined
+    joined = create_model(f"{task.title()}Settings", __base__=bases, __doc__=FinetuneSettings.__doc__)
+    return cast("type[FinetuneSettings]", joined)
 
 
 def task_of_folder(config: BertConfig, metadata: Mapping[str, Any], folder: Path) -> AnyTask:
