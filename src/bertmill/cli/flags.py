@@ -111,11 +111,11 @@ def _usage(command: str, kind: type[Settings]) -> str:
 
 
 def _group(field: FieldInfo, is_option: bool) -> str:
-    if field.is_required() or POSITIONAL in field.metadata:
+    if field.is_required():
         return "required"
     if is_option:
         return "task"
-    return "common" if COMMON in field.metadata else "other"
+    return "common" if COMMON in field.metadata or POSITIONAL in field.metadata else "other"
 
 
 def _add_field(parser: argparse._ArgumentGroup, name: str, field: FieldInfo) -> None:

@@ -249,13 +249,15 @@ class PredictSettings(RowSettings, WindowSettings):
 
     model: Annotated[str, Field(description="a fine-tuned model folder"), POSITIONAL]
     file: Annotated[str | None, Field(description="rows to answer for; - is standard input"), POSITIONAL] = None
-    text: str | None = Field(None, description="a text given here instead of in a file")
-    pair: str | None = Field(None, description="the second text of --text")
-    question: str | None = Field(None, description="what to answer out of --text")
-    choice: list[str] = Field([], description="a choice for --text; given at least twice")
-    out: Path | None = Field(None, description="a file to write to instead of printing")
-    output_format: str = Field("jsonl", description="how answers are written: jsonl, csv or table; for tag also conll")
-    top_k: int = Field(1, ge=1, le=20, description="answers for each question; several stand in a list")
+    text: Annotated[str | None, COMMON] = Field(None, description="a text given here instead of in a file")
+    pair: Annotated[str | None, COMMON] = Field(None, description="the second text of --text")
+    question: Annotated[str | None, COMMON] = Field(None, description="a question that --text answers")
+    choice: Annotated[list[str], COMMON] = Field([], description="a choice for --text; give it at least twice")
+    out: Annotated[Path | None, COMMON] = Field(None, description="a file to write to instead of printing")
+    output_format: Annotated[str, COMMON] = Field(
+        "jsonl", description="how answers are written: jsonl, csv or table; for tag also conll"
+    )
+    top_k: int = Field(1, ge=1, le=20, description="answers per question; several are given as a list")
     device: str = Field("auto", description="cpu, cuda, or auto")
     threads: Threads | None = Field(None, description="threads to compute with (default: one per core)")
 
