@@ -263,17 +263,11 @@ class PredictSettings(RowSettings, WindowSettings):
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
+        given = [self.text, self.pair, self.question, *self.choice]
         if (self.file is None) == (self.text is None):
             raise ValueError("give either a file (- is standard input) or --text")
-        if self.file is not None and (self.pair is not None or self.question is not None or self.choice):
+        if self.file is not None and any(value is not None for value in given):
             raise ValueError("--pair, --question and --choice go with --text, not with a file")
-        if self.question is not None and (self.pair is not None or self.choice):
-            raise ValueError("--question goes without --pair and --choice")
-        if len(self.choice) == 1:
-            raise ValueError("--choice must be given at least twice")
-        given = (self.text, self.pair, self.question, *self.choice)
-        if not all(text is None or text.strip() for text in given):
-            raise ValueError("--text, --pair, --question and --choice must not be empty")
         return self
 
 

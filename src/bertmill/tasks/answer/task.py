@@ -193,7 +193,9 @@ class AnswerQuestions(Task[QuestionRow, QuestionExample]):
         return answers[0] if self.top_k == 1 else {**answers[0], "answers": answers}
 
     def show(self, answer: Answer) -> str:
-        return f"{one_line(answer['answer']) or 'no answer'} ({answer['start']}–{answer['end']}) {answer['score']:.4f}"
+        if not answer["answer"]:
+            return f"no answer {answer['score']:.4f}"
+        return f"{one_line(answer['answer'])} ({answer['start']}–{answer['end']}) {answer['score']:.4f}"
 
     def answering(self, *, top_k: int = 1, may_have_none: bool | None = None, **settings: Any) -> Self:
         """`may_have_none` decides whether there may be no answer, whatever the model was trained with."""

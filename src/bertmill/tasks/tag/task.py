@@ -132,7 +132,11 @@ class Tag(Task[WordsRow, TagExample]):
         return tuple(sorted({split_tag(tag)[1] for tag in tags if tag != OUTSIDE} if self.has_spans else set(tags)))
 
     def expected(self, row: WordsRow) -> tuple[str, ...]:
-        return row.tags or ()
+        tags = row.tags or ()
+        if not self.has_spans or not all(map(means_span, tags)):
+            return tags
+        (text,), words = row.texts, row.words
+        return tuple(f"{kind} {text[words[first][0] : words[end - 1][1]]}" for kind, first, end in entities(tags))
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
