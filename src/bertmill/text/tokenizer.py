@@ -13,11 +13,12 @@ from typing import Any, Literal, get_args
 
 from bertmill.checkpoint.names import find_model
 from bertmill.errors import UsageError
+from bertmill.text.decoding import join_pieces
 from bertmill.text.encoding import BatchEncoding, Encoding, SpecialIds, TextPieces, as_arrays
 from bertmill.text.tokenizer_files import read_tokenizer_files, write_tokenizer_files
 from bertmill.text.truncation import Side, Strategy, plan_windows
 from bertmill.text.vocabulary import check_vocabulary, read_vocabulary
-from bertmill.text.wordpiece import CONTINUATION, WordPiece
+from bertmill.text.wordpiece import WordPiece
 
 Words = Sequence[str]
 Text = str | Words  # a text, or with is_split_into_words its words
@@ -189,18 +190,13 @@ class BertTokenizer:
             encodings += windows
             row_of_encoding += [number] * len(windows)
         encodings = self._pad(encodings, padding, max_length, pad_to_multiple_of, side)
-        columns = {
-            "input_ids": True,
-            "token_type_ids": return_token_type_ids,
-            "attention_mask": return_attention_mask,
-            "special_tokens_mask": return_special_tokens_mask,
-            "offset_mapping": return_offsets_mapping,
-        }
-        data: dict[str, Any] = {
-            name: [getattr(encoding, _COLUMNS[name]) for encoding in encodings]
-            for name, is_wanted in columns.items()
-            if is_wanted
-        }
+        data = _columns(
+            encodings,
+            token_type_ids=return_token_type_ids,
+            attention_mask=return_attention_mask,
+            special_tokens_mask=return_special_tokens_mask,
+            offset_mapping=return_offsets_mapping,
+        )
         if return_length:
             data["length"] = [len(encoding) for encoding in encodings]
         if return_overflowing_tokens:
@@ -238,8 +234,7 @@ class BertTokenizer:
 
     def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
         """Join pieces to readable text: `##` glued on, spaces before punctuation and in contractions taken out."""
-        words = [tokens[0], *map(_with_space, tokens[1:])] if tokens else []
-        return "".join(map(_clean_up, words))
+        return join_pieces(tokens)
 
     def decode(self, token_ids: Any, skip_special_tokens: bool = False) -> Any:
         """Text of ids; a list of texts for a list of rows."""
@@ -324,6 +319,7 @@ class BertTokenizer:
         return [encoding.padded(length, side) for encoding in encodings]
 
 
+# Hugging Face's names of columns, and ours.
 _COLUMNS = {
     "input_ids": "ids",
     "token_type_ids": "type_ids",
@@ -332,20 +328,10 @@ _COLUMNS = {
     "offset_mapping": "offsets",
 }
 
-# In this order, as in Hugging Face's decoder.
-_CLEAN_UPS = [
-    (" .", "."),
-    (" ?", "?"),
-    (" !", "!"),
-    (" ,", ","),
-    (" ' ", "'"),
-    (" n't", "n't"),
-    (" 'm", "'m"),
-    (" do not", " don't"),
-    (" 's", "'s"),
-    (" 've", "'ve"),
-    (" 're", "'re"),
-]
+
+def _columns(encodings: list[Encoding], **wanted: bool) -> dict[str, Any]:
+    names = ["input_ids", *(name for name, is_wanted in wanted.items() if is_wanted)]
+    return {name: [getattr(encoding, _COLUMNS[name]) for encoding in encodings] for name in names}
 
 
 def _rows(text: Any, text_pair: Any, is_batch: bool) -> list[tuple[Text, ...]]:
@@ -373,13 +359,3 @@ def _strategy(truncation: bool | str) -> Strategy:
 
 def _located(starts: Any, ends: Any, words: Any) -> tuple[list[tuple[int, int]], list[int]]:
     return list(zip(starts.tolist(), ends.tolist(), strict=True)), words.tolist()
-
-
-def _with_space(token: str) -> str:
-    return token.removeprefix(CONTINUATION) if token.startswith(CONTINUATION) else " " + token
-
-
-def _clean_up(word: str) -> str:
-    for old, new in _CLEAN_UPS:
-        word = word.replace(old, new)
-    return word
