@@ -83,20 +83,8 @@ class BertTokenizer:
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write `vocab.txt`, `tokenizer.json` and `tokenizer_config.json`, which Hugging Face's tools read too."""
-        settings = {
-            "do_lower_case": self.do_lower_case,
-            "tokenize_chinese_chars": self.tokenize_chinese_chars,
-            "strip_accents": self.strip_accents,
-            "never_split": self.never_split or None,
-            "model_max_length": self.model_max_length,
-            "padding_side": self.padding_side,
-            "truncation_side": self.truncation_side,
-            "pad_token": self.pad_token,
-            "unk_token": self.unk_token,
-            "cls_token": self.cls_token,
-            "sep_token": self.sep_token,
-            "mask_token": self.mask_token,
-        }
+        settings = {name: getattr(self, name) for name in _SAVED_SETTINGS}
+        settings["never_split"] = self.never_split or None
         write_tokenizer_files(Path(folder), self.vocab, self.all_special_tokens, settings)
 
     # What is in the vocabulary
@@ -178,9 +166,6 @@ class BertTokenizer:
         if truncation is None:  # as in Hugging Face: a max_length without padding asks for truncation
             truncation = max_length is not None and padding is False
         strategy = _strategy(truncation)
-        side = padding_side or self.padding_side
-        if side not in get_args(Side):
-            raise UsageError(f"padding_side {side!r} is not known", remedy="use left or right")
         room = self._limit(strategy, max_length)
         encodings: list[Encoding] = []
         row_of_encoding: list[int] = []
@@ -189,7 +174,7 @@ class BertTokenizer:
             windows = self._encode_windows(texts, room, strategy, stride, add_special_tokens, return_overflowing_tokens)
             encodings += windows
             row_of_encoding += [number] * len(windows)
-        encodings = self._pad(encodings, padding, max_length, pad_to_multiple_of, side)
+        encodings = self._pad(encodings, padding, max_length, pad_to_multiple_of, padding_side or self.padding_side)
         data = _columns(
             encodings,
             token_type_ids=return_token_type_ids,
@@ -304,6 +289,8 @@ class BertTokenizer:
     ) -> list[Encoding]:
         if padding not in (True, False, "longest", "max_length", "do_not_pad"):
             raise UsageError(f"padding {padding!r} is not known", remedy="use longest, max_length or do_not_pad")
+        if side not in get_args(Side):
+            raise UsageError(f"padding_side {side!r} is not known", remedy="use left or right")
         if padding in (False, "do_not_pad") or not encodings:
             return encodings
         if padding == "max_length":
@@ -318,6 +305,11 @@ class BertTokenizer:
                 raise UsageError(f"max_length {max_length} is not a multiple of pad_to_multiple_of {multiple}")
         return [encoding.padded(length, side) for encoding in encodings]
 
+
+_SAVED_SETTINGS = (
+    *("do_lower_case", "tokenize_chinese_chars", "strip_accents", "never_split", "model_max_length", "padding_side"),
+    *("truncation_side", "pad_token", "unk_token", "cls_token", "sep_token", "mask_token"),
+)
 
 # Hugging Face's names of columns, and ours.
 _COLUMNS = {
