@@ -48,8 +48,16 @@ def error_of(capsys: pytest.CaptureFixture[str], *words: str | Path, exit_code: 
 
 def test_every_benchmark_is_a_module_that_can_measure() -> None:
     for name in BENCHMARKS:
-        tree = (ROOT / f"benchmarks/{name}.py").read_text()
-        assert "\ndef measure(data: Path, rounds: int) -> Iterator[Row]:\n" in tree
+        source = (ROOT / f"benchmarks/{name}.py").read_text(encoding="utf-8")
+        assert "\ndef measure(data: Path, rounds: int) -> Iterator[Row]:\n" in source
+
+
+def test_the_package_knows_neither_the_benchmarks_nor_their_data() -> None:
+    for path in (ROOT / "src").rglob("*.py"):
+        source = path.read_text(encoding="utf-8")
+        assert not [
+            word for word in ("BERTMILL_DATA", "../shared", "import benchmarks", "from benchmarks") if word in source
+        ]
 
 
 def test_a_table_has_one_line_per_row(

@@ -59,7 +59,7 @@ def test_what_a_page_shows_is_what_happens(block: Block, tmp_path: Path, request
         if command in NOT_RUN_HERE:
             assert f"\n{command.split()[1]}:" in (ROOT / "Makefile").read_text()
             continue
-        folder = ROOT if command.startswith("make ") else tmp_path
+        folder = ROOT if command.startswith(("make ", "python -m benchmarks")) else tmp_path
         done = subprocess.run(["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True)
         output = done.stdout + done.stderr
         assert re.fullmatch(pattern_of(expected), output.strip()), f"$ {command}\n{output}"
