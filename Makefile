@@ -3,6 +3,14 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+BENCH_INSTALLED := $(VENV)/.bench-installed
+# Tests and benchmarks read real data from BERTMILL_DATA; without it, tests that need it are skipped.
+SHARED_DATA := $(abspath ../shared/data)
+ifndef BERTMILL_DATA
+ifneq ($(wildcard $(SHARED_DATA)/.),)
+export BERTMILL_DATA := $(SHARED_DATA)
+endif
+endif
 
 .PHONY: test check demo bench slow docs clean
 
@@ -17,8 +25,8 @@ check: $(INSTALLED)
 demo: $(INSTALLED)
 	@$(BIN)/bertmill demo
 
-bench: $(INSTALLED)
-	$(BIN)/bertmill bench
+bench: $(BENCH_INSTALLED)
+	$(BIN)/python -m benchmarks --data "$(BERTMILL_DATA)"
 
 slow: $(INSTALLED)
 	$(BIN)/pytest -m slow
@@ -32,6 +40,10 @@ docs: $(INSTALLED)
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
+	touch $@
+
+$(BENCH_INSTALLED): $(INSTALLED)
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[bench]'
 	touch $@
 
 clean:

@@ -46,13 +46,13 @@ def test_no_command_is_a_usage_error_and_an_unknown_one_gets_a_suggestion(bertmi
 
 
 def test_all_problems_of_flags_and_file_are_reported_together(bertmill: RunCommand, tmp_path: Path) -> None:
-    (tmp_path / "bench.toml").write_text("rouns = 3\nquiet = 'perhaps'\n")
-    done = bertmill("bench", "--rounds", "none", "--jsn", "--config", "bench.toml")
+    (tmp_path / "inspect.toml").write_text("lenth = 3\nquiet = 'perhaps'\n")
+    done = bertmill("inspect", "minilm", "--show", "none", "--jsn", "--config", "inspect.toml")
     assert done.returncode == 2
     assert "unknown flag --jsn; did you mean --json?" in done.stderr
-    assert "bench.toml: unknown key rouns; did you mean rounds?" in done.stderr
-    assert "bench.toml: quiet: input should be a valid boolean" in done.stderr
-    assert "--rounds: input should be a valid integer" in done.stderr
+    assert "inspect.toml: unknown key lenth; did you mean length?" in done.stderr
+    assert "inspect.toml: quiet: input should be a valid boolean" in done.stderr
+    assert "--show: input should be a valid integer" in done.stderr
     assert "got 'none'" in done.stderr
 
 

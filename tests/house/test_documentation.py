@@ -50,7 +50,7 @@ def parameters() -> list:  # type: ignore[type-arg]
 def test_what_a_page_shows_is_what_happens(block: Block, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     outside_make = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     environment = outside_make | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "100"}
-    if "BERTMILL_DATA" in block.content or "bertmill bench" in block.content:
+    if "BERTMILL_DATA" in block.content or "-m benchmarks" in block.content:
         environment["BERTMILL_DATA"] = str(request.getfixturevalue("data"))
     if block.kind == "python":
         subprocess.run([sys.executable, "-c", block.content], check=True, cwd=tmp_path, env=environment)
@@ -59,7 +59,7 @@ def test_what_a_page_shows_is_what_happens(block: Block, tmp_path: Path, request
         if command in NOT_RUN_HERE:
             assert f"\n{command.split()[1]}:" in (ROOT / "Makefile").read_text()
             continue
-        folder = ROOT if command.startswith("make ") else tmp_path
+        folder = ROOT if command.startswith(("make ", "python -m benchmarks")) else tmp_path
         done = subprocess.run(["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True)
         output = done.stdout + done.stderr
         assert re.fullmatch(pattern_of(expected), output.strip()), f"$ {command}\n{output}"

@@ -21,7 +21,7 @@ ORDER = [
     {"inference"},
     {"training"},
     {"report"},
-    {"serving", "lab", "demo", "bench"},
+    {"serving", "lab", "demo"},
     {"cli"},
     {"__init__", "__main__"},
 ]

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import transformers
 
-from bertmill.bench.vocab import learn_theirs, pieces_per_word, write_beginning
+from benchmarks.inputs import write_beginning
+from benchmarks.vocab import learn_theirs, pieces_per_word
 from bertmill.errors import DataError, UsageError
 from bertmill.storage import verify_manifest
 from bertmill.text import learning, word_counts

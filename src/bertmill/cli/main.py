@@ -33,7 +33,6 @@ COMMANDS = {
     "fill": "guess what stands in the place of [MASK]",
     "inspect": "say in words what a model, vocabulary or corpus is",
     "check": "check that a model, vocabulary or corpus is whole and right",
-    "bench": "measure bertmill against the tools people use today",
 }
 
 HELP_WORDS = ("-h", "--help", "help")

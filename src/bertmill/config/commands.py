@@ -299,17 +299,6 @@ class CheckSettings(Settings):
     folder: Folder
 
 
-class BenchSettings(Settings):
-    """Measure bertmill against the tools people use today, on this machine, and print the ratios."""
-
-    names: Annotated[list[str], Field(description="benchmarks to run (default: all)"), POSITIONAL] = []
-    data: Path | None = Field(
-        None, description="folder of the benchmark texts (default: BERTMILL_DATA or ../shared/data)"
-    )
-    rounds: int = Field(3, ge=1, description="rounds of alternating measurements; the best of each side counts")
-    as_json: bool = Field(False, alias="json", description="print one JSON object per measurement instead of a table")
-
-
 class DemoSettings(Settings):
     """Show the tokenizer at work, on a text and a real model that come with the installation."""
 
@@ -326,5 +315,4 @@ COMMAND_SETTINGS: dict[str, type[Settings]] = {
     "fill": FillSettings,
     "inspect": InspectSettings,
     "check": CheckSettings,
-    "bench": BenchSettings,
 }

@@ -13,8 +13,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from bertmill.bench.measure import Row
-from bertmill.config.commands import BenchSettings, FinetuneSettings
+from benchmarks.measure import Row
+from bertmill.config.commands import FinetuneSettings
 from bertmill.text.files import read_lines
 from bertmill.training.finetune import finetune
 from bertmill.training.progress import Listener
@@ -25,7 +25,7 @@ BATCH_SIZE = 32
 TARGET = 2.5
 
 
-def measure(settings: BenchSettings, data: Path) -> Iterator[Row]:
+def measure(data: Path, rounds: int) -> Iterator[Row]:
     with (
         tempfile.TemporaryDirectory() as name,
         multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool,
@@ -33,7 +33,7 @@ def measure(settings: BenchSettings, data: Path) -> Iterator[Row]:
         folder = Path(name)
         _write_rows(data / "glue/SST-2/train.tsv", folder)
         best = {"ours": 0.0, "theirs": 0.0}
-        for number in range(settings.rounds):
+        for number in range(rounds):
             for side, run in (("ours", _our_rate), ("theirs", _their_rate)):
                 best[side] = max(best[side], pool.apply(run, (folder, number)))
     yield Row("finetune", "SST-2, MiniLM", "row/s", best["ours"], best["theirs"], "transformers Trainer", TARGET)

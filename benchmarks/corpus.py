@@ -16,9 +16,8 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
-from bertmill.bench.measure import Row, best_seconds
-from bertmill.bench.vocab import write_beginning
-from bertmill.config.commands import BenchSettings
+from benchmarks.inputs import write_beginning
+from benchmarks.measure import Row, best_seconds
 from bertmill.corpus.build import build_corpus
 from bertmill.text.tokenizer import BertTokenizer
 
@@ -27,7 +26,7 @@ LIMIT_GB = 1.0
 _POLL_S = 0.02
 
 
-def measure(settings: BenchSettings, data: Path) -> Iterator[Row]:
+def measure(data: Path, rounds: int) -> Iterator[Row]:
     import tokenizers
 
     enwiki = data / "text/enwiki.txt.xz"
@@ -45,7 +44,7 @@ def measure(settings: BenchSettings, data: Path) -> Iterator[Row]:
                 "ours": lambda: build_corpus([str(text)], ours, next(outs)),
                 "theirs": partial(theirs.encode_batch, lines, add_special_tokens=False),
             },
-            settings.rounds,
+            rounds,
         )
         megabytes = text.stat().st_size / 1e6
         speed = {side: megabytes / value for side, value in seconds.items()}

@@ -1,14 +1,15 @@
-"""Pre-train Hugging Face's BertForPreTraining as a finished `bertmill pretrain --budget …` run was, and measure it.
+"""Pre-train Hugging Face's BertForPreTraining with the settings of a finished `bertmill pretrain --budget …` run.
 
-    python tools/pretrain_with_transformers.py RUN OUT
-The instances, their order, batch size, size, rates by the clock and minutes are those of RUN; the model, its loss and
-its padded batches are theirs, with the fused AdamW. The held-out figures come from the same code as those of RUN.
+    python -m benchmarks.pretrain_with_transformers RUN OUT
+
+The instances, their order, batch size, model size, learning rates and time budget are those of RUN. The model, its loss
+and its padded batches are those of `transformers`, with the fused AdamW. The same code evaluates both on held-out text.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 import time
 from itertools import accumulate
 from pathlib import Path
@@ -17,20 +18,19 @@ import torch
 import transformers
 from torch.nn.utils.rnn import pad_sequence
 
+from benchmarks.inputs import open_instances
 from bertmill.config.commands import PretrainSettings
 from bertmill.config.fields import parse_phases
 from bertmill.config.reading import read_settings
 from bertmill.corpus.instances import InstanceBatch, Instances
 from bertmill.corpus.loader import Loader
-from bertmill.corpus.masking import MaskingSettings, VocabularyIds
-from bertmill.corpus.objectives import PlanSettings
+from bertmill.corpus.parts import HELDOUT_SEED
 from bertmill.corpus.shards import Corpus
 from bertmill.model.bert import BertForPreTraining
 from bertmill.model.config import BertConfig
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import Ranks
 from bertmill.training.optimizer import make_optimizer
-from bertmill.training.pretrain import HELDOUT_SEED
 from bertmill.training.schedule import Schedule
 from bertmill.training.words import evaluate_words
 
@@ -38,9 +38,18 @@ LOG_EVERY = 50
 
 
 def main() -> None:
-    run, out = Path(sys.argv[1]), Path(sys.argv[2])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("run", type=Path, metavar="RUN", help="run folder of `bertmill pretrain --budget …`")
+    parser.add_argument("out", type=Path, metavar="OUT", help="folder for the plans and the trained model")
+    given = parser.parse_args()
+    train(given.run, given.out)
+
+
+def train(run: Path, out: Path) -> None:
+    """Trains as `run` did, writes the model to `out`, and prints the held-out figures."""
     settings = read_settings(PretrainSettings, {}, toml_path=run / "config.toml")
     assert settings.corpus is not None
+    assert settings.size is not None
     assert settings.learning_rate is not None
     assert settings.budget is not None
     torch.set_num_threads(settings.threads or torch.get_num_threads())
@@ -49,18 +58,18 @@ def main() -> None:
     phases = parse_phases(settings.length)
 
     def instances(of: Corpus, name: str, length: int, seed: int) -> Instances:
-        plan = PlanSettings(settings.objective, length, settings.short_seq_prob)
-        folder = out / f"{name}-{length}"
-        return Instances(of, VocabularyIds.of(tokenizer), folder, plan, MaskingSettings(), seed=seed)
+        return open_instances(
+            of,
+            tokenizer,
+            out / f"{name}-{length}",
+            objective=settings.objective,
+            length=length,
+            short_seq_prob=settings.short_seq_prob,
+            seed=seed,
+        )
 
-    config = BertConfig.of_size(settings.size).with_settings(
-        vocab_size=len(tokenizer),
-        hidden_dropout_prob=settings.dropout,
-        attention_probs_dropout_prob=settings.dropout,
-    )
-    values = {key: value for key, value in config.to_dict().items() if key != "model_type"}
     torch.manual_seed(settings.seed)
-    model = transformers.BertForPreTraining(transformers.BertConfig(**values))
+    model = _make_model(settings.size, len(tokenizer), settings.dropout)
     optimizer = make_optimizer(model, settings.weight_decay)
     schedule = Schedule(settings.learning_rate, seconds=settings.budget)
     started, seconds, steps, pieces = time.monotonic(), 0.0, 0, 0
@@ -90,8 +99,18 @@ def main() -> None:
     print(json.dumps({"steps": steps, "pieces": pieces, "seconds": round(seconds), **figures}))
 
 
+def _make_model(size: str, vocab_size: int, dropout: float) -> transformers.BertForPreTraining:
+    config = BertConfig.of_size(size).with_settings(
+        vocab_size=vocab_size,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
+    )
+    values = {key: value for key, value in config.to_dict().items() if key != "model_type"}
+    return transformers.BertForPreTraining(transformers.BertConfig(**values))
+
+
 def _padded(batch: InstanceBatch) -> dict[str, torch.Tensor]:
-    """The batch as transformers takes it: rows of one length, with a mask."""
+    """The batch as keyword arguments of `transformers`: rows padded to one length, with a mask."""
 
     def rows(flat: torch.Tensor, padding: int) -> torch.Tensor:
         return pad_sequence(list(flat.split(batch.lengths.tolist())), batch_first=True, padding_value=padding)

@@ -18,8 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bertmill.bench.measure import Row, best_seconds, best_seconds_in_processes, high_water_kilobytes, reset_high_water
-from bertmill.config.commands import BenchSettings
+from benchmarks.measure import Row, best_seconds, best_seconds_in_processes, high_water_kilobytes, reset_high_water
 from bertmill.machine import keep_freed_memory, set_threads
 from bertmill.model.bert import BertForPreTraining, BertModel
 from bertmill.model.config import BertConfig
@@ -37,11 +36,11 @@ PRODUCT_SIZE = 2048
 SIDES = ("ours", "plain", "fused", "product")
 
 
-def measure(settings: BenchSettings, data: Path) -> Iterator[Row]:
+def measure(data: Path, rounds: int) -> Iterator[Row]:
     set_threads(None)
     for size in STEPS:
-        yield from _training_step(size, settings.rounds)
-    yield _mixed_forward(_lengths_of_sst2(data), settings.rounds)
+        yield from _training_step(size, rounds)
+    yield _mixed_forward(_lengths_of_sst2(data), rounds)
     yield _peak_memory()
 
 

@@ -10,19 +10,18 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from bertmill.bench.measure import Row, best_seconds
-from bertmill.config.commands import BenchSettings
+from benchmarks.inputs import first_lines
+from benchmarks.measure import Row, best_seconds
 from bertmill.text.bulk import encode_texts, locate_texts
-from bertmill.text.files import read_lines
 from bertmill.text.tokenizer import BertTokenizer
 
 NUM_BYTES = 20_000_000
 
 
-def measure(settings: BenchSettings, data: Path) -> Iterator[Row]:
+def measure(data: Path, rounds: int) -> Iterator[Row]:
     import tokenizers
 
-    lines = _lines(data / "text/enwiki.txt.xz")
+    lines = [line for line in first_lines(data / "text/enwiki.txt.xz", NUM_BYTES) if line]
     megabytes = sum(len(line.encode()) for line in lines) / 1e6
     vocabulary = data / "vocab/bert-base-uncased-vocab.txt"
     ours = BertTokenizer.from_pretrained(vocabulary).wordpiece
@@ -35,22 +34,9 @@ def measure(settings: BenchSettings, data: Path) -> Iterator[Row]:
             "pieces": lambda: list(locate_texts(ours, lines)),
             "encode_batch": partial(theirs.encode_batch, lines, add_special_tokens=False),
         },
-        settings.rounds,
+        rounds,
     )
     speed = {side: megabytes / value for side, value in seconds.items()}
     faster = max("encode_batch", "encode_batch_fast", key=speed.__getitem__)
     yield Row("tokenizer", "ids only", "MB/s", speed["ids"], speed[faster], f"tokenizers {faster}", 3)
     yield Row("tokenizer", "with offsets", "MB/s", speed["pieces"], speed["encode_batch"], "tokenizers encode_batch", 1)
-
-
-def _lines(path: Path) -> list[str]:
-    """The first lines of the file, up to `NUM_BYTES`."""
-    lines: list[str] = []
-    size = 0
-    for line in read_lines([str(path)]):
-        size += len(line.text.encode()) + 1
-        if size > NUM_BYTES:
-            break
-        if line.text:
-            lines.append(line.text)
-    return lines

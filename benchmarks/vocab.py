@@ -15,8 +15,8 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import count
 from pathlib import Path
 
-from bertmill.bench.measure import Row, best_seconds, high_water_kilobytes, reset_high_water
-from bertmill.config.commands import BenchSettings
+from benchmarks.inputs import write_beginning
+from benchmarks.measure import Row, best_seconds, high_water_kilobytes, reset_high_water
 from bertmill.machine import available_cores
 from bertmill.text.files import read_lines
 from bertmill.text.learning import learn_vocabulary
@@ -27,7 +27,7 @@ SIZE = 30_522
 ALLOWED_GIGABYTES = 2.0
 
 
-def measure(settings: BenchSettings, data: Path) -> Iterator[Row]:
+def measure(data: Path, rounds: int) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         text = write_beginning(data / "text/enwiki.txt.xz", folder / "text.txt", NUM_BYTES)
@@ -37,7 +37,7 @@ def measure(settings: BenchSettings, data: Path) -> Iterator[Row]:
                 "ours": lambda: learn_vocabulary([str(text)], folder / f"ours-{next(numbers)}", size=SIZE),
                 "theirs": lambda: learn_theirs(text, folder / "theirs.txt"),
             },
-            settings.rounds,
+            rounds,
         )
         ours, theirs = (text.stat().st_size / 1e6 / seconds[side] for side in ("ours", "theirs"))
         yield Row("vocab", "20 MB", "MB/s", ours, theirs, "tokenizers trainer", 0.33)
@@ -49,18 +49,6 @@ def measure(settings: BenchSettings, data: Path) -> Iterator[Row]:
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
             gigabytes = pool.submit(_peak_gigabytes, files, folder / "peak").result()
         yield Row("vocab", "126 MB: peak memory", "1/GB", 1 / gigabytes, 1 / ALLOWED_GIGABYTES, "2 GB allowed", 1)
-
-
-def write_beginning(source: Path, destination: Path, num_bytes: int) -> Path:
-    """The first lines of `source`, up to `num_bytes`, as a plain file."""
-    size = 0
-    with destination.open("w", encoding="utf-8", newline="\n") as file:
-        for line in read_lines([str(source)]):
-            size += len(line.text.encode()) + 1
-            if size > num_bytes:
-                break
-            file.write(f"{line.text}\n")
-    return destination
 
 
 def learn_theirs(text: Path, vocabulary: Path, size: int = SIZE) -> None:

@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bertmill.bench.measure import Row, best_seconds
+from benchmarks.measure import Row, best_seconds
 from bertmill.checkpoint.names import find_model
-from bertmill.config.commands import BenchSettings
 from bertmill.tasks.answer import USUAL_ANSWER_PIECES, AnswerQuestions
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.spans import NUM_BEST, EncodedQuestion, best_spans
@@ -36,7 +35,7 @@ Scores = NDArray[np.float32]  # [questions, pieces, 2]
 Texts = list[tuple[str, str]]  # question and passage
 
 
-def measure(settings: BenchSettings, data: Path) -> Iterator[Row]:
+def measure(data: Path, rounds: int) -> Iterator[Row]:
     texts = _texts(data / "squad2/dev-half.json")
     numbers = np.random.default_rng(0).normal(size=(len(texts), MAX_LENGTH, 2)).astype(np.float32)
     tokenizer = BertTokenizer.from_pretrained("minilm")
@@ -46,7 +45,7 @@ def measure(settings: BenchSettings, data: Path) -> Iterator[Row]:
         "ours": lambda: answers.update(ours=answer_with_ours(texts, numbers, tokenizer)),
         "theirs": lambda: answers.update(theirs=answer_with_theirs(texts, numbers, their_tokenizer)),
     }
-    seconds = best_seconds(sides, settings.rounds)
+    seconds = best_seconds(sides, rounds)
     for one, other in zip(answers["ours"], answers["theirs"], strict=True):
         if one is not None and other is not None:
             (best,) = best_spans([one["example"]], [one["rows"]], USUAL_ANSWER_PIECES, 1)

@@ -15,20 +15,18 @@ from pathlib import Path
 
 import torch
 
-from bertmill.bench.measure import Row, best_seconds
-from bertmill.config.commands import BenchSettings
+from benchmarks.inputs import open_instances, write_beginning
+from benchmarks.measure import Row, best_seconds
 from bertmill.config.fields import Objective
 from bertmill.corpus.build import build_corpus
 from bertmill.corpus.instances import InstanceBatch, Instances
 from bertmill.corpus.loader import Loader
-from bertmill.corpus.masking import MaskingSettings, VocabularyIds
 from bertmill.corpus.objectives import PlanSettings
 from bertmill.corpus.plan import Planner
 from bertmill.corpus.shards import Corpus
 from bertmill.machine import set_threads
 from bertmill.model.bert import BertForPreTraining
 from bertmill.model.config import BertConfig
-from bertmill.text.files import read_lines
 from bertmill.text.tokenizer import BertTokenizer
 
 NUM_BYTES = 10_000_000
@@ -40,32 +38,20 @@ NUM_BATCHES = 200
 OBJECTIVES: tuple[Objective, ...] = ("mlm+nsp", "mlm+sop", "mlm")
 
 
-def measure(settings: BenchSettings, data: Path) -> Iterator[Row]:
+def measure(data: Path, rounds: int) -> Iterator[Row]:
     set_threads(None)
     tokenizer = BertTokenizer.from_pretrained(data / "vocab/bert-base-uncased-vocab.txt")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write_text(data / "text/enwiki.txt.xz", folder / "text.txt")
-        build_corpus([str(folder / "text.txt")], tokenizer, folder / "corpus")
+        text = write_beginning(data / "text/enwiki.txt.xz", folder / "text.txt", NUM_BYTES)
+        build_corpus([str(text)], tokenizer, folder / "corpus")
         corpus = Corpus(folder / "corpus")
         for objective in OBJECTIVES:
-            yield _planning(corpus, folder, objective, settings.rounds)
+            yield _planning(corpus, folder, objective, rounds)
         whole_words = {False: "mlm+nsp", True: "mlm+nsp, whole words"}
         for is_whole, what in whole_words.items():
-            masking = MaskingSettings(whole_words=is_whole)
-            plans = folder / "loader"
-            instances = Instances(corpus, VocabularyIds.of(tokenizer), plans, PlanSettings(), masking, seed=1)
-            yield _loading(instances, what, settings.rounds)
-
-
-def write_text(source: Path, destination: Path) -> None:
-    size = 0
-    with destination.open("w", encoding="utf-8") as file:
-        for line in read_lines([str(source)]):
-            size += len(line.text.encode()) + 1
-            if size > NUM_BYTES:
-                return
-            file.write(line.text + "\n")
+            instances = open_instances(corpus, tokenizer, folder / "loader", whole_words=is_whole, seed=1)
+            yield _loading(instances, what, rounds)
 
 
 def _planning(corpus: Corpus, folder: Path, objective: Objective, rounds: int) -> Row:

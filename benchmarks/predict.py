@@ -9,7 +9,6 @@ answers, or the measurement fails. Memory is the peak of `bertmill predict` on 1
 
 from __future__ import annotations
 
-import importlib
 import json
 import logging
 import random
@@ -20,21 +19,18 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.nn.utils.rnn import pad_sequence
 
-from bertmill.bench.measure import Row, best_seconds_in_processes
-from bertmill.config.commands import BenchSettings
-from bertmill.inference.answering import TaskModel
+from benchmarks.measure import Row, best_seconds_in_processes
 from bertmill.inference.batching import in_given_order
 from bertmill.inference.predictor import load
 from bertmill.machine import set_threads
 from bertmill.model.bert import BertForSequenceClassification
-from bertmill.tasks.base import Answer, Array, EncodedExample
-from bertmill.tasks.labelled import LabelledRow
 from bertmill.text.files import read_lines
 from bertmill.text.tokenizer import BertTokenizer
 
@@ -47,19 +43,19 @@ TOLERANCE = 1e-4
 INPUTS = ("ids", "segments", "mask")
 PREDICT_AND_TELL_MEMORY = """
 import sys
-from bertmill.bench.measure import high_water_kilobytes
+from benchmarks.measure import high_water_kilobytes
 from bertmill.cli.main import main
 code = main(sys.argv[1:])
 print(high_water_kilobytes())
 sys.exit(code)
 """
 
-Engine = Callable[[list[NDArray[np.int64]]], Array]  # INPUTS [batch, pieces] → logits
+Answer = dict[str, Any]
+Ids = NDArray[np.int64]
+Engine = Callable[[list[Ids]], NDArray[np.float32]]  # INPUTS [batch, pieces] → logits
 
 
-def measure(settings: BenchSettings, data: Path) -> Iterator[Row]:
-    for package in ("transformers", "onnxscript", "onnxruntime", "openvino"):
-        importlib.import_module(package)  # before anything is made, and not first in another process
+def measure(data: Path, rounds: int) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         torch.manual_seed(0)
@@ -67,7 +63,7 @@ def measure(settings: BenchSettings, data: Path) -> Iterator[Row]:
         BertForSequenceClassification.from_pretrained("minilm", num_labels=2).save_pretrained(folder / "model")
         tokenizer.save_pretrained(folder / "model")
         _export(folder)
-        yield from against_rivals(folder, _texts(data, tokenizer), settings.rounds)
+        yield from against_rivals(folder, _texts(data, tokenizer), rounds)
         yield _memory(folder)
 
 
@@ -142,24 +138,25 @@ def _openvino(folder: Path) -> Callable[[list[str]], list[Answer]]:
 
 
 def _with_engine(folder: Path, engine: Engine) -> Callable[[list[str]], list[Answer]]:
-    """Our prediction with another engine in the place of our model."""
-    model = TaskModel(folder / "model", "cpu")
+    """Prediction with another engine in place of our model, on our pieces and our batches by length."""
+    tokenizer = BertTokenizer.from_pretrained(folder / "model")
 
-    def run(batch: list[EncodedExample]) -> Sequence[tuple[EncodedExample, Array]]:
-        return list(zip(batch, engine(_padded(batch)), strict=True))
+    def encode(text: str) -> Ids:
+        pieces = tokenizer.wordpiece.ids(text, split_special=True)
+        return np.array([tokenizer.cls_token_id, *pieces, tokenizer.sep_token_id], np.int64)
 
-    def predict(texts: list[str]) -> list[Answer]:
-        examples = (model.task.example(LabelledRow("", (text,))) for text in texts)
-        encoded = (model.task.encode(example, model.make_windows) for example in examples)
-        outputs = in_given_order(encoded, lambda example: example.num_pieces, run)
-        return [model.task.decode(example, output) for example, output in outputs]
+    def run(batch: list[Ids]) -> Sequence[Answer]:
+        logits = engine(_padded(batch))
+        shares = np.exp(logits - logits.max(1, keepdims=True))
+        shares /= shares.sum(1, keepdims=True)
+        return [{"label": f"LABEL_{row.argmax()}", "score": float(row.max())} for row in shares]
 
-    return predict
+    return lambda texts: list(in_given_order(map(encode, texts), len, run))
 
 
-def _padded(batch: list[EncodedExample]) -> list[NDArray[np.int64]]:
-    """INPUTS, each batch only as long as its longest; all texts here fit into one window."""
-    rows = [torch.from_numpy(window.ids.astype(np.int64)) for example in batch for (window,) in example.sequences]
+def _padded(batch: list[Ids]) -> list[Ids]:
+    """INPUTS, each batch padded to its longest row; all texts here fit into one window."""
+    rows = list(map(torch.from_numpy, batch))
     ids = pad_sequence(rows, batch_first=True)
     mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
     return [ids.numpy(), torch.zeros_like(ids).numpy(), mask.numpy()]

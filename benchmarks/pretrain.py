@@ -19,14 +19,10 @@ from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 
-from bertmill.bench.instances import write_text
-from bertmill.bench.measure import Row
-from bertmill.config.commands import BenchSettings
+from benchmarks.inputs import open_instances, write_beginning
+from benchmarks.measure import Row
 from bertmill.corpus.build import build_corpus
-from bertmill.corpus.instances import Instances
 from bertmill.corpus.loader import Loader
-from bertmill.corpus.masking import MaskingSettings, VocabularyIds
-from bertmill.corpus.objectives import PlanSettings
 from bertmill.corpus.shards import Corpus
 from bertmill.machine import keep_freed_memory, set_threads
 from bertmill.model.bert import BertForPreTraining
@@ -34,26 +30,25 @@ from bertmill.model.config import BertConfig
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.optimizer import make_optimizer, set_rate
 
+NUM_BYTES = 10_000_000
 BATCH_SIZE = 32
 STEPS = {"tiny": 80, "mini": 24, "small": 10}  # half of them count
 SIZE_OF_PROCESSES = "mini"
 WITHIN = 0.95
 
 
-def measure(settings: BenchSettings, data: Path) -> Iterator[Row]:
+def measure(data: Path, rounds: int) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         tokenizer = BertTokenizer.from_pretrained(data / "vocab/bert-base-uncased-vocab.txt")
-        write_text(data / "text/enwiki.txt.xz", folder / "text.txt")
-        build_corpus([str(folder / "text.txt")], tokenizer, folder / "corpus")
+        text = write_beginning(data / "text/enwiki.txt.xz", folder / "text.txt", NUM_BYTES)
+        build_corpus([str(text)], tokenizer, folder / "corpus")
         for size in STEPS:
             command, bare = _best(
-                [partial(_rate_of_command, folder, size, 1), partial(_rate_of_step, folder, size)], settings.rounds
+                [partial(_rate_of_command, folder, size, 1), partial(_rate_of_step, folder, size)], rounds
             )
             yield Row("pretrain", f"{size}: the command", "piece/s", command, bare, "the bare step", WITHIN)
-        two, one = _best(
-            [partial(_rate_of_command, folder, SIZE_OF_PROCESSES, count) for count in (2, 1)], settings.rounds
-        )
+        two, one = _best([partial(_rate_of_command, folder, SIZE_OF_PROCESSES, count) for count in (2, 1)], rounds)
         yield Row("pretrain", f"{SIZE_OF_PROCESSES}: 2 × 1 thread", "piece/s", two, one, "1 × 2 threads")
 
 
@@ -93,8 +88,7 @@ def _bare_rate(folder: Path, size: str) -> float:
     keep_freed_memory()
     corpus = Corpus(folder / "corpus")
     tokenizer = BertTokenizer.from_pretrained(corpus.vocabulary_folder)
-    vocabulary = VocabularyIds.of(tokenizer)
-    instances = Instances(corpus, vocabulary, folder / "plans", PlanSettings(), MaskingSettings(), seed=0)
+    instances = open_instances(corpus, tokenizer, folder / "plans")
     steps = STEPS[size]
     batches = list(islice(Loader(instances, batch_size=BATCH_SIZE, workers=0).batches(0), steps))
     model = BertForPreTraining(BertConfig.of_size(size).with_settings(vocab_size=len(tokenizer))).train()

@@ -1,0 +1,48 @@
+"""Inputs that several benchmarks share: the beginning of a text file, and pre-training instances."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from bertmill.config.fields import Objective
+from bertmill.corpus.instances import Instances
+from bertmill.corpus.masking import MaskingSettings, VocabularyIds
+from bertmill.corpus.objectives import PlanSettings
+from bertmill.corpus.shards import Corpus
+from bertmill.text.files import read_lines
+from bertmill.text.tokenizer import BertTokenizer
+
+
+def first_lines(path: Path, num_bytes: int) -> Iterator[str]:
+    """The lines of `path` that fit into `num_bytes`, empty ones included."""
+    size = 0
+    for line in read_lines([str(path)]):
+        size += len(line.text.encode()) + 1
+        if size > num_bytes:
+            return
+        yield line.text
+
+
+def write_beginning(source: Path, destination: Path, num_bytes: int) -> Path:
+    """Writes the lines of `source` that fit into `num_bytes` as a plain file."""
+    with destination.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(f"{line}\n" for line in first_lines(source, num_bytes))
+    return destination
+
+
+def open_instances(
+    corpus: Corpus,
+    tokenizer: BertTokenizer,
+    plans: Path,
+    *,
+    objective: Objective = "mlm+nsp",
+    length: int = 128,
+    short_seq_prob: float = 0.1,
+    whole_words: bool = False,
+    seed: int = 0,
+) -> Instances:
+    """The instances of `corpus`, planned in the folder `plans`."""
+    plan = PlanSettings(objective, length, short_seq_prob)
+    masking = MaskingSettings(whole_words=whole_words)
+    return Instances(corpus, VocabularyIds.of(tokenizer), plans, plan, masking, seed=seed)
