@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.measure import Row, best_seconds
+from bertmill.batching.windows import Windows
 from bertmill.checkpoint.names import find_model
-from bertmill.tasks.answer import USUAL_ANSWER_PIECES, AnswerQuestions
-from bertmill.tasks.labelled import LabelledRow
-from bertmill.tasks.spans import NUM_BEST, EncodedQuestion, best_spans
-from bertmill.tasks.windows import WindowMaker
+from bertmill.tasks.answer.rows import QuestionRow
+from bertmill.tasks.answer.spans import NUM_BEST, QuestionExample, best_spans
+from bertmill.tasks.answer.task import DEFAULT_ANSWER_PIECES, AnswerQuestions
 from bertmill.text.tokenizer import BertTokenizer
 
 MAX_LENGTH = 384
@@ -48,7 +48,7 @@ def measure(data: Path, rounds: int) -> Iterator[Row]:
     seconds = best_seconds(sides, rounds)
     for one, other in zip(answers["ours"], answers["theirs"], strict=True):
         if one is not None and other is not None:
-            (best,) = best_spans([one["example"]], [one["rows"]], USUAL_ANSWER_PIECES, 1)
+            (best,) = best_spans([one["example"]], [one["rows"]], DEFAULT_ANSWER_PIECES, 1)
             assert best.scores[0] >= other["score"] - TOLERANCE
     rates = {side: len(texts) / taken for side, taken in seconds.items()}
     rival = "transformers tokenizer, n-best loop"
@@ -69,19 +69,19 @@ def _their_tokenizer() -> Any:
 
 def answer_with_ours(texts: Texts, numbers: Scores, tokenizer: BertTokenizer) -> list[dict[str, Any] | None]:
     """The answer to each question, with what it was chosen from; None where there are several windows."""
-    task, make_windows = AnswerQuestions(), WindowMaker(tokenizer, MAX_LENGTH, STRIDE)
-    examples = [task.encode(task.example(LabelledRow("", pair)), make_windows) for pair in texts]
+    task, windows = AnswerQuestions(), Windows(tokenizer, MAX_LENGTH, STRIDE)
+    examples = [task.encode(QuestionRow("", pair), windows) for pair in texts]
     answers: list[dict[str, Any] | None] = []
     for start in range(0, len(examples), BATCH_SIZE):
         batch = examples[start : start + BATCH_SIZE]
         rows = [_numbers_for(example, place, numbers) for place, example in enumerate(batch, start)]
-        for example, of_example, answer in zip(batch, rows, task.decode_all(batch, rows), strict=True):
+        for example, of_example, answer in zip(batch, rows, task.decode(batch, rows), strict=True):
             is_one = len(example.ranges) == 1
             answers.append({**answer, "rows": of_example, "example": example} if is_one else None)
     return answers
 
 
-def _numbers_for(example: EncodedQuestion, place: int, numbers: Scores) -> NDArray[np.float32]:
+def _numbers_for(example: QuestionExample, place: int, numbers: Scores) -> NDArray[np.float32]:
     windows = example.sequences[0]
     return np.concatenate(
         [numbers[(place + number) % len(numbers)][: len(window.ids)] for number, window in enumerate(windows)]
@@ -119,7 +119,7 @@ def answer_with_theirs(texts: Texts, numbers: Scores, tokenizer: Any) -> list[di
                 for end in best_ends:
                     if offsets[start] is None or offsets[end] is None:
                         continue
-                    if end < start or end - start + 1 > USUAL_ANSWER_PIECES:
+                    if end < start or end - start + 1 > DEFAULT_ANSWER_PIECES:
                         continue
                     candidates.append(
                         {"offsets": (offsets[start][0], offsets[end][1]), "score": starts[start] + ends[end]}

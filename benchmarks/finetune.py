@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.measure import Row
-from bertmill.config.commands import FinetuneSettings
+from bertmill.tasks import settings_for
 from bertmill.text.files import read_lines
 from bertmill.training.finetune import finetune
 from bertmill.training.progress import Listener
@@ -49,7 +49,7 @@ def _write_rows(source: Path, folder: Path) -> None:
 def _our_rate(folder: Path, number: int) -> float:
     out = folder / f"ours-{number}"
     finetune(
-        FinetuneSettings(
+        settings_for("classify")(
             task="classify",
             model="minilm",
             train=folder / "train.tsv",

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from torch.nn.utils.rnn import pad_sequence
 
 from benchmarks.measure import Row, best_seconds_in_processes
-from bertmill.inference.batching import in_given_order
+from bertmill.batching.by_length import stream_batched
 from bertmill.inference.predictor import load
 from bertmill.machine import set_threads
 from bertmill.model.bert import BertForSequenceClassification
@@ -151,7 +151,7 @@ def _with_engine(folder: Path, engine: Engine) -> Callable[[list[str]], list[Ans
         shares /= shares.sum(1, keepdims=True)
         return [{"label": f"LABEL_{row.argmax()}", "score": float(row.max())} for row in shares]
 
-    return lambda texts: list(in_given_order(map(encode, texts), len, run))
+    return lambda texts: list(stream_batched(map(encode, texts), len, run))
 
 
 def _padded(batch: list[Ids]) -> list[Ids]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from bertmill.inference.batching import LOOK_AHEAD_PIECES, batches_by_length, in_given_order
 from hypothesis import given
 from hypothesis import strategies as st
-
-from bertmill.inference.batching import LOOK_AHEAD_PIECES, batches_by_length, in_given_order
 
 SIZES = st.lists(st.integers(1, 50), max_size=60)
 

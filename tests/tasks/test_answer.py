@@ -8,6 +8,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from bertmill.tasks.labelled import LabelledRow
+from bertmill.tasks.spans import EncodedQuestion, best_spans
+from bertmill.tasks.windows import WindowMaker, widest_context, window_maker
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,10 +18,7 @@ from bertmill.config.commands import RowSettings
 from bertmill.errors import DataError, UsageError
 from bertmill.model.config import BertConfig
 from bertmill.tasks.answer import USUAL_ANSWER_PIECES, AnswerQuestions
-from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.metrics import intervals
-from bertmill.tasks.spans import EncodedQuestion, best_spans
-from bertmill.tasks.windows import WindowMaker, widest_context, window_maker
 from bertmill.text.tokenizer import BertTokenizer
 
 TOKENIZER = BertTokenizer.from_pretrained("minilm")

@@ -5,10 +5,9 @@ from __future__ import annotations
 import string
 
 import pytest
+from bertmill.tasks.answer_scores import answer_scores
 from hypothesis import given
 from hypothesis import strategies as st
-
-from bertmill.tasks.answer_scores import answer_scores
 
 ANSWERS = st.text() | st.lists(
     st.sampled_from(["the", "a", "An", "cat", "Cat", "cats", "U.S.", "1,000", "(x)", "é", "“q”", " ", "\t", "''"])

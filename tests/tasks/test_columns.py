@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-
-from bertmill.config.commands import RowSettings
-from bertmill.errors import BertmillError, DataError, UsageError
 from bertmill.tasks.columns import PRESETS, Columns, choose_columns, parse_columns, told_columns
 from bertmill.tasks.reading import RowCounts, read_labelled
 from bertmill.tasks.rows import read_rows
+
+from bertmill.config.commands import RowSettings
+from bertmill.errors import BertmillError, DataError, UsageError
 
 
 def guess(

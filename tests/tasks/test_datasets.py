@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bertmill.tasks.datasets import Dataset, examples_of, read_dataset
+from bertmill.tasks.labelled import LabelledRow
+from bertmill.tasks.reading import RowCounts
 
 from bertmill.config.commands import FinetuneSettings, PredictSettings, RowSettings
 from bertmill.config.reading import read_settings
 from bertmill.errors import DataError, UsageError
 from bertmill.tasks.choose import Choose
 from bertmill.tasks.classify import Classify
-from bertmill.tasks.datasets import Dataset, examples_of, read_dataset
-from bertmill.tasks.labelled import LabelledRow
-from bertmill.tasks.reading import RowCounts
 from bertmill.text.tokenizer import BertTokenizer
 
 

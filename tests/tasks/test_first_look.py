@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-from bertmill.tasks.choose import Choose
-from bertmill.tasks.classify import Classify
 from bertmill.tasks.first_look import FirstLook
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.reading import read_labelled
+
+from bertmill.tasks.choose import Choose
+from bertmill.tasks.classify import Classify
 
 
 def count_words(text: str) -> int:

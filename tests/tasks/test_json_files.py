@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bertmill.tasks.json_files import JsonList, JsonObject, line_of, read_whole_json, type_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bertmill.errors import DataError
-from bertmill.tasks.json_files import JsonList, JsonObject, line_of, read_whole_json, type_of
 from bertmill.text.repair import Repairs
 
 VALUES = st.recursive(

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from bertmill.config.commands import RowSettings
-from bertmill.errors import DataError
 from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.raw_rows import BadRowError
 from bertmill.tasks.reading import RowCounts, read_labelled, right_choice
 from bertmill.tasks.rows import read_rows
+
+from bertmill.config.commands import RowSettings
+from bertmill.errors import DataError
 
 QUESTION = {"question": "Who?", "choice": ["A man.", "A dog."], "answer": "A dog."}
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bertmill.tasks.labelled import LabelledRow
+from bertmill.tasks.question_files import NEAR, place_answer
+from bertmill.tasks.reading import RowCounts, read_labelled
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bertmill.errors import DataError, UsageError
-from bertmill.tasks.labelled import LabelledRow
-from bertmill.tasks.question_files import NEAR, place_answer
-from bertmill.tasks.reading import RowCounts, read_labelled
 
 PASSAGE = "The capital of France is Paris."
 

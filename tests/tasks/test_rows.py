@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 import zstandard
+from bertmill.tasks.rows import Quotes, name_columns, read_rows
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bertmill.errors import BertmillError, DataError, UsageError
-from bertmill.tasks.rows import Quotes, name_columns, read_rows
 from bertmill.text.repair import Repairs
 
 # What text repair changes cannot come back; that is tested in tests/text.

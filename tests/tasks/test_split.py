@@ -5,14 +5,14 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from bertmill.tasks.labelled import LabelledRow
+from bertmill.tasks.reading import read_labelled
+from bertmill.tasks.split import split_rows
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bertmill.errors import DataError
 from bertmill.tasks.answer import AnswerQuestions
-from bertmill.tasks.labelled import LabelledRow
-from bertmill.tasks.reading import read_labelled
-from bertmill.tasks.split import split_rows
 
 ROWS = st.lists(
     st.builds(LabelledRow, st.just("a:1"), st.tuples(st.sampled_from("abcdefghijklmnop")), st.sampled_from("xyz")),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from bertmill.tasks.labelled import LabelledRow
+from bertmill.tasks.windows import WindowMaker
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,9 +14,7 @@ from bertmill.errors import DataError
 from bertmill.model.bert import BertForTokenClassification
 from bertmill.model.config import BertConfig
 from bertmill.tasks.base import EncodedExample
-from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.tag import EncodedWords, Tag
-from bertmill.tasks.windows import WindowMaker
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.text.words import join_words
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bertmill.tasks.labelled import LabelledRow
+from bertmill.tasks.reading import RowCounts, read_labelled
 
 from bertmill.config.commands import RowSettings
 from bertmill.errors import DataError, UsageError
-from bertmill.tasks.labelled import LabelledRow
-from bertmill.tasks.reading import RowCounts, read_labelled
 from bertmill.text import files
 
 CONLL = """-DOCSTART- -X- -X- O

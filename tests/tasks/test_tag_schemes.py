@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from bertmill.tasks.labelled import LabelledRow
+from bertmill.tasks.tag_schemes import Entity, entities, iob2, scheme_of, strict_entities
 from hypothesis import given
 from hypothesis import strategies as st
 from seqeval.metrics import f1_score, precision_score, recall_score
@@ -14,9 +16,7 @@ from seqeval.metrics.sequence_labeling import get_entities
 from seqeval.scheme import IOB2
 
 from bertmill.tasks.base import EncodedExample, Example
-from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.tag import Tag
-from bertmill.tasks.tag_schemes import Entity, entities, iob2, scheme_of, strict_entities
 
 IOB_TAGS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 ALL_TAGS = (*IOB_TAGS, "E-PER", "S-PER", "E-LOC", "S-LOC", "B", "I", "E", "S")

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import sklearn.metrics
 import torch
+from bertmill.tasks.labelled import LabelledRow
+from bertmill.tasks.reading import read_labelled
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,9 +18,7 @@ from bertmill.errors import DataError, UsageError
 from bertmill.tasks.base import EncodedExample, Task
 from bertmill.tasks.choose import Choose
 from bertmill.tasks.classify import Classify, labels_in, parse_class_weights
-from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.metrics import ByClass, intervals
-from bertmill.tasks.reading import read_labelled
 from bertmill.tasks.regress import Regress
 
 

@@ -5,10 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
-
-from bertmill.errors import UsageError
 from bertmill.tasks.windows import (
     PIECES_AT_ONCE,
     Window,
@@ -18,6 +14,10 @@ from bertmill.tasks.windows import (
     pack,
     plan_sequence,
 )
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertmill.errors import UsageError
 from bertmill.text.tokenizer import BertTokenizer
 
 LENGTHS = st.lists(st.integers(0, 400), min_size=1, max_size=2).map(tuple)

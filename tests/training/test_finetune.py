@@ -18,6 +18,13 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from bertmill.inference.answering import TaskModel
+from bertmill.tasks.datasets import SPLIT_SEED
+from bertmill.tasks.labelled import LabelledRow
+from bertmill.tasks.spans import EncodedQuestion
+from bertmill.tasks.split import split_rows
+from bertmill.tasks.windows import PIECES_AT_ONCE, WindowMaker, pack
+from bertmill.training.examples import ExampleLessons
 from safetensors.torch import load_file
 
 import bertmill
@@ -25,7 +32,6 @@ from bertmill.cli import evaluate as evaluate_command
 from bertmill.cli.main import main
 from bertmill.config.commands import RowSettings
 from bertmill.errors import DataError, UsageError
-from bertmill.inference.answering import TaskModel
 from bertmill.inference.evaluation import Evaluation
 from bertmill.machine import choose_device
 from bertmill.model.bert import MODEL_CLASSES, BertModel
@@ -34,17 +40,11 @@ from bertmill.tasks.answer import AnswerQuestions
 from bertmill.tasks.base import EncodedExample, Task
 from bertmill.tasks.choose import Choose
 from bertmill.tasks.classify import Classify
-from bertmill.tasks.datasets import SPLIT_SEED
-from bertmill.tasks.labelled import LabelledRow
 from bertmill.tasks.regress import Regress
-from bertmill.tasks.spans import EncodedQuestion
-from bertmill.tasks.split import split_rows
 from bertmill.tasks.tag import EncodedWords, Tag
-from bertmill.tasks.windows import PIECES_AT_ONCE, WindowMaker, pack
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.text.words import join_words
 from bertmill.training.distributed import Ranks
-from bertmill.training.examples import ExampleLessons
 from tests.training.test_resume import PROGRAM, outcome
 
 WORDS = ["good", "bad", "fine", "poor", "great", "dull", "warm", "cold", "film", "book", "plot", "scene"]

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 import transformers
+from bertmill.tasks.kinds import task_of_folder
 
 import bertmill
 from bertmill.cli.main import main
 from bertmill.errors import UsageError
 from bertmill.tasks.answer import AnswerQuestions
-from bertmill.tasks.kinds import task_of_folder
 from tests.training.test_finetune import WORDS, tiny
 
 __all__ = ["tiny"]  # a fixture
