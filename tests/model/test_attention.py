@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bertmill.model import attention
-from bertmill.model.attention import attend, attend_from
+from bertmill.model.attention import attend, attend_partial
 from bertmill.model.dropout import Dropout, keyed_dropout
 from bertmill.model.packing import Layout, PackedBatch, plan_layout
 
@@ -20,8 +20,8 @@ HEADS = 2
 
 def make_layout(causal: bool = False, hidden: bool = False) -> Layout:
     n = sum(LENGTHS)
-    is_key = torch.arange(n) % 4 != 1 if hidden else None
-    return plan_layout(PackedBatch(torch.arange(n), LENGTHS, is_key=is_key), torch.float32, causal)
+    key_mask = torch.arange(n) % 4 != 1 if hidden else None
+    return plan_layout(PackedBatch(torch.arange(n), LENGTHS, key_mask=key_mask), torch.float32, causal)
 
 
 def slow_twin(
@@ -102,7 +102,7 @@ def test_some_pieces_gather_what_they_gather_among_all(places: list[int], hidden
     read = torch.tensor(places)
     of_all = attend(qkv, layout, HEADS, dropout).index_select(0, read)
     query, keys_values = qkv.split([HEADS * 8, 2 * HEADS * 8], 1)
-    of_some = attend_from(query.index_select(0, read), keys_values, read, layout, HEADS, dropout)
+    of_some = attend_partial(query.index_select(0, read), keys_values, read, layout, HEADS, dropout)
     torch.testing.assert_close(of_some, of_all, atol=1e-6, rtol=0)
     gradients = [torch.autograd.grad(output, qkv, above)[0] for output in (of_all, of_some)]
     torch.testing.assert_close(gradients[1], gradients[0], atol=1e-5, rtol=0)
@@ -124,7 +124,7 @@ def test_the_gradient_of_some_queries_under_dropout_is_the_numerical_one(
     mask = torch.zeros(B, 1, 1, T, dtype=torch.float64)
     mask[1, ..., -2:] = torch.finfo(torch.float64).min
     assert torch.autograd.gradcheck(
-        lambda query, rest: attention._DroppingAttentionOfSome.apply(query, rest, mask, drawn, dropout),  # type: ignore[no-untyped-call]
+        lambda query, rest: attention._DroppingPartialAttention.apply(query, rest, mask, drawn, dropout),  # type: ignore[no-untyped-call]
         (numbers(B, A, Q, d), numbers(2, B, A, T, d)),
     )
 

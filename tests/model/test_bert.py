@@ -476,7 +476,7 @@ def test_unknown_arguments_and_too_many_are_type_errors() -> None:
     ids = torch.ones(1, 4, dtype=int)
     with pytest.raises(TypeError, match="labels"):
         model(ids, labels=ids)
-    with pytest.raises(TypeError, match="too many"):
+    with pytest.raises(TypeError, match="positional arguments"):
         model(*[None] * 9)
 
 
