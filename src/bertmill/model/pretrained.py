@@ -15,17 +15,8 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from bertmill.checkpoint.huggingface import (
-    CONFIG_FILE,
-    LoadReport,
-    ModelFolder,
-    canonical,
-    check_vocabulary_size,
-    load_tensors,
-    open_folder,
-    plan_loading,
-    write_folder,
-)
+from bertmill.checkpoint.huggingface import CONFIG_FILE, ModelFolder, canonical, open_folder, write_folder
+from bertmill.checkpoint.load_plan import LoadReport, load_tensors, plan_loading
 from bertmill.checkpoint.names import find_model
 from bertmill.errors import UsageError
 from bertmill.model.config import BertConfig
@@ -71,7 +62,6 @@ class BertPreTrainedModel(nn.Module):
         if config is None:
             config = BertConfig.from_file_settings(folder.settings, folder.path / CONFIG_FILE)
         config = config.with_settings(**settings)
-        check_vocabulary_size(folder.path, config.vocab_size)
         with torch.device("meta"):
             model = cls(config, **parts)
         wanted = model.shapes()
