@@ -120,9 +120,7 @@ class BertForPreTraining(BertWithMaskedLM):
         )
         labels = inputs.labels_per_piece(labels)
         selected, with_logits = selected_pieces(labels), self.wants_logits(labels, output_logits)
-        read = None
-        if selected is not None and not with_logits:
-            read = torch.cat([selected, inputs.batch.first_pieces]).unique()  # a first piece may have a label
+        read = None if with_logits or selected is None else torch.cat([selected, inputs.batch.first_pieces]).unique()
         encoded = self.bert.encode(inputs.batch, output_attentions, output_hidden_states, read)
         logits, mlm_loss, num_right = self.cls.predictions.predict(encoded, labels, selected, with_logits)
         next_logits = self.cls.seq_relationship(self.bert.pool(inputs.batch, encoded))  # [B, 2]
