@@ -99,6 +99,15 @@ def test_a_decoder_that_is_not_tied_stays_so() -> None:
     torch.testing.assert_close(ours(**inputs).logits, theirs(**inputs).logits, atol=1e-5, rtol=0)
 
 
+def test_a_module_that_replaces_the_decoder_is_called() -> None:
+    _, theirs = twins("BertForPreTraining")
+    theirs.cls.predictions.decoder = LowRank(theirs.cls.predictions.decoder)
+    ours = around(theirs)
+    inputs = padded_inputs(V)
+    targets = targets_for("BertForPreTraining", inputs, V)
+    assert abs(ours(**inputs, **targets).loss - theirs(**inputs, **targets).loss) < 1e-5
+
+
 def test_one_error_names_all_modules_that_are_missing() -> None:
     modules = dict(transformers.BertModel(transformers.BertConfig(**SMALL)).named_modules())
     with pytest.raises(UsageError, match=r"needs modules that were not given: bert\.embeddings.*, classifier$"):

@@ -16,7 +16,8 @@ class BertWithMaskedLM(BertPreTrainedModel):
         self.cls.predictions.tie(self.get_input_embeddings())
 
     def adopt_shared_parameters(self) -> None:
-        self.cls.predictions.bias = self.cls.predictions.decoder.bias
+        bias = getattr(self.cls.predictions.decoder, "bias", None)
+        self.cls.predictions.bias = bias if isinstance(bias, nn.Parameter) else None  # a wrapper may have none
 
     def resize_token_embeddings(self, new_num_tokens: int) -> nn.Embedding:
         embeddings = super().resize_token_embeddings(new_num_tokens)

@@ -88,10 +88,11 @@ class BertPreTrainedModel(nn.Module):
         missing = [name for name in leaves if name not in modules]
         if missing:
             raise UsageError(f"{cls.__name__} needs modules that were not given: {', '.join(missing)}")
+        model.train(modules[leaves[0]].training)
         for name in leaves:
             model.set_submodule(name, modules[name])
         model.adopt_shared_parameters()
-        return model.train(modules[leaves[0]].training)
+        return model
 
     @classmethod
     def compare(cls, folder: ModelFolder, config: BertConfig) -> LoadReport:
