@@ -55,9 +55,10 @@ def attend(qkv: Tensor, layout: Layout, num_heads: int, dropout: Dropout) -> Ten
     """The outputs [n, H] of all pieces from flat queries, keys and values [n, 3·H], on the fastest path there is."""
     if _has_flat_kernel(qkv, layout, num_heads, dropout):
         return _attend_flat(qkv, layout, num_heads)
-    attend_group = _attend_dropping if dropout.active else _attend_fused
     outputs = [
-        attend_group(rows, group, num_heads, dropout, salt=number)
+        _attend_dropping(rows, group, num_heads, dropout, number)
+        if dropout.active
+        else _attend_fused(rows, group, num_heads)
         for number, (rows, group) in enumerate(_groups(qkv, layout))
     ]
     return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
@@ -66,7 +67,7 @@ def attend(qkv: Tensor, layout: Layout, num_heads: int, dropout: Dropout) -> Ten
 # Fast path 1, without dropout: torch's fused kernel never stores the weights.
 
 
-def _attend_fused(qkv: Tensor, group: Group, num_heads: int, dropout: Dropout, salt: int) -> Tensor:
+def _attend_fused(qkv: Tensor, group: Group, num_heads: int) -> Tensor:
     query, key, value = _rectangle(qkv, group, num_heads, 3).unbind(0)
     return _flat(F.scaled_dot_product_attention(query, key, value, attn_mask=group.mask), group)
 

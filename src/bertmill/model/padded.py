@@ -29,11 +29,11 @@ from bertmill.model.pretrained import BertPreTrainedModel
 
 
 class PaddedBert(nn.Module):
-    """The forward pass of `model` on padded tensors."""
+    """The forward pass of `model` on padded tensors, without dropout even if the model is in training mode."""
 
     def __init__(self, model: BertPreTrainedModel) -> None:
         super().__init__()
-        self.model = model.eval()
+        self.model = model
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> tuple[Tensor, ...]:
         """From inputs [B, T], the logits of the model or, if it has no head, its vectors."""
