@@ -1,6 +1,7 @@
 """Files and folders appear whole or not at all."""
 
 import contextlib
+import json
 import os
 import resource
 import subprocess
@@ -14,8 +15,10 @@ from hypothesis import strategies as st
 from bertmill.errors import IntegrityError, ResourceError, UsageError
 from bertmill.storage import (
     locked_folder,
+    manifest_entry,
     new_folder,
     read_json,
+    read_manifest,
     resumable_folder,
     safe_join,
     verify_manifest,
@@ -116,6 +119,33 @@ def test_a_broken_manifest_is_an_integrity_error(tmp_path: Path, content: str) -
     (tmp_path / "manifest.json").write_text(content)
     with pytest.raises(IntegrityError):
         verify_manifest(tmp_path)
+
+
+def test_a_manifest_has_a_format_number(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("x")
+    write_manifest(tmp_path)
+    assert read_json(tmp_path / "manifest.json")["format"] == 1
+
+
+def test_a_manifest_of_the_earlier_format_has_no_number_and_still_opens(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("x")
+    (tmp_path / "manifest.json").write_text(json.dumps({"files": {"a": manifest_entry(tmp_path / "a")}}))
+    verify_manifest(tmp_path)
+    write_manifest(tmp_path, ["a"])
+    assert read_json(tmp_path / "manifest.json")["format"] == 1
+
+
+@pytest.mark.parametrize("number", [2, 0, "1", None])
+def test_a_manifest_of_an_unsupported_format_is_refused_in_one_line(tmp_path: Path, number: object) -> None:
+    write_manifest(tmp_path)
+    content = {**read_json(tmp_path / "manifest.json"), "format": number}
+    (tmp_path / "manifest.json").write_text(json.dumps(content))
+    message = (
+        rf"manifest\.json: has format {number!r}, but this version of bertmill supports format 1; upgrade bertmill"
+    )
+    for open_folder in (verify_manifest, read_manifest, lambda folder: write_manifest(folder, [])):
+        with pytest.raises(IntegrityError, match=message):
+            open_folder(tmp_path)
 
 
 def test_written_files_have_the_mode_of_the_umask(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from typing import Any
 from bertmill.errors import IntegrityError, ResourceError, UsageError
 
 MANIFEST = "manifest.json"
+MANIFEST_FORMAT = 1  # a manifest without a number is of the earlier format, which differs in nothing else
 TEMPORARY_PREFIX = ".tmp-"
 _LEFTOVER = re.compile(r"\.tmp-(.+-[0-9a-f]{8}|step-\d+)", re.DOTALL)  # the latter are checkpoints being removed
 MAX_MANIFEST_BYTES = 256 << 20  # a large corpus has many files
@@ -110,7 +111,7 @@ def resumable_folder(path: Path) -> Iterator[tuple[Path, Path]]:
                 shutil.rmtree(partial)
             raise
         with _disk_errors(path):
-            _read_manifest(whole / MANIFEST)
+            _manifest_entries(whole)
             whole.rename(path)
             _fsync(path.parent)
             shutil.rmtree(partial)
@@ -179,8 +180,8 @@ def write_manifest(
     """
     manifest = folder / MANIFEST
     is_kept = names is not None and manifest.exists()
-    files = _read_manifest(manifest) if is_kept else {}
-    kept = read_json(manifest, max_bytes=MAX_MANIFEST_BYTES) if is_kept else {}
+    files = _manifest_entries(folder) if is_kept else {}
+    kept = read_manifest(folder) if is_kept else {}
     mode = _default_mode(folder)
     paths = sorted(folder.rglob("*")) if names is None else [folder / name for name in names]
     for path in paths:
@@ -190,7 +191,8 @@ def write_manifest(
             _publish(path, mode)
             name = path.relative_to(folder).as_posix()
             files[name] = manifest_entry(path)
-    write_file(manifest, json.dumps({**kept, **(facts or {}), "files": files}, indent=1, ensure_ascii=False) + "\n")
+    content = {"format": MANIFEST_FORMAT, **kept, **(facts or {}), "files": files}
+    write_file(manifest, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
 def manifest_entry(path: Path) -> dict[str, Any]:
@@ -202,7 +204,7 @@ def verify_manifest(folder: Path, names: Collection[str] | None = None) -> None:
 
     `names` looks at those files alone, for a reader who needs no others.
     """
-    expected = _read_manifest(folder / MANIFEST)
+    expected = _manifest_entries(folder)
     problems = [problem for name in names or expected if (problem := difference(folder, name, expected.get(name)))]
     if problems:
         raise IntegrityError(
@@ -212,16 +214,27 @@ def verify_manifest(folder: Path, names: Collection[str] | None = None) -> None:
         )
 
 
-def _read_manifest(path: Path) -> dict[str, Any]:
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The content of the manifest of `folder`; IntegrityError if this version does not support its format."""
+    path = folder / MANIFEST
     if not path.exists():
         raise IntegrityError("is missing", where=path, remedy="the folder was not written to its end")
-    entries = read_json(path, max_bytes=MAX_MANIFEST_BYTES).get("files")
+    content = read_json(path, max_bytes=MAX_MANIFEST_BYTES)
+    if content.get("format", MANIFEST_FORMAT) != MANIFEST_FORMAT:
+        problem = f"has format {content['format']!r}, but this version of bertmill supports format {MANIFEST_FORMAT}"
+        raise IntegrityError(problem, where=path, remedy="upgrade bertmill")
+    return content
+
+
+def _manifest_entries(folder: Path) -> dict[str, Any]:
+    """The entries of the files in the manifest of `folder`."""
+    entries = read_manifest(folder).get("files")
     is_entry = isinstance(entries, dict) and all(
         isinstance(entry, dict) and isinstance(entry.get("bytes"), int) and isinstance(entry.get("sha256"), str)
         for entry in entries.values()
     )
     if not isinstance(entries, dict) or not is_entry:
-        raise IntegrityError("is not a manifest of bertmill", where=path)
+        raise IntegrityError("is not a manifest of bertmill", where=folder / MANIFEST)
     return entries
 
 

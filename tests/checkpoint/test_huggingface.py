@@ -16,50 +16,17 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from safetensors.torch import load_file, save_file
+from model_folders import SMALL, resettle, rewrite
+from safetensors.torch import load_file
 
 import bertmill
 from bertmill import BertConfig, BertForMaskedLM, BertForPreTraining, BertForSequenceClassification, BertModel
-from bertmill.errors import BertmillError, IntegrityError, UsageError
+from bertmill.checkpoint.huggingface import BODY_RULES, OLD_RULES, canonical, hugging_face_name
+from bertmill.errors import BertmillError, UsageError
 from bertmill.storage import verify_manifest
 
-SMALL = {
-    "vocab_size": 50,
-    "hidden_size": 16,
-    "num_attention_heads": 2,
-    "num_hidden_layers": 2,
-    "intermediate_size": 32,
-    "max_position_embeddings": 20,
-}
 CLASSES = [name for name in dir(bertmill) if name.startswith("Bert") and name not in ("BertConfig", "BertTokenizer")]
 IDS = torch.tensor([[2, 7, 9, 3], [2, 8, 3, 0]])
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> None:
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    torch.manual_seed(0)
-    path = tmp_path / "model"
-    BertForPreTraining(BertConfig(**SMALL)).save_pretrained(path)
-    return path
-
-
-def rewrite(folder: Path, change: Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]]) -> None:
-    """Change the tensors of a folder, as another program would: without our manifest."""
-    (folder / "manifest.json").unlink(missing_ok=True)
-    tensors = change(load_file(folder / "model.safetensors"))
-    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
-
-
-def resettle(folder: Path, **settings: Any) -> None:
-    (folder / "manifest.json").unlink(missing_ok=True)
-    path = folder / "config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **settings}))
 
 
 @pytest.mark.parametrize("name", CLASSES)
@@ -107,15 +74,6 @@ def test_a_model_may_be_saved_beside_a_tokenizer_and_over_an_older_one(folder: P
     assert not [path for path in folder.iterdir() if path.name.startswith(".tmp-")]
     loaded = BertForMaskedLM.from_pretrained(folder)
     assert torch.equal(loaded.cls.predictions.decoder.weight, model.cls.predictions.decoder.weight)
-
-
-def test_the_report_says_what_was_loaded_new_and_ignored(folder: Path) -> None:
-    report = BertForSequenceClassification.from_pretrained(folder, num_labels=3).load_report
-    assert len(report.new) == 2
-    assert "new, as expected (random until trained): classifier" in str(report)
-    assert "ignored, as expected (this model has no use): cls.predictions, cls.seq_relationship" in str(report)
-    whole = BertForPreTraining.from_pretrained(folder).load_report
-    assert (whole.new, whole.ignored) == ([], [])
 
 
 def test_a_body_without_prefix_goes_into_a_task_model_and_back(folder: Path, tmp_path: Path) -> None:
@@ -181,38 +139,10 @@ def test_several_files_are_one_model(folder: Path, tmp_path: Path) -> None:
     assert all(torch.equal(tensor, expected[name]) for name, tensor in ours.state_dict().items())
 
 
-def test_the_head_decides_when_the_number_of_labels_and_their_names_disagree(folder: Path, tmp_path: Path) -> None:
-    BertForSequenceClassification.from_pretrained(folder, num_labels=3).save_pretrained(tmp_path / "three")
-    resettle(tmp_path / "three", num_labels=3, id2label={"0": "bad", "1": "good"}, label2id={"bad": 0, "good": 1})
-    model = BertForSequenceClassification.from_pretrained(tmp_path / "three")
-    assert model.config.id2label == {0: "bad", 1: "good", 2: "LABEL_2"}
-    assert "num_labels is 3 and id2label names 2" in str(model.load_report)
-
-
 def test_installed_models_go_by_name() -> None:
     assert BertModel.from_pretrained("minilm").config.hidden_size == 384
     with pytest.raises(UsageError, match="minilm"):
         BertModel.from_pretrained("no-such-model")
-
-
-def test_all_differences_are_listed_with_their_shapes(folder: Path) -> None:
-    def spoil(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        del tensors["bert.encoder.layer.0.output.dense.bias"]
-        tensors["bert.encoder.layer.1.output.dense.bias"] = torch.zeros(3)
-        tensors["something.else"] = torch.zeros(2, 2)
-        tensors["bert.embeddings.LayerNorm.bias"] = torch.zeros(16, dtype=torch.int64)
-        return tensors
-
-    rewrite(folder, spoil)
-    with pytest.raises(IntegrityError) as caught:
-        BertForPreTraining.from_pretrained(folder)
-    for words in (
-        "bert.encoder.layer.0.output.dense.bias [16] is missing",
-        "bert.encoder.layer.1.output.dense.bias is [3] and should be [16]",
-        "something.else [2, 2] is not expected",
-        "bert.embeddings.LayerNorm.bias is of type I64",
-    ):
-        assert words in str(caught.value)
 
 
 class Canary:
@@ -337,6 +267,7 @@ def test_a_hostile_folder_ends_in_one_line_and_runs_no_code(case: str, folder: P
 OPEN_WITH_LITTLE_MEMORY = """
 import resource, sys, torch
 from bertmill import BertForPreTraining
+from bertmill.checkpoint.huggingface import BODY_RULES, OLD_RULES, canonical, hugging_face_name
 from bertmill.errors import BertmillError
 in_use = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (in_use + (200 << 20),) * 2)
@@ -374,3 +305,16 @@ def test_labels_that_only_a_hostile_head_has_are_not_believed(folder: Path, tmp_
 def test_padding_of_none_survives_a_round_trip(tmp_path: Path) -> None:
     BertForMaskedLM(BertConfig(**{**SMALL, "pad_token_id": None})).save_pretrained(tmp_path / "model")
     assert BertForMaskedLM.from_pretrained(tmp_path / "model").config.pad_token_id is None
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_names_of_tensors_become_canonical_and_theirs_again(name: str) -> None:
+    with torch.device("meta"):
+        theirs = list(getattr(transformers, name)(transformers.BertConfig(**SMALL)).state_dict())
+    names = [canonical(each) for each in theirs]
+    assert not [each for each in names if each.startswith("bert.")]
+    if name != "BertModel":  # whose own names are canonical
+        assert [hugging_face_name(each) for each in names] == theirs
+    old = [hugging_face_name(each, (*OLD_RULES, *BODY_RULES)) for each in names]
+    assert [canonical(each) for each in old] == names
+    assert not [each for each in old if each.endswith(("LayerNorm.weight", "LayerNorm.bias"))]

@@ -1,4 +1,4 @@
-"""Attention on groups, on flat sequences, and which of the two is taken."""
+"""Every fast path of attention equals the plain reference, and is used where it should be."""
 
 from __future__ import annotations
 
@@ -10,18 +10,22 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bertmill.model import attention
-from bertmill.model.attention import attend, attend_from
+from bertmill.model.attention import attend, attend_partial, attend_with_weights, plain_attention
 from bertmill.model.dropout import Dropout, keyed_dropout
 from bertmill.model.packing import Layout, PackedBatch, plan_layout
 
 LENGTHS = [5, 31, 5, 1, 17, 30]
 HEADS = 2
+SIZE = HEADS * 8
+NUM_PIECES = sum(LENGTHS)
+DROPOUT = Dropout(0.3, 0, "weights")
+NO_DROPOUT = Dropout(0.3, 0, "weights").eval()
 
 
 def make_layout(causal: bool = False, hidden: bool = False) -> Layout:
-    n = sum(LENGTHS)
-    is_key = torch.arange(n) % 4 != 1 if hidden else None
-    return plan_layout(PackedBatch(torch.arange(n), LENGTHS, is_key=is_key), torch.float32, causal)
+    """Of LENGTHS; `hidden` hides some keys, but never the first one, which every query sees."""
+    key_mask = torch.cat([torch.arange(length) % 4 != 2 for length in LENGTHS]) if hidden else None
+    return plan_layout(PackedBatch(torch.arange(NUM_PIECES), LENGTHS, key_mask=key_mask), torch.float32, causal)
 
 
 def slow_twin(
@@ -48,18 +52,76 @@ def slow_twin(
     return torch.cat(outputs)
 
 
+def random_qkv() -> Tensor:
+    return torch.randn(NUM_PIECES, 3 * SIZE, generator=torch.Generator().manual_seed(0), requires_grad=True)
+
+
+def assert_same_outputs_and_gradients(outputs: Tensor, reference: Tensor, qkv: Tensor) -> None:
+    torch.testing.assert_close(outputs, reference, atol=5e-6, rtol=0)
+    above = torch.randn(reference.shape, generator=torch.Generator().manual_seed(1))
+    gradients = [torch.autograd.grad(each, qkv, above)[0] for each in (outputs, reference)]
+    torch.testing.assert_close(*gradients, atol=1e-5, rtol=0)
+
+
+def test_the_reference_is_the_textbook_formula() -> None:
+    generator = torch.Generator().manual_seed(0)
+    query, key, value = (torch.randn(2, 3, 5, 4, generator=generator) for _ in range(3))
+    mask = torch.zeros(2, 1, 1, 5)
+    mask[1, ..., 3:] = torch.finfo(torch.float32).min
+    outputs, weights = plain_attention(query, key, value, mask, NO_DROPOUT, 0)
+    torch.testing.assert_close(outputs, F.scaled_dot_product_attention(query, key, value, mask), atol=1e-6, rtol=0)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, 5))
+    assert not weights[1, ..., 3:].any()
+
+
+@pytest.mark.parametrize("hidden", [False, True])
 @pytest.mark.parametrize("causal", [False, True])
-def test_the_flat_kernel_is_called_so_that_it_gives_what_the_groups_give(
-    causal: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    layout = make_layout(causal)
-    dropout = Dropout(0.1, 0, "weights").eval()
-    torch.manual_seed(0)
-    qkv = torch.randn(sum(LENGTHS), 3 * HEADS * 8)
-    grouped = attend(qkv, layout, HEADS, dropout)
+@pytest.mark.parametrize("dropout", [NO_DROPOUT, DROPOUT], ids=["fused", "dropping"])
+def test_attention_of_all_pieces_equals_the_reference(dropout: Dropout, causal: bool, hidden: bool) -> None:
+    layout, qkv = make_layout(causal, hidden), random_qkv()
+    with keyed_dropout(seed=1, step=2):
+        outputs = attend(qkv, layout, HEADS, dropout)
+        reference, _ = attend_with_weights(qkv, layout, HEADS, dropout)
+    assert_same_outputs_and_gradients(outputs, reference, qkv)
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+@pytest.mark.parametrize("places", [[0, 3, 6, 7, 8, 40, 88], [2], list(range(NUM_PIECES))], ids=["some", "one", "all"])
+def test_partial_queries_without_dropout_equal_the_reference(places: list[int], hidden: bool) -> None:
+    layout, qkv = make_layout(hidden=hidden), random_qkv()
+    read = torch.tensor(places)
+    query, keys_values = qkv.split([SIZE, 2 * SIZE], 1)
+    outputs = attend_partial(query.index_select(0, read), keys_values, read, layout, HEADS, NO_DROPOUT)
+    reference, _ = attend_with_weights(qkv, layout, HEADS, NO_DROPOUT)
+    assert_same_outputs_and_gradients(outputs, reference.index_select(0, read), qkv)
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_partial_queries_with_dropout_equal_the_reference(hidden: bool) -> None:
+    """A narrower rectangle draws other numbers than the whole one, so the reference gets the same rectangle."""
+    key_mask = torch.arange(18) % 4 != 2 if hidden else None
+    layout = plan_layout(PackedBatch(torch.arange(18), [5, 6, 7], key_mask=key_mask), torch.float32)
+    (group,) = layout.groups
+    qkv = random_qkv()[:18]
+    read = torch.tensor([0, 2, 6, 9, 11, 17])  # two of each sequence
+    query, keys_values = qkv.split([SIZE, 2 * SIZE], 1)
+    with keyed_dropout(seed=1, step=2):
+        outputs = attend_partial(query.index_select(0, read), keys_values, read, layout, HEADS, DROPOUT)
+        queries = query.index_select(0, read).view(3, 2, HEADS, -1).transpose(1, 2)
+        slots = keys_values.index_select(0, group.piece_of_slot).view(3, 7, 2, HEADS, -1)
+        key, value = slots.permute(2, 0, 3, 1, 4)
+        reference, weights = plain_attention(queries, key, value, group.mask, DROPOUT, 0)
+    assert (weights == 0).any()
+    assert_same_outputs_and_gradients(outputs, reference.transpose(1, 2).reshape(6, SIZE), qkv)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_flat_kernel_equals_the_reference(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    layout, qkv = make_layout(causal), random_qkv()
+    reference, _ = attend_with_weights(qkv, layout, HEADS, NO_DROPOUT)
     monkeypatch.setattr(attention.varlen, "varlen_attn", slow_twin)
     monkeypatch.setattr(attention, "_has_flat_kernel", lambda *_: True)
-    torch.testing.assert_close(attend(qkv, layout, HEADS, dropout), grouped, atol=1e-6, rtol=0)
+    assert_same_outputs_and_gradients(attend(qkv, layout, HEADS, NO_DROPOUT), reference, qkv)
 
 
 class OnGPU:
@@ -91,25 +153,8 @@ def test_the_flat_kernel_is_taken_only_where_it_runs_and_means_the_same(changes:
     assert attention._has_flat_kernel(num_heads=HEADS, **arguments) == flat
 
 
-@pytest.mark.parametrize("hidden", [False, True])
-@pytest.mark.parametrize("places", [[0, 3, 6, 7, 8, 40, 88], [2], list(range(89))], ids=["some", "one", "all"])
-def test_some_pieces_gather_what_they_gather_among_all(places: list[int], hidden: bool) -> None:
-    layout = make_layout(hidden=hidden)
-    dropout = Dropout(0.1, 0, "weights").eval()
-    generator = torch.Generator().manual_seed(0)
-    qkv = torch.randn(sum(LENGTHS), 3 * HEADS * 8, generator=generator, requires_grad=True)
-    above = torch.randn(len(places), HEADS * 8, generator=generator)
-    read = torch.tensor(places)
-    of_all = attend(qkv, layout, HEADS, dropout).index_select(0, read)
-    query, keys_values = qkv.split([HEADS * 8, 2 * HEADS * 8], 1)
-    of_some = attend_from(query.index_select(0, read), keys_values, read, layout, HEADS, dropout)
-    torch.testing.assert_close(of_some, of_all, atol=1e-6, rtol=0)
-    gradients = [torch.autograd.grad(output, qkv, above)[0] for output in (of_all, of_some)]
-    torch.testing.assert_close(gradients[1], gradients[0], atol=1e-5, rtol=0)
-
-
 @pytest.mark.parametrize("rows_at_once", [4, 3, 1])
-def test_the_gradient_of_some_queries_under_dropout_is_the_numerical_one(
+def test_the_gradient_of_partial_queries_under_dropout_is_the_numerical_one(
     rows_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     B, A, Q, T, d = 2, 2, 3, 5, 4
@@ -124,7 +169,7 @@ def test_the_gradient_of_some_queries_under_dropout_is_the_numerical_one(
     mask = torch.zeros(B, 1, 1, T, dtype=torch.float64)
     mask[1, ..., -2:] = torch.finfo(torch.float64).min
     assert torch.autograd.gradcheck(
-        lambda query, rest: attention._DroppingAttentionOfSome.apply(query, rest, mask, drawn, dropout),  # type: ignore[no-untyped-call]
+        lambda query, rest: attention._DroppingPartialAttention.apply(query, rest, mask, drawn, dropout),  # type: ignore[no-untyped-call]
         (numbers(B, A, Q, d), numbers(2, B, A, T, d)),
     )
 
@@ -132,7 +177,7 @@ def test_the_gradient_of_some_queries_under_dropout_is_the_numerical_one(
 @pytest.mark.parametrize("hidden", [False, True])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("at_once", [1, 2000])
-def test_dropping_attention_in_portions_is_the_same_as_in_one_go(
+def test_dropping_attention_in_slices_is_the_same_as_at_once(
     at_once: int, causal: bool, hidden: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     layout = make_layout(causal, hidden)

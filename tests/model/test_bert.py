@@ -31,7 +31,6 @@ from transformers.utils import find_labels
 import bertmill
 from bertmill import BertConfig, BertForMaskedLM, BertForPreTraining, BertModel, PackedBatch
 from bertmill.checkpoint.names import find_model
-from bertmill.errors import UsageError
 
 V = SMALL["vocab_size"]
 
@@ -170,28 +169,6 @@ def test_random_models_of_every_size_equal_hugging_face_and_start_at_the_known_l
     assert abs(output.mlm_loss - (math.log(30522) + 0.0002 * ours.config.hidden_size)) < 0.05
     assert abs(output.nsp_loss - math.log(2)) < 0.05
     assert_equals_hugging_face(ours, theirs, inputs, targets)
-
-
-@pytest.mark.parametrize(
-    ("size", "with_pooler", "with_heads"),
-    [
-        ("tiny", 4_385_920, None),
-        ("mini", 11_170_560, None),
-        ("small", 28_763_648, None),
-        ("medium", 41_373_184, None),
-        ("base", 109_482_240, 110_106_428),
-        ("large", 335_141_888, 336_226_108),
-    ],
-)
-def test_parameter_counts_are_those_of_the_paper(size: str, with_pooler: int, with_heads: int | None) -> None:
-    config = BertConfig.of_size(size)
-    with torch.device("meta"):
-        assert BertModel(config).num_parameters() == with_pooler
-        theirs = transformers.BertModel(transformers.BertConfig(**their_settings(config)))
-        without = BertModel(config).num_parameters(exclude_embeddings=True)
-        assert without == theirs.num_parameters(exclude_embeddings=True)
-        if with_heads is not None:
-            assert BertForPreTraining(config).num_parameters() == with_heads
 
 
 def test_masked_word_models_build_no_pooler_and_no_next_sentence_head() -> None:
@@ -343,31 +320,6 @@ def test_a_module_in_the_place_of_query_or_value_is_called() -> None:
     assert not torch.allclose(before, ours(**inputs).last_hidden_state)
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"input_ids": torch.full((1, 4), 97)}, "a piece id is 97"),
-        ({"input_ids": torch.full((1, 4), -1)}, "a piece id is -1"),
-        ({"input_ids": torch.ones(1, 41, dtype=int)}, "a position is 40"),
-        ({"token_type_ids": torch.full((1, 4), 2)}, "a segment is 2"),
-        ({"attention_mask": torch.ones(1, 5)}, "attention_mask has the shape"),
-        ({"input_ids": None}, "exactly one of"),
-        ({"inputs_embeds": torch.zeros(1, 4, 32)}, "exactly one of"),
-    ],
-)
-def test_impossible_inputs_are_named(changes: dict[str, Any], words: str) -> None:
-    model = BertModel(BertConfig(**SMALL)).eval()
-    with pytest.raises(UsageError, match=words):
-        model(**{"input_ids": torch.ones(1, 4, dtype=int), **changes})
-
-
-def test_a_packed_batch_must_be_whole() -> None:
-    with pytest.raises(UsageError, match="at least one piece"):
-        PackedBatch(torch.ones(3, dtype=int), [3, 0])
-    with pytest.raises(UsageError, match="add up to 4"):
-        PackedBatch(torch.ones(3, dtype=int), [4])
-
-
 def test_a_wrapped_decoder_is_called_for_the_loss_too() -> None:
     class Wrapped(torch.nn.Module):
         def __init__(self, base: torch.nn.Linear) -> None:
@@ -423,28 +375,6 @@ def test_a_span_position_beyond_its_own_sequence_does_not_count_whatever_the_nei
     assert torch.allclose(together, (start_of_long + torch.stack(both_ends).mean()) / 2, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"attention_mask": torch.ones(12)}, "brings its own"),
-        ({"labels": torch.zeros(6, dtype=torch.int64)}, "not one for 12 pieces"),
-        ({"labels": torch.full((12,), 100)}, "not one of the 100 pieces"),
-    ],
-)
-def test_what_does_not_fit_a_packed_batch_is_refused(arguments: dict[str, torch.Tensor], message: str) -> None:
-    model = bertmill.BertForMaskedLM(bertmill.BertConfig.of_size("tiny", vocab_size=100))
-    batch = bertmill.PackedBatch(torch.randint(5, 100, (12,)), torch.tensor([5, 7]))
-    with pytest.raises(UsageError, match=message):
-        model(batch, **arguments)
-
-
-@pytest.mark.parametrize("shape", [(3,), (0, 4), (2, 0)])
-def test_inputs_that_are_no_batch_are_refused(shape: tuple[int, ...]) -> None:
-    model = bertmill.BertModel(bertmill.BertConfig.of_size("tiny", vocab_size=100))
-    with pytest.raises(UsageError, match="not \\[sequences, pieces\\]"):
-        model(torch.zeros(shape, dtype=torch.int64))
-
-
 def test_a_second_derivative_is_refused_and_not_wrong() -> None:
     model = bertmill.BertForMaskedLM(bertmill.BertConfig.of_size("tiny", vocab_size=100)).eval()
     vectors = torch.randn(1, 4, 128, requires_grad=True)
@@ -476,7 +406,7 @@ def test_unknown_arguments_and_too_many_are_type_errors() -> None:
     ids = torch.ones(1, 4, dtype=int)
     with pytest.raises(TypeError, match="labels"):
         model(ids, labels=ids)
-    with pytest.raises(TypeError, match="too many"):
+    with pytest.raises(TypeError, match="positional arguments"):
         model(*[None] * 9)
 
 
@@ -514,12 +444,6 @@ def test_hugging_faces_trainer_trains_our_models(name: str, checkpointing: dict[
     assert sum(not torch.equal(value, before[key]) for key, value in model.state_dict().items()) > 30
 
 
-@pytest.mark.parametrize("wish", [{"every_n_layers": 2}, {"offload": True}])
-def test_gradient_checkpointing_that_is_not_offered_is_refused(wish: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match="of every layer"):
-        BertModel(BertConfig(**SMALL)).gradient_checkpointing_enable(**wish)
-
-
 @pytest.mark.parametrize("name", CLASSES)
 def test_a_row_without_a_visible_piece_gives_finite_outputs_and_leaves_the_others_alone(name: str) -> None:
     ours, _ = twins(name)
@@ -532,38 +456,3 @@ def test_a_row_without_a_visible_piece_gives_finite_outputs_and_leaves_the_other
         assert torch.isfinite(value).all(), key
         if value.ndim and value.shape[0] == len(LENGTHS):
             torch.testing.assert_close(value[1:], before[key][1:], atol=1e-5, rtol=0)
-
-
-@pytest.mark.parametrize("name", ["BertModel", "BertForPreTraining", "BertForMaskedLM"])
-@pytest.mark.parametrize("size", [V + 9, V - 9])
-def test_a_vocabulary_of_another_size_keeps_the_rows_of_its_pieces(name: str, size: int, tmp_path: Path) -> None:
-    ours, theirs = twins(name)
-    before = ours.get_input_embeddings().weight.detach().clone()
-    assert ours.resize_token_embeddings(size) is ours.get_input_embeddings()
-    theirs.resize_token_embeddings(size, mean_resizing=False)
-    kept = min(V, size)
-    assert torch.equal(ours.get_input_embeddings().weight[:kept], before[:kept])
-    assert size < V or ours.get_input_embeddings().weight[kept:].std() > 0.01
-    theirs.load_state_dict(ours.state_dict())
-    inputs = padded_inputs(size)
-    assert_equals_hugging_face(ours, theirs, inputs, targets_for(name, inputs, size))
-    ours.save_pretrained(tmp_path / "resized")
-    again = type(ours).from_pretrained(tmp_path / "resized")
-    assert all(map(torch.equal, again.parameters(), ours.parameters()))
-    assert again.config.vocab_size == size
-
-
-def test_a_vocabulary_of_nothing_is_refused() -> None:
-    with pytest.raises(UsageError, match="vocab_size is 0"):
-        BertModel(BertConfig(**SMALL)).resize_token_embeddings(0)
-
-
-def test_a_body_is_loaded_without_its_pooler_when_told_so(tmp_path: Path) -> None:
-    whole = BertModel(BertConfig(**SMALL)).eval()
-    whole.save_pretrained(tmp_path / "model")
-    model = BertModel.from_pretrained(tmp_path / "model", add_pooling_layer=False)
-    assert model.pooler is None
-    assert "pooler.dense.weight" in model.load_report.ignored
-    ids = torch.arange(1, 9)[None]
-    assert torch.equal(model(ids).last_hidden_state, whole(ids).last_hidden_state)
-    assert "pooler_output" not in model(ids)

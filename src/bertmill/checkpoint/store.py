@@ -21,7 +21,7 @@ from typing import Any
 from safetensors.torch import load_file
 from torch import Tensor
 
-from bertmill.checkpoint.huggingface import write_tensors
+from bertmill.checkpoint.tensors import write_tensors
 from bertmill.errors import BertmillError
 from bertmill.storage import TEMPORARY_PREFIX, new_folder, read_json, verify_manifest
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from bertmill.checkpoint.huggingface import CONFIG_FILE, ModelFolder, check_vocabulary_size, open_folder, read_tensors
+from bertmill.checkpoint.huggingface import CONFIG_FILE, ModelFolder, open_folder
+from bertmill.checkpoint.tensors import read_tensors
 from bertmill.cli.folders import check_hashes
 from bertmill.errors import IntegrityError
 from bertmill.model.bert import class_of
@@ -108,12 +109,13 @@ def checks(path: Path) -> dict[str, Callable[[], str]]:
 
 
 def _shapes(folder: ModelFolder, config: BertConfig) -> str:
-    check_vocabulary_size(folder.path, config.vocab_size)
     return "; ".join(str(class_of(config).compare(folder, config)).splitlines())
 
 
 def _values(folder: ModelFolder) -> str:
-    wrong = [name for name, tensor in read_tensors(folder) if not bool(torch.isfinite(tensor).all())]
+    stored = folder.tensors.values()
+    tensors = zip(stored, read_tensors(stored), strict=True)
+    wrong = [each.name for each, tensor in tensors if not bool(torch.isfinite(tensor).all())]
     if wrong:
         raise IntegrityError(f"NaN or infinity in {', '.join(wrong)}")
     return f"all of the {len(folder.tensors)} tensors are finite"

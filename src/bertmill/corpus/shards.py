@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertmill.errors import IntegrityError, UsageError
-from bertmill.storage import MANIFEST, MAX_MANIFEST_BYTES, read_json, verify_manifest
+from bertmill.storage import MANIFEST, MAX_MANIFEST_BYTES, read_json, read_manifest, verify_manifest
 from bertmill.text.wordpiece import WordPiece
 
 VOCABULARY_FOLDER = "vocabulary"
@@ -213,7 +213,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
     """What the manifest of a corpus says about it; UsageError if the folder is no corpus."""
     if not folder.exists():
         raise UsageError("is not there", where=folder, remedy="give the folder that `bertmill corpus` has made")
-    facts = read_json(folder / MANIFEST, max_bytes=MAX_MANIFEST_BYTES).get("corpus") if is_corpus(folder) else None
+    facts = read_manifest(folder).get("corpus") if is_corpus(folder) else None
     if not isinstance(facts, dict):
         raise UsageError("is not a corpus", where=folder, remedy="make one with `bertmill corpus`")
     for name, kind in {"shards": int, "vocabulary_size": int, "sha256": str, "vocabulary_sha256": str}.items():

@@ -1,11 +1,8 @@
-"""Attention over groups of sequences: softmax(Q·Kᵀ/√d + mask)·V, with dropout on the weights while training.
+"""Attention: softmax(Q·Kᵀ/√d + mask)·V for every head, with dropout on the weights while training.
 
-The flat row of queries, keys and values comes in as [n, 3·H]; each group's slice becomes a rectangle (by a view
-when its lengths are equal, else by a gather) and goes back to flat pieces after. Without dropout torch's fused
-kernel is the fastest. With dropout that kernel falls off its fast path, so both products are written out here
-with their gradients: of all that is [T, T] only the weights are kept for the way back, with a minus where they were
-dropped (a weight has none by itself). On a GPU in half precision, without dropout, a kernel for flat sequences needs
-no rectangles. Where only some pieces are read, only those ask (`attend_from`), in a narrower rectangle.
+`plain_attention` is the definition. Everything below it computes the same numbers faster; tests compare each path with
+it. The inputs are flat rows of pieces. Each group of sequences of similar length becomes a rectangle [B, A, T, d] (a
+view if all lengths are equal, otherwise a gather into slots), and the result becomes flat rows again.
 """
 
 from __future__ import annotations
@@ -23,42 +20,89 @@ from torch.nn.attention import varlen
 from bertmill.model.dropout import Dropout, shifted
 from bertmill.model.packing import Group, Layout
 
-# What is made between two products stays in the caches: at 21 sequences of 384 pieces a step takes half the time.
+# Keeps the intermediate results of dropping attention in the caches: 21 sequences of 384 pieces take half the time.
 WEIGHTS_AT_ONCE: Final = 1 << 20
 
 
+def plain_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: Dropout, salt: int
+) -> tuple[Tensor, Tensor]:
+    """The reference: queries [B, A, Q, d], keys and values [B, A, T, d] → outputs [B, A, Q, d], weights [B, A, Q, T].
+
+    Like Hugging Face, it returns the weights after dropout. `salt` tells the groups of a batch apart.
+    """
+    scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])  # [B, A, Q, T]
+    if mask is not None:
+        scores = scores + mask.to(scores.dtype)  # the types differ under autocast
+    weights = dropout(scores.softmax(-1), salt=salt)
+    return weights @ value, weights
+
+
+def attend_with_weights(
+    qkv: Tensor, layout: Layout, num_heads: int, dropout: Dropout
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Plain attention on flat rows [n, 3·H], used if weights are requested: outputs [n, H], weights of every group."""
+    outputs, all_weights = [], []
+    for number, (rows, group) in enumerate(_groups(qkv, layout)):
+        query, key, value = _rectangle(rows, group, num_heads, 3).unbind(0)  # [B, A, T, d] each
+        output, weights = plain_attention(query, key, value, group.mask, dropout, number)
+        outputs.append(_flat(output, group))
+        all_weights.append(weights)
+    return torch.cat(outputs), tuple(all_weights)
+
+
 def attend(qkv: Tensor, layout: Layout, num_heads: int, dropout: Dropout) -> Tensor:
-    """Flat queries, keys and values [n, 3·H] → what every piece has gathered [n, H]."""
+    """The outputs [n, H] of all pieces from flat queries, keys and values [n, 3·H], on the fastest path there is."""
     if _has_flat_kernel(qkv, layout, num_heads, dropout):
         return _attend_flat(qkv, layout, num_heads)
-    parts = qkv.split([group.num_pieces for group in layout.groups])
     outputs = [
-        _attend_group(part, group, num_heads, dropout, number)
-        for number, (part, group) in enumerate(zip(parts, layout.groups, strict=True))
+        _attend_dropping(rows, group, num_heads, dropout, number)
+        if dropout.active
+        else _attend_fused(rows, group, num_heads)
+        for number, (rows, group) in enumerate(_groups(qkv, layout))
     ]
     return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
 
-def attend_from(
+# Fast path 1, without dropout: torch's fused kernel never stores the weights.
+
+
+def _attend_fused(qkv: Tensor, group: Group, num_heads: int) -> Tensor:
+    query, key, value = _rectangle(qkv, group, num_heads, 3).unbind(0)
+    return _flat(F.scaled_dot_product_attention(query, key, value, attn_mask=group.mask), group)
+
+
+# Fast path 2, with dropout: on a CPU the fused kernel is slow with dropout, so both products and their gradients are
+# written out below (`_DroppingAttention`).
+
+
+def _attend_dropping(qkv: Tensor, group: Group, num_heads: int, dropout: Dropout, salt: int) -> Tensor:
+    rectangle = _rectangle(qkv, group, num_heads, 3)  # [3, B, A, T, d]
+    drawn = dropout.draw((group.num_sequences * num_heads, group.longest, group.longest), qkv.device, salt=salt)
+    return _flat(_DroppingAttention.apply(rectangle, group.mask, drawn, dropout), group)  # type: ignore[no-untyped-call]
+
+
+# Fast path 3, in the last layer: only the pieces whose output is used have queries, in a narrower rectangle.
+
+
+def attend_partial(
     query: Tensor, keys_values: Tensor, places: Tensor, layout: Layout, num_heads: int, dropout: Dropout
 ) -> Tensor:
-    """What the pieces at ascending `places` of the flat row gather [r, H]; `query` [r, H], `keys_values` [n, 2·H]."""
+    """The outputs [r, H] of the queries [r, H] at ascending `places` of the flat rows; `keys_values` is [n, 2·H]."""
     outputs = []
     start = first = 0
-    for number, (part, group) in enumerate(
-        zip(keys_values.split([group.num_pieces for group in layout.groups]), layout.groups, strict=True)
-    ):
+    for number, (rows, group) in enumerate(_groups(keys_values, layout)):
         end = start + group.num_pieces
         last = int(torch.searchsorted(places, end))
         if last > first:
-            seats, width = _seats(places[first:last] - start, group)
-            outputs.append(_attend_some(query[first:last], part, seats, width, group, num_heads, dropout, number))
+            slots, width = _query_slots(places[first:last] - start, group)
+            outputs.append(_attend_partial(query[first:last], rows, slots, width, group, num_heads, dropout, number))
         start, first = end, last
-    return torch.cat(outputs) if outputs else query  # of no pieces
+    return torch.cat(outputs) if outputs else query  # no queries at all
 
 
-def _seats(pieces: Tensor, group: Group) -> tuple[Tensor, int]:
-    """Where each of some ascending pieces of a group sits in a rectangle [sequences, width], and how wide that is."""
+def _query_slots(pieces: Tensor, group: Group) -> tuple[Tensor, int]:
+    """The slot of each query in a rectangle [sequences, width], and that width; `pieces` of the group are ascending."""
     slots = pieces if group.slot_of_piece is None else group.slot_of_piece.index_select(0, pieces)
     sequences = slots // group.longest
     counts = torch.bincount(sequences, minlength=group.num_sequences)
@@ -67,99 +111,82 @@ def _seats(pieces: Tensor, group: Group) -> tuple[Tensor, int]:
     return sequences * width + ranks, width
 
 
-def _attend_some(
+def _attend_partial(
     query: Tensor,
     keys_values: Tensor,
-    seats: Tensor,
+    slots: Tensor,
     width: int,
     group: Group,
     num_heads: int,
     dropout: Dropout,
-    number: int,
+    salt: int,
 ) -> Tensor:
     B = group.num_sequences
-    seated = query.new_zeros(B * width, query.shape[1]).index_copy(0, seats, query)  # empty seats ask, unheard
-    queries = seated.view(B, width, num_heads, -1).transpose(1, 2)  # [B, A, width, d]
+    padded = query.new_zeros(B * width, query.shape[1]).index_copy(0, slots, query)  # outputs of padding are not used
+    queries = padded.view(B, width, num_heads, -1).transpose(1, 2)  # [B, A, width, d]
     rectangle = _rectangle(keys_values, group, num_heads, 2)  # [2, B, A, T, d]
     if dropout.active:
-        drawn = dropout.draw((B * num_heads, width, group.longest), query.device, salt=number)
-        heads = _DroppingAttentionOfSome.apply(queries, rectangle, group.mask, drawn, dropout)  # type: ignore[no-untyped-call]
+        drawn = dropout.draw((B * num_heads, width, group.longest), query.device, salt=salt)
+        heads = _DroppingPartialAttention.apply(queries, rectangle, group.mask, drawn, dropout)  # type: ignore[no-untyped-call]
     else:
         key, value = rectangle.unbind(0)
         heads = F.scaled_dot_product_attention(queries, key, value, attn_mask=group.mask)
-    gathered: Tensor = heads.transpose(1, 2).reshape(B * width, -1).index_select(0, seats)
-    return gathered
+    outputs: Tensor = heads.transpose(1, 2).reshape(B * width, -1).index_select(0, slots)
+    return outputs
+
+
+# Fast path 4, on a GPU in half precision without dropout: torch's kernel for flat sequences needs no rectangles.
 
 
 def _has_flat_kernel(qkv: Tensor, layout: Layout, num_heads: int, dropout: Dropout) -> bool:
-    """Whether torch's kernel for flat sequences can do it: on a GPU, in half precision, nothing dropped or hidden."""
     return (
         qkv.device.type == "cuda"
         and qkv.dtype in (torch.float16, torch.bfloat16)
         and qkv.shape[1] // (3 * num_heads) in range(8, 257, 8)
         and not dropout.active
-        and layout.batch.is_key is None
+        and layout.batch.key_mask is None
     )
 
 
 def _attend_flat(qkv: Tensor, layout: Layout, num_heads: int) -> Tensor:
-    """All sequences in one call. Not run here: no GPU; tests put a slow twin in the place of the kernel."""
+    """All sequences in one call. Untested on a GPU; tests replace the kernel with a slow twin."""
     lengths = torch.tensor(layout.batch.lengths, device=qkv.device)
     bounds = F.pad(lengths.cumsum(0), (1, 0)).to(torch.int32)  # [B + 1]
     longest = max(layout.batch.lengths)
     query, key, value = qkv.view(len(qkv), 3, num_heads, -1).unbind(1)  # [n, A, d] each
     window = (-1, 0) if layout.causal else (-1, -1)
-    # One split: else how sums are split, and so their last bits, would depend on the neighbours' lengths.
-    gathered = varlen.varlen_attn(query, key, value, bounds, bounds, longest, longest, window_size=window, num_splits=1)
-    assert isinstance(gathered, Tensor)
-    return gathered.flatten(1)
+    # With more than one split, the rounding of a sequence would depend on the lengths of the other sequences.
+    outputs = varlen.varlen_attn(query, key, value, bounds, bounds, longest, longest, window_size=window, num_splits=1)
+    assert isinstance(outputs, Tensor)
+    return outputs.flatten(1)
 
 
-def attend_with_weights(
-    qkv: Tensor, layout: Layout, num_heads: int, dropout: Dropout
-) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """As `attend`, and the weights of every group [B, heads, T, T], after dropout as Hugging Face gives them."""
-    outputs, all_weights = [], []
-    parts = qkv.split([group.num_pieces for group in layout.groups])
-    for number, (part, group) in enumerate(zip(parts, layout.groups, strict=True)):
-        query, key, value = _rectangle(part, group, num_heads, 3).unbind(0)  # [B, A, T, d]
-        scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])  # [B, A, T, T]
-        if group.mask is not None:
-            scores = scores + group.mask.to(scores.dtype)  # under autocast they differ
-        weights = dropout(scores.softmax(-1), salt=number)
-        outputs.append(_flat((weights @ value), group))
-        all_weights.append(weights)
-    return torch.cat(outputs), tuple(all_weights)
+# Flat rows to rectangles and back.
 
 
-def _attend_group(qkv: Tensor, group: Group, num_heads: int, dropout: Dropout, number: int) -> Tensor:
-    rectangle = _rectangle(qkv, group, num_heads, 3)  # [3, B, A, T, d]
-    if not dropout.active:
-        query, key, value = rectangle.unbind(0)
-        return _flat(F.scaled_dot_product_attention(query, key, value, attn_mask=group.mask), group)
-    shape = (group.num_sequences * num_heads, group.longest, group.longest)
-    drawn = dropout.draw(shape, qkv.device, salt=number)
-    return _flat(_DroppingAttention.apply(rectangle, group.mask, drawn, dropout), group)  # type: ignore[no-untyped-call]
+def _groups(rows: Tensor, layout: Layout) -> Iterator[tuple[Tensor, Group]]:
+    """The slice of flat rows that belongs to each group, and the group."""
+    return zip(rows.split([group.num_pieces for group in layout.groups]), layout.groups, strict=True)
 
 
-def _rectangle(flat: Tensor, group: Group, num_heads: int, num_parts: int) -> Tensor:
-    """The group's slice of the flat row [pieces, parts·H] as [parts, B, A, T, d]; parts are queries, keys, values."""
-    slots = flat if group.piece_of_slot is None else _ToSlots.apply(flat, group.piece_of_slot, group.slot_of_piece)  # type: ignore[no-untyped-call]
+def _rectangle(rows: Tensor, group: Group, num_heads: int, num_parts: int) -> Tensor:
+    """The rows of a group [pieces, parts·H] as [parts, B, A, T, d]; the parts are queries, keys and values."""
+    slots = rows if group.piece_of_slot is None else _ToSlots.apply(rows, group.piece_of_slot, group.slot_of_piece)  # type: ignore[no-untyped-call]
     shaped: Tensor = slots.view(group.num_sequences, group.longest, num_parts, num_heads, -1)
     return shaped.permute(2, 0, 3, 1, 4)
 
 
 def _flat(heads: Tensor, group: Group) -> Tensor:
-    """[B, A, T, d] → the group's pieces [pieces, H]."""
+    """[B, A, T, d] as the rows of the group [pieces, H]."""
     slots = heads.transpose(1, 2).reshape(group.num_sequences * group.longest, -1)  # [B·T, H]
     if group.slot_of_piece is None:
         return slots
-    pieces: Tensor = _FromSlots.apply(slots, group.piece_of_slot, group.slot_of_piece)  # type: ignore[no-untyped-call]
-    return pieces
+    rows: Tensor = _FromSlots.apply(slots, group.piece_of_slot, group.slot_of_piece)  # type: ignore[no-untyped-call]
+    return rows
 
 
 class _ToSlots(torch.autograd.Function):
-    """Pieces into the slots of a rectangle. Slots without a piece repeat one, masked, so no gradient leaves them."""
+    """Rows of pieces → slots of a rectangle. Padding slots repeat a piece; they are masked and get no gradient."""
 
     @staticmethod
     def forward(ctx: Any, pieces: Tensor, piece_of_slot: Tensor, slot_of_piece: Tensor) -> Tensor:
@@ -174,7 +201,7 @@ class _ToSlots(torch.autograd.Function):
 
 
 class _FromSlots(torch.autograd.Function):
-    """Out of the slots of a rectangle: the pieces; what stands in the other slots is forgotten."""
+    """Slots of a rectangle → rows of pieces, without the padding slots."""
 
     @staticmethod
     def forward(ctx: Any, slots: Tensor, piece_of_slot: Tensor, slot_of_piece: Tensor) -> Tensor:
@@ -190,8 +217,12 @@ class _FromSlots(torch.autograd.Function):
         return slots.index_copy_(0, slot_of_piece, gradients[0]), None, None
 
 
+# Attention with dropout and its gradient. Of all tensors [T, T] only the weights are kept for the backward pass. They
+# are negative where they were dropped: a softmax is never negative.
+
+
 class _DroppingAttention(torch.autograd.Function):
-    """Attention of all pieces with given dropout, and its gradient."""
+    """Fast path 2: queries, keys and values [3, B, A, T, d] → [B, A, T, d]."""
 
     @staticmethod
     def forward(ctx: Any, qkv: Tensor, mask: Tensor | None, drawn: Tensor, dropout: Dropout) -> Tensor:
@@ -208,8 +239,8 @@ class _DroppingAttention(torch.autograd.Function):
         return below.view(3, B, A, T, d), None, None, None
 
 
-class _DroppingAttentionOfSome(torch.autograd.Function):
-    """The same of some queries [B, A, Q, d], with keys and values [2, B, A, T, d]."""
+class _DroppingPartialAttention(torch.autograd.Function):
+    """Fast path 3: queries [B, A, Q, d], keys and values [2, B, A, T, d] → [B, A, Q, d]."""
 
     @staticmethod
     def forward(
@@ -241,44 +272,44 @@ def _dropping_forward(
     drawn: Tensor,
     dropout: Dropout,
 ) -> Tensor:
-    """softmax(Q·Kᵀ/√d + mask), dropped, · V for each of G = batch · heads: [G, Q, d] from [G, Q, d] and [G, T, d]."""
+    """[G, Q, d] from queries [G, Q, d], keys and values [G, T, d], where G = batch · heads."""
     sequences = torch.arange(len(query), device=query.device) // num_heads  # [G]
-    gathered = torch.empty_like(query)
-    signed = []  # of every portion, the weights [portion, Q, T], negative where dropped
-    for some in _portions(query, key):
+    outputs = torch.empty_like(query)
+    signed = []  # of every slice, the weights [slice, Q, T], negative where dropped
+    for some in _slices(query, key):
         scores = _scaled_bmm(query[some], key[some].transpose(1, 2), 1 / math.sqrt(query.shape[-1]))
         if mask is not None:
             scores += mask[:, 0] if len(mask) == 1 else mask[:, 0].index_select(0, sequences[some])
-        weights = scores.softmax(-1, dtype=scores.dtype)  # which autocast would make float32 on a GPU
+        weights = scores.softmax(-1, dtype=scores.dtype)  # autocast on a GPU would return float32
         weights.copysign_(shifted(drawn[some], dropout.shift, weights.dtype))
-        _scaled_bmm(weights.relu(), value[some], dropout.scale, out=gathered[some])
+        _scaled_bmm(weights.relu(), value[some], dropout.scale, out=outputs[some])
         signed.append(weights)
     ctx.save_for_backward(query, key, value, *signed)
     ctx.dropout_scale = dropout.scale
-    return gathered
+    return outputs
 
 
 def _dropping_backward(ctx: Any, above: Tensor, of_query: Tensor, of_key: Tensor, of_value: Tensor) -> None:
-    """From the gradient of the result [G, Q, d], those of queries, keys and values, written where they belong."""
+    """Write the gradients of queries, keys and values, given that of the outputs [G, Q, d]."""
     scale = 1 / math.sqrt(above.shape[-1])
     query, key, value, *signed = ctx.saved_tensors
-    for some, weights in zip(_portions(query, key), signed, strict=True):
+    for some, weights in zip(_slices(query, key), signed, strict=True):
         _scaled_bmm(weights.relu().transpose(1, 2), above[some], ctx.dropout_scale, out=of_value[some])
         of_dropped = _scaled_bmm(above[some], value[some].transpose(1, 2), ctx.dropout_scale)
-        of_weights = torch.ops.aten.threshold_backward(of_dropped, weights, 0)  # as that of relu
+        of_weights = torch.ops.aten.threshold_backward(of_dropped, weights, 0)  # the gradient of relu
         of_scores = torch._softmax_backward_data(of_weights, weights.abs(), -1, weights.dtype)
         _scaled_bmm(of_scores, key[some], scale, out=of_query[some])
         _scaled_bmm(of_scores.transpose(1, 2), query[some], scale, out=of_key[some])
 
 
-def _portions(query: Tensor, key: Tensor) -> Iterator[slice]:
-    """All G in slices of as many as have WEIGHTS_AT_ONCE together, at least one each."""
+def _slices(query: Tensor, key: Tensor) -> Iterator[slice]:
+    """Slices of G with at most WEIGHTS_AT_ONCE weights, or one element each if that is more."""
     step = max(1, WEIGHTS_AT_ONCE // (query.shape[1] * key.shape[1]))
     return (slice(start, start + step) for start in range(0, len(query), step))
 
 
 def _scaled_bmm(left: Tensor, right: Tensor, scale: float, out: Tensor | None = None) -> Tensor:
-    """`scale · left · right` per batch, the scale inside the product instead of one more pass over its result."""
+    """`scale · left · right` per batch; scaling inside the product saves a pass over the result."""
     if out is None:
         out = torch.empty(left.shape[0], left.shape[1], right.shape[2], dtype=left.dtype, device=left.device)
     return torch.baddbmm(out, left, right, beta=0, alpha=scale, out=out)

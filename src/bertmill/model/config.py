@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, model_validator
 
 from bertmill.checkpoint.huggingface import CONFIG_FILE, read_model_settings
+from bertmill.checkpoint.labels import MAX_LABELS, default_labels, settle_labels
 from bertmill.checkpoint.names import find_model
 from bertmill.config.reading import unknown_name
 from bertmill.errors import IntegrityError, UsageError
@@ -47,7 +48,6 @@ _NOT_KEPT = ("auto_map", "torch_dtype", "dtype", "transformers_version", "_name_
 
 _MAX_SIZE = 1 << 16
 _MAX_VOCABULARY = 1 << 24
-_MAX_LABELS = 1 << 20
 
 
 class BertConfig(BaseModel):
@@ -73,7 +73,7 @@ class BertConfig(BaseModel):
     pad_token_id: int | None = Field(0, ge=0)
     causal: bool = False
     problem_type: Literal["regression", "single_label_classification", "multi_label_classification"] | None = None
-    id2label: dict[int, str] = Field(default_factory=lambda: default_labels(2), min_length=1, max_length=_MAX_LABELS)
+    id2label: dict[int, str] = Field(default_factory=lambda: default_labels(2), min_length=1, max_length=MAX_LABELS)
     architectures: list[str] | None = None
     output_hidden_states: bool = False
     output_attentions: bool = False
@@ -84,7 +84,7 @@ class BertConfig(BaseModel):
     @classmethod
     def _in_our_words(cls, values: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
         try:
-            return validate(settle_labels(values) if isinstance(values, Mapping) else values)
+            return validate(settle_labels(values)[0] if isinstance(values, Mapping) else values)
         except ValidationError as error:
             raise UsageError("; ".join(_problem(dict(detail)) for detail in error.errors())) from None
 
@@ -222,40 +222,6 @@ class BertConfig(BaseModel):
     def save_pretrained(self, folder: str | Path) -> None:
         Path(folder).mkdir(parents=True, exist_ok=True)
         write_file(Path(folder) / CONFIG_FILE, json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n")
-
-
-def default_labels(count: int) -> dict[int, str]:
-    """Hugging Face's names for labels that nobody has named."""
-    return {index: f"LABEL_{index}" for index in range(count)}
-
-
-def settle_labels(values: Mapping[str, Any]) -> dict[str, Any]:
-    """One truth about labels out of `num_labels`, `id2label` and `label2id`: names win over a bare number."""
-    settled = {key: value for key, value in values.items() if key not in ("num_labels", "label2id")}
-    names = settled.pop("id2label", None)
-    ids = values.get("label2id")
-    count = values.get("num_labels")
-    if names is None and isinstance(ids, Mapping):
-        if not all(isinstance(index, int) for index in ids.values()) or len(set(ids.values())) != len(ids):
-            raise UsageError("label2id does not give every label a number of its own")
-        names = {index: name for name, index in ids.items()}
-    if names is None and count is not None:
-        if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= _MAX_LABELS:
-            raise UsageError(f"num_labels is {count!r}, not a number from 1 to {_MAX_LABELS:,}")
-        names = default_labels(count)
-    if names is not None:
-        settled["id2label"] = _number_keys(names) if isinstance(names, Mapping) else names
-    return settled
-
-
-def _number_keys(names: Mapping[Any, Any]) -> dict[Any, Any]:
-    """JSON has no number keys: `{"0": "negative"}`. What is no number stays, and is refused as such."""
-    return {
-        int(key) if isinstance(key, str) and key.isascii() and key.isdigit() and len(key) < 10 else key: (
-            str(name) if isinstance(name, int) else name
-        )
-        for key, name in names.items()
-    }
 
 
 def _problem(detail: dict[str, Any]) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -56,8 +55,8 @@ class BertEmbeddings(nn.Module):
         return vectors
 
     def _check(self, batch: PackedBatch) -> None:
-        """Say what is out of range; torch would say `index out of range in self`. On a GPU looking would cost."""
-        limit = self.position_embeddings.num_embeddings
+        """Name an id that is out of range, which torch would not. On a GPU this would cost a synchronization."""
+        limit = len(self.position_embeddings.weight)
         if batch.positions is None and max(batch.lengths) > limit:
             raise UsageError(f"a sequence has {max(batch.lengths)} pieces, and the model has {limit} positions")
         if batch.device.type != "cpu":
@@ -69,47 +68,50 @@ class BertEmbeddings(nn.Module):
         ):
             if values is None:
                 continue
-            low, high, size = int(values.min()), int(values.max()), module.num_embeddings
+            low, high, size = int(values.min()), int(values.max()), len(module.weight)
             if low < 0 or high >= size:
                 raise UsageError(f"a {what} is {low if low < 0 else high}, and the model has {size} of them from 0 on")
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """What the encoder made of a batch, for all of its pieces or only for those that will be read."""
+    """The output of the encoder for a batch: the vectors of all pieces, or only of those to be read."""
 
     layout: Layout
     states: Tensor  # [n, H] in the layout's order; or [pieces to read, H]
-    read: Tensor | None  # [pieces to read] their given numbers; None: all
-    all_states: tuple[Tensor, ...]  # of the embeddings and every layer, if asked for
-    all_weights: tuple[tuple[Tensor, ...], ...]  # of every layer and group, if asked for
+    read: Tensor | None  # [pieces to read] their numbers in the batch; None: all
+    all_states: tuple[Tensor, ...]  # of the embeddings and every layer, if requested
+    all_weights: tuple[tuple[Tensor, ...], ...]  # of every layer and group, if requested
 
-    def of_all(self) -> Tensor:
-        """The vectors of all pieces, in the order in which they came in [n, H]."""
+    def vectors(self) -> Tensor:
+        """The vectors of all pieces in the order of the batch [n, H]."""
         assert self.read is None
         return self.layout.as_given(self.states)
 
-    def of(self, pieces: Tensor) -> Tensor:
-        """The vectors of some pieces, by their given numbers; of those to be read if not all are."""
+    def vectors_at(self, pieces: Tensor) -> Tensor:
+        """The vectors of `pieces`, given by their numbers in the batch; each must be among those to be read."""
         if self.read is None:
             return self.states.index_select(0, self.layout.places_of(pieces))
-        row_of_piece = torch.full((self.layout.batch.num_pieces,), -1, device=pieces.device)  # -1 would be refused
+        row_of_piece = torch.full((self.layout.batch.num_pieces,), -1, device=pieces.device)  # index_select rejects -1
         row_of_piece[self.read] = torch.arange(len(self.read), device=pieces.device)
         return self.states.index_select(0, row_of_piece.index_select(0, pieces))
 
-    def extras(self) -> dict[str, Any]:
-        """What was asked for beside the result, in the order in which the batch came in."""
-        return {
-            "hidden_states": tuple(map(self.layout.as_given, self.all_states)) or None,
-            "attentions": tuple(map(self.layout.weights_as_given, self.all_weights)) or None,
-        }
+    @property
+    def hidden_states(self) -> tuple[Tensor, ...] | None:
+        """Of the embeddings and every layer, in the order of the batch; None if not requested."""
+        return tuple(map(self.layout.as_given, self.all_states)) or None
+
+    @property
+    def attentions(self) -> tuple[tuple[Tensor, ...], ...] | None:
+        """Of every layer, the weights of every sequence in the order of the batch; None if not requested."""
+        return tuple(map(self.layout.weights_as_given, self.all_weights)) or None
 
 
 class BertEncoder(nn.Module):
-    """With `gradient_checkpointing` a layer keeps only its input while training, and is run again on the way back.
+    """The layers. With `gradient_checkpointing`, a layer keeps only its input and runs again in the backward pass.
 
-    In the last layer, only the pieces to be read ask and go through its linear layers: the first ones of a classifier,
-    the selected ones of masked words.
+    The last layer computes queries, and all that follows from them, only for the pieces to be read: the first ones for
+    a classifier, the selected ones for MLM.
     """
 
     def __init__(self, config: BertConfig) -> None:
@@ -130,7 +132,7 @@ class BertEncoder(nn.Module):
         for layer in self.layer:
             given = (states, layout, want_weights, places if layer is self.layer[-1] else None)
             if self.gradient_checkpointing and self.training:
-                # In a copy of the context: the second run needs this run's dropout key, wherever it takes place.
+                # In a copy of the context: the second run needs the dropout key of the first.
                 again = partial(copy_context().run, layer)
                 states, weights = checkpoint(again, *given, use_reentrant=False)
             else:

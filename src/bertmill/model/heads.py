@@ -1,10 +1,12 @@
-"""What stands on top of the encoder, with Hugging Face's module names: masked words, next sentence, losses.
+"""The heads of pre-training and the losses of all heads, with Hugging Face's module names.
 
-The masked-word head is decoder(LayerNorm(act(W·x))); the decoder's weight is the piece embedding itself and its
-bias is the head's own `bias` (two names for one parameter, as in Hugging Face's state dicts).
+The MLM head is decoder(LayerNorm(act(W·x))). The weight of the decoder is the piece embedding, and its bias is the
+`bias` of the head (two names of one parameter, as in Hugging Face's state dicts).
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -13,8 +15,12 @@ from torch import Tensor, nn
 from bertmill.errors import UsageError
 from bertmill.model.config import BertConfig
 from bertmill.model.cross_entropy import linear_cross_entropy
+from bertmill.model.dropout import Dropout
+from bertmill.model.encoder import Encoded
 from bertmill.model.layers import ACTIVATIONS, is_plain_linear
+from bertmill.model.outputs import NOWHERE
 from bertmill.model.packing import IGNORED_LABEL
+from bertmill.model.padding import padding_of
 
 
 class BertPredictionHeadTransform(nn.Module):
@@ -33,7 +39,7 @@ class BertLMPredictionHead(nn.Module):
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.transform = BertPredictionHeadTransform(config)
-        # On no device: `tie` gives it its weight and bias.
+        # Without memory: `tie` sets its weight and bias.
         self.decoder = nn.Linear(config.hidden_size, config.vocab_size, device="meta")
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
@@ -47,11 +53,21 @@ class BertLMPredictionHead(nn.Module):
         return logits
 
     def loss(self, states: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """The mean cross-entropy of `states` [n, H] against `targets` [n], and how many of them it guesses right."""
-        if not is_plain_linear(self.decoder):  # LoRA, a hook: it is called as it is
+        """The mean cross-entropy of `states` [n, H] and `targets` [n], and the number of correct predictions."""
+        if not is_plain_linear(self.decoder):  # a module that replaces it (LoRA) or has a hook must be called
             logits = self(states)
             return F.cross_entropy(logits, targets), (logits.argmax(1) == targets).sum()
         return linear_cross_entropy(self.transform(states), self.decoder.weight, self.decoder.bias, targets)
+
+    def predict(
+        self, encoded: Encoded, labels: Tensor | None, selected: Tensor | None, with_logits: bool
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """The logits of all pieces, if wanted; with labels, the loss and the number of correct predictions."""
+        loss = num_right = None
+        if labels is not None and selected is not None:
+            loss, num_right = self.loss(encoded.vectors_at(selected), labels.index_select(0, selected))
+        logits = self(encoded.vectors()) if with_logits else None  # [n, V]
+        return logits, loss, num_right
 
 
 class BertOnlyMLMHead(nn.Module):
@@ -73,13 +89,18 @@ class BertPreTrainingHeads(nn.Module):
         self.seq_relationship = nn.Linear(config.hidden_size, 2)
 
 
-def selected(labels: Tensor) -> Tensor:
-    """The places of the labels that count."""
-    return (labels != IGNORED_LABEL).nonzero().squeeze(1)
+def head_dropout(config: BertConfig) -> Dropout:
+    """The dropout in front of a task head."""
+    return Dropout(config.head_dropout_prob, config.num_hidden_layers, "head")
+
+
+def selected_pieces(labels: Tensor | None) -> Tensor | None:
+    """The numbers of the pieces with a label."""
+    return None if labels is None else (labels != IGNORED_LABEL).nonzero().squeeze(1)
 
 
 def classification_loss(logits: Tensor, labels: Tensor, problem_type: str | None) -> Tensor:
-    """Squared error, cross-entropy or one yes/no per label, as `problem_type` says or shape and dtype suggest."""
+    """Squared error, cross-entropy or binary cross-entropy; shape and type decide if there is no `problem_type`."""
     if problem_type is None:
         if logits.shape[1] == 1:
             problem_type = "regression"
@@ -95,13 +116,13 @@ def classification_loss(logits: Tensor, labels: Tensor, problem_type: str | None
     return F.binary_cross_entropy_with_logits(logits, wanted)
 
 
-def span_loss(
-    start_logits: Tensor, end_logits: Tensor, start_positions: Tensor, end_positions: Tensor, lengths: Tensor
-) -> Tensor:
-    """The mean of the two cross-entropies over columns [B, T]; a position beyond its sequence does not count."""
+def span_loss(logits: Tensor, start_positions: Tensor, end_positions: Tensor, lengths: Sequence[int]) -> Tensor:
+    """The mean of the cross-entropies of start and end, from `logits` [n, 2]; ignores positions beyond a sequence."""
+    padded = padding_of(lengths, logits.device).padded(logits, NOWHERE)  # [B, T, 2]
+    limits = torch.tensor(lengths, device=logits.device)
     losses = []
-    for logits, positions in ((start_logits, start_positions), (end_logits, end_positions)):
-        wanted = positions.flatten().clamp(min=0)
-        wanted = wanted.where(wanted < lengths, IGNORED_LABEL)
-        losses.append(F.cross_entropy(logits, wanted, ignore_index=IGNORED_LABEL))
+    for scores, positions in ((padded[..., 0], start_positions), (padded[..., 1], end_positions)):
+        targets = positions.flatten().clamp(min=0)
+        targets = targets.where(targets < limits, IGNORED_LABEL)
+        losses.append(F.cross_entropy(scores, targets, ignore_index=IGNORED_LABEL))
     return torch.stack(losses).mean()

@@ -3,8 +3,8 @@
     x = LayerNorm(x + dropout(attention(x)))
     x = LayerNorm(x + dropout(W₂ · act(W₁ · x)))
 
-Queries, keys and values are one product when their modules are plain linear layers; a module put in their place
-(LoRA, a hook, quantisation) is called as it is.
+Queries, keys and values are one product if their modules are plain linear layers. A module that replaces one of them
+(LoRA, quantisation) or that has a hook is called.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bertmill.model.attention import attend, attend_from, attend_with_weights
+from bertmill.model.attention import attend, attend_partial, attend_with_weights
 from bertmill.model.config import BertConfig
 from bertmill.model.dropout import Dropout
 from bertmill.model.packing import Layout
@@ -45,22 +45,22 @@ class BertSelfAttention(nn.Module):
     def forward(
         self, states: Tensor, layout: Layout, want_weights: bool, read: Tensor | None
     ) -> tuple[Tensor, tuple[Tensor, ...] | None]:
-        """What all pieces gather, or those at the places `read`; and the weights, if they are wanted."""
+        """The outputs of all pieces, or of those at the places `read`; and the weights, if requested."""
         heads = self.num_attention_heads
-        if read is not None and layout.may_ask_in_part and not want_weights:
+        if read is not None and layout.allows_partial_queries and not want_weights:
             query = self.query(states.index_select(0, read))
             keys_values = self._joined(states, self.key, self.value)  # [n, 2·H]
-            return attend_from(query, keys_values, read, layout, heads, self.dropout), None
+            return attend_partial(query, keys_values, read, layout, heads, self.dropout), None
         qkv = self._joined(states, self.query, self.key, self.value)  # [n, 3·H]
         if want_weights:
-            gathered, weights = attend_with_weights(qkv, layout, heads, self.dropout)
+            outputs, weights = attend_with_weights(qkv, layout, heads, self.dropout)
         else:
-            gathered, weights = attend(qkv, layout, heads, self.dropout), None
-        return gathered if read is None else gathered.index_select(0, read), weights
+            outputs, weights = attend(qkv, layout, heads, self.dropout), None
+        return outputs if read is None else outputs.index_select(0, read), weights
 
     def _joined(self, states: Tensor, *modules: nn.Linear) -> Tensor:
-        # Joining the weights costs a copy of them. Measured against three products: up to twice as slow for a few
-        # pieces, equal near as many pieces as the hidden size, 5 to 20 % faster for 4096.
+        # Joining the weights copies them. Compared with three products it is up to twice as slow for a few pieces, as
+        # fast for about as many pieces as the hidden size, and 5 to 20 % faster for 4096.
         if len(states) >= states.shape[1] and all(map(is_plain_linear, modules)):
             weight = torch.cat([module.weight for module in modules])  # [modules · H, H]
             return F.linear(states, weight, torch.cat([module.bias for module in modules]))
@@ -90,8 +90,8 @@ class BertAttention(nn.Module):
     def forward(
         self, states: Tensor, layout: Layout, want_weights: bool, read: Tensor | None
     ) -> tuple[Tensor, tuple[Tensor, ...] | None]:
-        gathered, weights = self.self(states, layout, want_weights, read)
-        return self.output(gathered, states if read is None else states.index_select(0, read)), weights
+        outputs, weights = self.self(states, layout, want_weights, read)
+        return self.output(outputs, states if read is None else states.index_select(0, read)), weights
 
 
 class BertIntermediate(nn.Module):
@@ -114,7 +114,7 @@ class BertLayer(nn.Module):
     def forward(
         self, states: Tensor, layout: Layout, want_weights: bool, read: Tensor | None
     ) -> tuple[Tensor, tuple[Tensor, ...] | None]:
-        """The vectors of all pieces, or of those that `read` names: after attention, pieces do not see each other."""
+        """The vectors of all pieces, or of those at the places `read`: after attention, pieces are independent."""
         attended, weights = self.attention(states, layout, want_weights, read)
         return self.output(self.intermediate(attended), attended), weights
 
@@ -126,8 +126,8 @@ class BertLayer(nn.Module):
         # resumed one, which begins with another.
         norm = self.output.LayerNorm.weight
         states = norm.new_zeros(_PIECES_TO_COMPILE, len(norm), requires_grad=norm.requires_grad)
-        gathered = self.attention.self.value(states)  # in the numbers that attention gives under autocast
-        attended = self.attention.output(gathered, states)
+        outputs = self.attention.self.value(states)  # has the type of attention's outputs under autocast
+        attended = self.attention.output(outputs, states)
         result = self.output(self.intermediate(attended), attended)
         learning = [parameter for parameter in self.parameters() if parameter.requires_grad]
         if result.requires_grad:

@@ -1,8 +1,8 @@
-"""What the models return: attributes, indices and keys over the same values, as Hugging Face's outputs.
+"""The outputs of the models: the same values as attributes, keys and indices, like Hugging Face's.
 
 A field that was not computed is None as an attribute and absent as a key or index. `PER_PIECE` names the fields
 with one row per piece: flat in a packed call, padded in a padded one. `BESIDE` names fields that are attributes
-only, because Hugging Face's tuples do not have them. `FILL` stands where a padded output has no piece.
+only, because Hugging Face's tuples do not have them. `FILL` is the value at padding.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from bertmill.model.packing import Padding
+from bertmill.model.padding import Padding
 
 NOWHERE = torch.finfo(torch.float16).min  # low enough in every float type
 
@@ -40,7 +40,7 @@ class ModelOutput(Mapping[str, Any]):
         return tuple(self._present().values())
 
     def padded(self, padding: Padding) -> Self:
-        """The same output with its rows of pieces padded to the matrix that the pieces came from."""
+        """The same output with rows of pieces [n, …] padded to [B, T, …]."""
         changed: dict[str, Any] = {
             name: padding.padded(value, self.FILL)
             for name in self.PER_PIECE
@@ -55,6 +55,9 @@ class ModelOutput(Mapping[str, Any]):
     def _present(self) -> dict[str, Any]:
         named = ((field.name, getattr(self, field.name)) for field in fields(self) if field.name not in self.BESIDE)
         return {name: value for name, value in named if value is not None}
+
+
+Result = ModelOutput | tuple[Any, ...]  # a tuple if `return_dict` is False
 
 
 @dataclass(eq=False)
@@ -75,7 +78,7 @@ class BodyOutput(ModelOutput):
 
 @dataclass(eq=False)
 class PreTrainingOutput(ModelOutput):
-    """`loss` is the sum of the two beside it, as far as their labels were given.
+    """`loss` is the sum of `mlm_loss` and `nsp_loss`, or the one whose labels were given.
 
     `num_right` is the number of labels whose piece has the largest logit.
     """
@@ -111,8 +114,8 @@ class PieceOutput(SequenceOutput):
 
 
 @dataclass(eq=False)
-class MaskedWordOutput(PieceOutput):
-    """With the number of labels whose piece has the largest logit."""
+class MaskedLMOutput(PieceOutput):
+    """`num_right` is the number of labels whose piece has the largest logit."""
 
     BESIDE = ("num_right",)
 
@@ -121,7 +124,7 @@ class MaskedWordOutput(PieceOutput):
 
 @dataclass(eq=False)
 class SpanOutput(ModelOutput):
-    """Where there is no piece, the logits are so low that neither a softmax nor a maximum sees them."""
+    """At padding, the logits are so low that they change neither a softmax nor a maximum."""
 
     PER_PIECE = ("start_logits", "end_logits")
     FILL = NOWHERE

@@ -1,36 +1,30 @@
-"""What every model class shares: first values of the weights, model folders in and out, small conveniences.
+"""The base class of all models: initial weights, model folders, modules of other models, small conveniences.
 
 `from_pretrained` builds the model without memory (torch's meta device), compares names and shapes with the folder,
-and only then reads the tensors, straight into their places; what the folder does not have gets its first value.
+and only then reads the tensors. Those that the folder does not have are initialized.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
-from bertmill.checkpoint.huggingface import (
-    CONFIG_FILE,
-    LoadReport,
-    ModelFolder,
-    canonical,
-    check_vocabulary_size,
-    load_tensors,
-    open_folder,
-    plan_loading,
-    write_folder,
-)
+from bertmill.checkpoint.huggingface import CONFIG_FILE, ModelFolder, canonical, open_folder, write_folder
+from bertmill.checkpoint.load_plan import LoadReport, load_tensors, plan_loading
 from bertmill.checkpoint.names import find_model
 from bertmill.errors import UsageError
 from bertmill.model.config import BertConfig
 from bertmill.model.dropout import draw_outside_compiled_code
-from bertmill.model.encoder import BertEncoder
+from bertmill.model.encoder import BertEncoder, Encoded
 from bertmill.model.layers import BertLayer
+from bertmill.model.outputs import ModelOutput, Result
+from bertmill.model.padding import Inputs
 
 # A normal distribution cut at two standard deviations has 0.8796 of the standard deviation of the whole one.
 _CUT_AT = 2.0
@@ -38,7 +32,7 @@ _LEFT_BY_CUTTING = 0.8796256610342398
 
 
 class BertPreTrainedModel(nn.Module):
-    """A BERT with or without a head. `load_report` says what `from_pretrained` found."""
+    """A BERT with or without a head. `load_report` is the report of `from_pretrained`."""
 
     base_model_prefix = "bert"
     PARTS: ClassVar[tuple[str, ...]] = ()  # what the constructor can be told beside the settings
@@ -68,7 +62,6 @@ class BertPreTrainedModel(nn.Module):
         if config is None:
             config = BertConfig.from_file_settings(folder.settings, folder.path / CONFIG_FILE)
         config = config.with_settings(**settings)
-        check_vocabulary_size(folder.path, config.vocab_size)
         with torch.device("meta"):
             model = cls(config, **parts)
         wanted = model.shapes()
@@ -80,6 +73,26 @@ class BertPreTrainedModel(nn.Module):
         model.load_state_dict(tensors, strict=False, assign=True)
         model.tie_weights()
         return model.eval()
+
+    @classmethod
+    def from_modules(cls, config: BertConfig, modules: Mapping[str, nn.Module], **parts: Any) -> Self:
+        """Build the model around the leaf modules of another model: shared, not copied.
+
+        `modules` maps Hugging Face's names to modules, as `dict(model.named_modules())` does. Every Linear, Embedding
+        and LayerNorm comes from it, or any module that is called like one (LoRA, quantization). The decoder of an MLM
+        head is tied if it was. The mode, training or evaluation, is that of the modules.
+        """
+        with torch.device("meta"):
+            model = cls(config, **parts)
+        leaves = [name for name, module in model.named_modules() if module._parameters and not module._modules]
+        missing = [name for name in leaves if name not in modules]
+        if missing:
+            raise UsageError(f"{cls.__name__} needs modules that were not given: {', '.join(missing)}")
+        model.train(modules[leaves[0]].training)
+        for name in leaves:
+            model.set_submodule(name, modules[name])
+        model.adopt_shared_parameters()
+        return model
 
     @classmethod
     def compare(cls, folder: ModelFolder, config: BertConfig) -> LoadReport:
@@ -105,7 +118,23 @@ class BertPreTrainedModel(nn.Module):
                 set_first_value(name, parameter.data, self.config)
 
     def tie_weights(self) -> None:
-        """Let the names of one tensor be one tensor; classes with a masked-word head have such names."""
+        """Make one parameter of those that have two names; models with an MLM head have such parameters."""
+
+    def adopt_shared_parameters(self) -> None:
+        """After its modules were replaced, take over parameters that the model has under a second name."""
+
+    def wrap(self, output: ModelOutput, inputs: Inputs, encoded: Encoded, return_dict: bool | None) -> Result:
+        """Add requested hidden states and weights, restore the padding, and convert to a tuple if requested."""
+        output = replace(output, hidden_states=encoded.hidden_states, attentions=encoded.attentions)  # type: ignore[call-arg]
+        if inputs.padding is not None:
+            output = output.padded(inputs.padding)
+        return output if (self.config.return_dict if return_dict is None else return_dict) else output.to_tuple()
+
+    @property
+    def base_model(self) -> nn.Module:
+        """The model without its head."""
+        body: nn.Module = getattr(self, self.base_model_prefix, self)
+        return body
 
     def get_input_embeddings(self) -> nn.Embedding:
         for name, module in self.named_modules():

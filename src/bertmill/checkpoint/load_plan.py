@@ -1,0 +1,129 @@
+"""What a model wants against what a folder has: a source for every tensor, or one error with all differences.
+
+Names are compared in their canonical form (see huggingface.py). A head may be missing, as a whole, or be left over:
+it is new until it is trained. Anything else that differs is an error, before a weight is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from bertmill.checkpoint.huggingface import HEADS, VOCABULARY_FILE, ModelFolder, canonical
+from bertmill.checkpoint.tensors import FLOAT_TYPES, Shape, StoredTensor, read_tensors
+from bertmill.errors import IntegrityError
+
+_MAX_LISTED = 500  # differences in one message: more than BERT-large has tensors
+# Numbers 0, 1, 2, … and zeros that older versions saved with the weights.
+_BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
+_PIECE_EMBEDDING = "embeddings.word_embeddings.weight"
+# Second names of one tensor.
+_TIED = {"cls.predictions.decoder.weight": _PIECE_EMBEDDING, "cls.predictions.decoder.bias": "cls.predictions.bias"}
+
+
+@dataclass
+class LoadReport:
+    """The tensors that were loaded, those that are new in the model, and those of the folder that were ignored."""
+
+    folder: Path
+    loaded: list[str] = field(default_factory=list)
+    new: list[str] = field(default_factory=list)
+    ignored: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        lines = [f"{len(self.loaded)} tensors loaded from {self.folder}"]
+        if self.new:
+            lines.append(f"{len(self.new)} new, as expected (random until trained): {_heads_of(self.new)}")
+        if self.ignored:
+            lines.append(f"{len(self.ignored)} ignored, as expected (this model has no use): {_heads_of(self.ignored)}")
+        return "\n".join([*lines, *self.remarks])
+
+
+def load_tensors(folder: ModelFolder, wanted: Mapping[str, Shape]) -> tuple[dict[str, Tensor], LoadReport]:
+    """The tensors `wanted` by name and shape, as float32, without those that are new.
+
+    Raises IntegrityError, listing all differences, if the folder does not fit.
+    """
+    sources, report = plan_loading(folder, wanted)
+    _check_ties(folder, sources)
+    return dict(zip(sources, read_tensors(sources.values()), strict=True)), report
+
+
+def plan_loading(folder: ModelFolder, wanted: Mapping[str, Shape]) -> tuple[dict[str, StoredTensor], LoadReport]:
+    """A source for every wanted tensor that is not new; IntegrityError, listing all differences, if one has none."""
+    report = LoadReport(folder.path, remarks=list(folder.remarks))
+    sources: dict[str, StoredTensor] = {}
+    problems: list[str] = []
+    second_names = {first: second for second, first in _TIED.items()}
+    by_canonical = {canonical(name): name for name in wanted}
+    for name, wanted_name in by_canonical.items():
+        stored = folder.tensors.get(name) or folder.tensors.get(second_names.get(name, ""))
+        if stored is None and _head_is_absent(name, folder.tensors):
+            report.new.append(wanted_name)
+        elif stored is None:
+            problems.append(f"{wanted_name} {list(wanted[wanted_name])} is missing")
+        elif stored.shape != tuple(wanted[wanted_name]):
+            problems.append(f"{wanted_name} is {list(stored.shape)} and should be {list(wanted[wanted_name])}")
+        elif stored.dtype not in FLOAT_TYPES:
+            problems.append(f"{wanted_name} is of type {stored.dtype}, not one of {', '.join(FLOAT_TYPES)}")
+        else:
+            sources[wanted_name] = stored
+            report.loaded.append(wanted_name)
+    for name, stored in folder.tensors.items():
+        if name in by_canonical or _TIED.get(name) in by_canonical:
+            continue
+        if name in _BUFFERS or name.startswith(HEADS):
+            report.ignored.append(stored.name)
+        else:
+            problems.append(f"{stored.name} {list(stored.shape)} is not expected")
+    if problems:
+        more = [f"and {len(problems) - _MAX_LISTED} more"] if len(problems) > _MAX_LISTED else []
+        listed = "; ".join(problems[:_MAX_LISTED] + more)
+        raise IntegrityError(f"the weights do not fit the settings: {listed}", where=folder.path)
+    _check_vocabulary(folder.path, wanted[by_canonical[_PIECE_EMBEDDING]][0])
+    return sources, report
+
+
+def _head_is_absent(name: str, tensors: Iterable[str]) -> bool:
+    """Whether `name` belongs to a head that is missing as a whole."""
+    heads = [head for head in HEADS if name.startswith(head)]
+    return bool(heads) and not any(other.startswith(heads[0]) for other in tensors)
+
+
+def _check_vocabulary(folder: Path, num_rows: int) -> None:
+    """IntegrityError if vocab.txt, where there is one, has more pieces than the embedding has rows."""
+    path = folder / VOCABULARY_FILE
+    if path.is_file():
+        with path.open("rb") as file:
+            lines = sum(1 for _ in file)
+        if lines > num_rows:
+            raise IntegrityError(f"has {lines:,} pieces, but the model's embedding has {num_rows:,} rows", where=path)
+
+
+def _check_ties(folder: ModelFolder, sources: Mapping[str, StoredTensor]) -> None:
+    """IntegrityError if a tensor has another value under its second name."""
+    used = {canonical(name): stored for name, stored in sources.items()}
+    for second, first in _TIED.items():
+        other = folder.tensors.get(second)
+        has_head = any(name.startswith("cls.predictions.") for name in used)
+        if other is None or first not in used or other == used[first] or not has_head:
+            continue
+        if other.shape != used[first].shape or not torch.equal(*read_tensors((other, used[first]))):
+            raise IntegrityError(
+                f"{other.name} differs from {used[first].name}; models whose MLM decoder is not tied are not supported",
+                where=folder.path,
+            )
+
+
+def _heads_of(names: Iterable[str]) -> str:
+    """The names, with all tensors of a head as the name of the head."""
+    shown = []
+    for name in names:
+        short = canonical(name)
+        shown.append(next((head.removesuffix(".") for head in HEADS if short.startswith(head)), name))
+    return ", ".join(dict.fromkeys(shown))

@@ -1,0 +1,93 @@
+"""Padded inputs become packed batches, and flat outputs become padded again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from equality import SMALL, padded_inputs
+
+import bertmill
+from bertmill import BertConfig, BertModel, PackedBatch
+from bertmill.errors import UsageError
+from bertmill.model.padding import pack, pack_choices
+
+
+@pytest.mark.parametrize("side", ["right", "left", "holes", "none"])
+def test_packed_inputs_can_be_padded_again(side: str) -> None:
+    inputs = padded_inputs(SMALL["vocab_size"], side=side)
+    packed = pack(inputs["input_ids"], inputs["attention_mask"], inputs["token_type_ids"], None, None)
+    assert packed.batch.num_pieces == int(inputs["attention_mask"].sum())
+    assert packed.batch.key_mask is None
+    assert packed.padding is not None
+    assert torch.equal(packed.padding.padded(packed.batch.piece_ids), inputs["input_ids"])
+    columns = inputs["attention_mask"].nonzero()[:, 1]
+    assert torch.equal(packed.batch.positions, columns)
+
+
+@pytest.mark.parametrize(
+    ("reads", "kept"),
+    [
+        ({}, 3),
+        ({"first_column": True}, 4),
+        ({"every_column": True}, 6),
+        ({"labels": torch.tensor([[7, -100, -100]] * 2)}, 4),
+    ],
+)
+def test_positions_that_are_read_are_kept_but_hidden_from_the_others(reads: dict[str, Any], kept: int) -> None:
+    mask = torch.tensor([[0, 1, 1], [1, 0, 0]])
+    batch = pack(torch.ones(2, 3, dtype=int), mask, None, None, None, **reads).batch
+    assert batch.num_pieces == kept
+    assert (batch.key_mask is None) if kept == 3 else int(batch.key_mask.sum()) == 3
+
+
+def test_a_packed_batch_stays_as_it_is_and_choices_must_be_whole() -> None:
+    batch = PackedBatch(torch.arange(1, 7), [1, 2, 3])
+    assert pack(batch, None, None, None, None).batch is batch
+    inputs, num_choices = pack_choices(batch, None, None, None, None, num_choices=3)
+    assert (inputs.batch, num_choices) == (batch, 3)
+    with pytest.raises(UsageError, match="3 sequences are not a whole number of 2 choices"):
+        pack_choices(batch, None, None, None, None, num_choices=2)
+    inputs, num_choices = pack_choices(torch.ones(2, 4, 3, dtype=int), None, None, None, None, num_choices=0)
+    assert (inputs.batch.lengths, num_choices) == ([3] * 8, 4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"input_ids": torch.full((1, 4), 97)}, "a piece id is 97"),
+        ({"input_ids": torch.full((1, 4), -1)}, "a piece id is -1"),
+        ({"input_ids": torch.ones(1, 41, dtype=int)}, "a position is 40"),
+        ({"token_type_ids": torch.full((1, 4), 2)}, "a segment is 2"),
+        ({"attention_mask": torch.ones(1, 5)}, "attention_mask has the shape"),
+        ({"input_ids": None}, "exactly one of"),
+        ({"inputs_embeds": torch.zeros(1, 4, 32)}, "exactly one of"),
+    ],
+)
+def test_impossible_inputs_are_named(changes: dict[str, Any], words: str) -> None:
+    model = BertModel(BertConfig(**SMALL)).eval()
+    with pytest.raises(UsageError, match=words):
+        model(**{"input_ids": torch.ones(1, 4, dtype=int), **changes})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"attention_mask": torch.ones(12)}, "brings its own"),
+        ({"labels": torch.zeros(6, dtype=torch.int64)}, "not one for 12 pieces"),
+        ({"labels": torch.full((12,), 100)}, "not one of the 100 pieces"),
+    ],
+)
+def test_what_does_not_fit_a_packed_batch_is_refused(arguments: dict[str, torch.Tensor], message: str) -> None:
+    model = bertmill.BertForMaskedLM(bertmill.BertConfig.of_size("tiny", vocab_size=100))
+    batch = bertmill.PackedBatch(torch.randint(5, 100, (12,)), torch.tensor([5, 7]))
+    with pytest.raises(UsageError, match=message):
+        model(batch, **arguments)
+
+
+@pytest.mark.parametrize("shape", [(3,), (0, 4), (2, 0)])
+def test_inputs_that_are_no_batch_are_refused(shape: tuple[int, ...]) -> None:
+    model = bertmill.BertModel(bertmill.BertConfig.of_size("tiny", vocab_size=100))
+    with pytest.raises(UsageError, match="not \\[sequences, pieces\\]"):
+        model(torch.zeros(shape, dtype=torch.int64))
