@@ -23,16 +23,16 @@ from bertmill.config.reading import read_settings
 from bertmill.corpus.instances import InstanceBatch, Instances
 from bertmill.corpus.loader import Loader
 from bertmill.corpus.masking import MaskingSettings, VocabularyIds
-from bertmill.corpus.objectives import PlanSettings
+from bertmill.corpus.plan_settings import PlanSettings
 from bertmill.corpus.shards import Corpus
 from bertmill.model.bert import BertForPreTraining
 from bertmill.model.config import BertConfig
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import Ranks
+from bertmill.training.objective_trainable import evaluate_on_heldout
 from bertmill.training.optimizer import make_optimizer
 from bertmill.training.pretrain import HELDOUT_SEED
 from bertmill.training.schedule import Schedule
-from bertmill.training.words import evaluate_words
 
 LOG_EVERY = 50
 
@@ -86,7 +86,8 @@ def main() -> None:
     ours = BertForPreTraining.from_pretrained(out / "model")
     with torch.inference_mode():
         heldout = instances(Corpus(run / "heldout"), "heldout", phases[-1][0], HELDOUT_SEED)
-        figures = evaluate_words(ours, heldout, Ranks(torch.device("cpu")))
+        heldout.plan_epoch(0)
+        figures = evaluate_on_heldout(ours, heldout, Ranks(torch.device("cpu")))
     print(json.dumps({"steps": steps, "pieces": pieces, "seconds": round(seconds), **figures}))
 
 

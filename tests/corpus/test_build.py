@@ -20,9 +20,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertmill import BertTokenizer, storage
-from bertmill.corpus import blocks, build, chinese
-from bertmill.corpus.blocks import DocumentMode, cut_blocks
+from bertmill.corpus import build, chinese, shard_texts
 from bertmill.corpus.build import build_corpus, make_shard
+from bertmill.corpus.shard_texts import DocumentMode, cut_shard_texts
 from bertmill.corpus.shards import Corpus
 from bertmill.errors import DataError, ResourceError, UsageError
 from bertmill.text.files import Line
@@ -39,13 +39,13 @@ CHINESE = WordPiece(
 
 
 @pytest.fixture
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "BLOCK_CHARACTERS", 2000)
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shard_texts, "SHARD_CHARACTERS", 2000)
 
 
 @pytest.fixture(scope="session")
 def text_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """150 documents of a few lines each, one of them larger than a block."""
+    """150 documents of a few lines each, one of them larger than a shard."""
     chance = random.Random(5)
     words = [piece for piece in WORDPIECE.vocabulary if piece.isalpha() and len(piece) > 2]
     documents = []
@@ -86,7 +86,7 @@ def expected(documents: list[list[str]]) -> list[list[list[int]]]:
     ]
 
 
-@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.usefixtures("small_shards")
 def test_workers_make_no_difference_and_every_sentence_is_there(text_file: Path, tmp_path: Path) -> None:
     folders = [tmp_path / f"with-{workers}" for workers in (1, 2, 4)]
     progress: list[int] = []
@@ -161,13 +161,13 @@ def lines_of(*texts: str, file: str = "a.txt") -> list[Line]:
     ],
 )
 def test_documents_end_where_the_mode_says(document: DocumentMode | None, lines: list[Line], text: str) -> None:
-    assert [block.text.decode() for block in cut_blocks(lines, document)] == [text]
+    assert [shard.text.decode() for shard in cut_shard_texts(lines, document)] == [text]
 
 
-@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.usefixtures("small_shards")
 @given(texts=st.lists(st.sampled_from(["", "word " * 30, "\u200b" * 300, "x" * 3000]), max_size=60))
-def test_blocks_are_the_text_and_a_document_goes_on_with_a_line_of_pieces(texts: list[str]) -> None:
-    found = [block.text.decode() for block in cut_blocks(lines_of(*texts), None)]
+def test_shard_texts_are_the_text_and_a_document_goes_on_with_a_line_of_pieces(texts: list[str]) -> None:
+    found = [shard.text.decode() for shard in cut_shard_texts(lines_of(*texts), None)]
     documents = re.findall("(?:.+\n)+", "".join(f"{text}\n" for text in texts))
     assert "".join(found) == "".join(f"{document}\n" for document in documents)
     for before, after in itertools.pairwise(found):
@@ -182,7 +182,7 @@ def test_letters_and_digits_always_give_pieces() -> None:
         assert all(len(wordpiece.ids(letter)) for letter in letters)
 
 
-@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.usefixtures("small_shards")
 def test_a_document_whose_last_shard_would_be_empty_still_ends(tmp_path: Path) -> None:
     invisible = "\u200b" * 1000 + "\n"
     (tmp_path / "a.txt").write_text("one two.\n" * 1000 + invisible * 20 + "\nnext document\n")
@@ -236,11 +236,11 @@ def test_without_jieba_the_remedy_is_said(tmp_path: Path, monkeypatch: pytest.Mo
 SCRIPT = """
 import sys
 from pathlib import Path
-from bertmill.corpus import blocks
+from bertmill.corpus import shard_texts
 from bertmill.corpus.build import build_corpus
 from bertmill.text.tokenizer import BertTokenizer
 if __name__ == "__main__":
-    blocks.BLOCK_CHARACTERS = 2000
+    shard_texts.SHARD_CHARACTERS = 2000
     build_corpus([sys.argv[1]], BertTokenizer.from_pretrained("minilm"), Path(sys.argv[2]), workers=2)
 """
 
@@ -320,10 +320,10 @@ def group_is_alive(group: int) -> bool:
 
 
 @pytest.fixture
-def broken_off(text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_blocks: None) -> Iterator[Path]:
+def broken_off(text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_shards: None) -> Iterator[Path]:
     """A corpus that was broken off when all shards were made."""
     with monkeypatch.context() as patch:
-        patch.setattr(build, "examine", lambda *_: 1 / 0)
+        patch.setattr(build, "compute_statistics", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             build_corpus([str(text_file)], TOKENIZER, tmp_path / "corpus", workers=1)
     assert not (tmp_path / "corpus").exists()
@@ -335,9 +335,9 @@ def made_anew(text_file: Path, out: Path, monkeypatch: pytest.MonkeyPatch, **set
     numbers = []
     write_shard = build.write_shard
 
-    def counted(job: build.Job, wordpiece: WordPiece, block: blocks.Block) -> build.Note:
-        numbers.append(block.number)
-        return write_shard(job, wordpiece, block)
+    def counted(job: build.Job, wordpiece: WordPiece, shard_text: shard_texts.ShardText) -> build.Note:
+        numbers.append(shard_text.number)
+        return write_shard(job, wordpiece, shard_text)
 
     monkeypatch.setattr(build, "write_shard", counted)
     build_corpus([str(text_file)], TOKENIZER, out, workers=1, **settings)  # type: ignore[arg-type]

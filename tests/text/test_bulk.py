@@ -29,7 +29,7 @@ def test_workers_make_no_difference(read_lines: Callable[[str, int], list[str]],
 
 
 def test_texts_are_read_only_as_they_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk, "BLOCK_CHARACTERS", 100)
+    monkeypatch.setattr(bulk, "CHUNK_CHARACTERS", 100)
     num_read = 0
 
     def endless() -> Iterator[str]:

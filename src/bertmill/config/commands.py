@@ -12,7 +12,6 @@ from bertmill.config.fields import (
     Folder,
     Heldout,
     MaskMix,
-    Objective,
     OnNonFinite,
     Phases,
     Precision,
@@ -135,7 +134,7 @@ class PretrainSettings(TrainingSettings):
     corpus: Path | None = Field(None, description="a folder made by `bertmill corpus` (a resumed run knows its own)")
     size: SizeName | None = Field(None, description="the size of the model (default: mini)")
     init: str | None = Field(None, description="go on training this model instead of beginning with a random one")
-    objective: Objective = Field("mlm+nsp", description="what is learnt besides masked words; clm: left to right")
+    objective: str = Field("mlm+nsp", description="mlm+nsp, mlm+sop, mlm (masked pieces alone) or clm (left to right)")
     steps: int | None = Field(None, ge=1, le=10**12, description="how long to train: a number of steps")
     epochs: float | None = Field(
         None, gt=0, le=1e6, description="how long to train: times through the corpus (1 if nothing else is said)"
@@ -318,7 +317,7 @@ class InspectSettings(Settings):
 
     folder: Folder
     show: int = Field(0, ge=0, description="so many finished instances of a corpus, with masks, segments and labels")
-    objective: Objective = Field("mlm+nsp", description="what the instances are for")
+    objective: str = Field("mlm+nsp", description="what the instances are for: mlm+nsp, mlm+sop, mlm or clm")
     length: int = Field(128, ge=3, description="pieces of an instance, at most")
     whole_words: bool = Field(False, description="mask all pieces of a word or none")
     seed: int = Field(0, ge=0, description="what chance depends on")

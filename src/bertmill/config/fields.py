@@ -10,7 +10,6 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 POSITIONAL: Final = "positional"  # marks a field that is an argument without a flag
 
-Objective = Literal["mlm+nsp", "mlm+sop", "mlm", "clm"]
 SizeName = Literal["tiny", "mini", "small", "medium", "base", "large"]
 OnNonFinite = Literal["stop", "skip", "reload"]
 Precision = Literal["fp32", "bf16", "auto"]

@@ -28,7 +28,7 @@ from bertmill.training.distributed import Ranks
 class ExampleLessons:
     """Lessons for the training loop; a batch is a list of examples."""
 
-    measured_on: ClassVar[str] = "dev"
+    evaluated_on: ClassVar[str] = "dev"
     task: Task
     metric: str  # by which the best checkpoint is chosen
     train: Sequence[EncodedExample]
@@ -55,7 +55,7 @@ class ExampleLessons:
             numbers += Permutation(len(self.train), self.seed, epoch, "examples")(inside).tolist()
         return numbers
 
-    def parts(self, batch: list[EncodedExample]) -> Sequence[list[EncodedExample]]:
+    def micro_batches(self, batch: list[EncodedExample]) -> Sequence[list[EncodedExample]]:
         sizes = [example.num_pieces for example in batch]
         return [[batch[number] for number in part] for part in batches_by_length(sizes, self.micro_batch_pieces)]
 
@@ -78,7 +78,7 @@ class ExampleLessons:
         }
         return loss / totals["weight"], sums
 
-    def summary(self, sums: Mapping[str, float]) -> dict[str, float]:
+    def figures(self, sums: Mapping[str, float]) -> dict[str, float]:
         return {"loss": sums["loss"] / sums["weight"], "examples": sums["examples"], "pieces": sums["pieces"]}
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
@@ -97,6 +97,6 @@ class ExampleLessons:
     def score(self, figures: Mapping[str, float]) -> list[float]:
         return [figures[self.metric], -figures["loss"]]
 
-    def name_of(self, batch: list[EncodedExample]) -> str:
+    def describe(self, batch: list[EncodedExample]) -> str:
         places = [example.example.row.place for example in batch[:3]]
         return f"{len(batch)} rows, among them {', '.join(places)}"

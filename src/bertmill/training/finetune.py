@@ -31,11 +31,11 @@ from bertmill.text.files import STANDARD_INPUT
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import Ranks
 from bertmill.training.examples import ExampleLessons
-from bertmill.training.loop import Phase
 from bertmill.training.progress import Beginning, Journal, Listener
 from bertmill.training.runs import opened_run, require_same_data, with_whole_paths
 from bertmill.training.schedule import Schedule, steps_of_epochs
 from bertmill.training.state import State
+from bertmill.training.trainable import Phase
 from bertmill.version import __version__
 
 WARMUP_SHARE = 0.1

@@ -8,6 +8,8 @@ all share one schedule. Only the first of several ranks writes.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
@@ -23,22 +25,24 @@ from bertmill.corpus.build import build_corpus
 from bertmill.corpus.instances import Instances
 from bertmill.corpus.loader import Loader
 from bertmill.corpus.masking import MaskingSettings, VocabularyIds
-from bertmill.corpus.objectives import PlanSettings
+from bertmill.corpus.objectives import load_objective
 from bertmill.corpus.parts import HELDOUT_SEED
+from bertmill.corpus.plan_settings import PlanSettings
 from bertmill.corpus.shards import Corpus
 from bertmill.errors import DataError, UsageError
-from bertmill.model.bert import BertForMaskedLM, BertForPreTraining
+from bertmill.model.bert import MODEL_CLASSES
 from bertmill.model.config import BertConfig
+from bertmill.model.pretrained import BertPreTrainedModel
 from bertmill.randomness import keyed_seed
 from bertmill.text.files import find_files
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import Ranks
-from bertmill.training.loop import Phase
-from bertmill.training.progress import Beginning, Listener, WordBeginning
+from bertmill.training.objective_trainable import ObjectiveTrainable
+from bertmill.training.progress import Beginning, Listener, PretrainingBeginning
 from bertmill.training.runs import opened_run, require_same_data, with_whole_paths
 from bertmill.training.schedule import Schedule, steps_of_epochs
 from bertmill.training.state import PLANS_OF_RANK, RunFolder, State
-from bertmill.training.words import WordLessons
+from bertmill.training.trainable import Phase
 from bertmill.version import __version__
 
 DEFAULT_EPOCHS = 1.0
@@ -46,11 +50,10 @@ DEFAULT_SIZE: SizeName = "mini"
 # The highest learning rate for a size: to base by trials (docs/benchmarks.md), of large that of base.
 LEARNING_RATES = {"tiny": 1e-3, "mini": 1e-3, "small": 2.5e-4, "medium": 1.25e-4, "base": 5e-5, "large": 5e-5}
 
-Model = BertForPreTraining | BertForMaskedLM
-
 
 def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
     """Train as `settings` say; returns the folder of the model, to the first of several ranks only."""
+    load_objective(settings.objective)  # an unknown one is refused before anything is written
     with opened_run(settings, listener) as run:
         if run.is_finished:
             return run.model
@@ -73,19 +76,20 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
         heldout = _heldout_corpus(settings, corpus, folder, tokenizer, ranks)
         lengths, shares = zip(*parse_phases(settings.length), strict=True)
         vocabulary = VocabularyIds.of(tokenizer)
-        lessons = [_lessons(settings, length, corpus, heldout, vocabulary, folder, ranks) for length in lengths]
-        # Plans all: what cannot be trained on must not make the folder a run.
-        steps_per_epoch = [each.loader.steps_per_epoch for each in lessons]
+        trainables = [_trainable(settings, length, corpus, heldout, vocabulary, folder, ranks) for length in lengths]
+        for trainable in trainables:  # before the folder becomes a run: what cannot be planned cannot be trained on
+            _plan_first_epoch(trainable, settings)
         assert settings.learning_rate is not None
         steps = settings.steps
         if settings.epochs is not None:
-            steps = steps_of_epochs(settings.epochs, steps_per_epoch, shares)
+            steps = steps_of_epochs(settings.epochs, [each.loader.steps_per_epoch for each in trainables], shares)
         run.begin(model, settings, sources)
         schedule = Schedule(settings.learning_rate, steps, settings.budget)
         trainer = run.trainer(model, schedule, settings, eval_every=settings.eval_every)
-        run.journal.begin(Beginning(steps, dict(trainer.state.sums), _words(settings, corpus, tokenizer, model, ranks)))
+        known = _beginning(settings, corpus, tokenizer, model, ranks)
+        run.journal.begin(Beginning(steps, dict(trainer.state.sums), known))
         ends = [*(round(end, 9) for end in accumulate(shares[:-1])), 1.0]  # 0.1 and 0.2 are a little more than 0.3
-        trainer.train([Phase(*each) for each in zip(lessons, ends, strict=True)])
+        trainer.train([Phase(*each) for each in zip(trainables, ends, strict=True)])
         return run.finish(model, tokenizer, {**_provenance(settings, corpus, trainer.state), **sources})
 
 
@@ -110,10 +114,11 @@ def _nearest_size(model: str) -> str:
     return min(LEARNING_RATES, key=lambda size: abs(math.log(num_weights(BertConfig.of_size(size)) / wanted)))
 
 
-def _make_model(settings: PretrainSettings, corpus: Corpus, tokenizer: BertTokenizer) -> Model:
-    kind = BertForPreTraining if PlanSettings(settings.objective).is_pair else BertForMaskedLM
+def _make_model(settings: PretrainSettings, corpus: Corpus, tokenizer: BertTokenizer) -> BertPreTrainedModel:
+    objective = load_objective(settings.objective)
+    model_class: type[BertPreTrainedModel] = MODEL_CLASSES[objective.model_class]
     changes: dict[str, Any] = {
-        "causal": settings.objective == "clm",
+        "causal": objective.causal,
         "hidden_dropout_prob": settings.dropout,
         "attention_probs_dropout_prob": settings.dropout,
     }
@@ -122,7 +127,7 @@ def _make_model(settings: PretrainSettings, corpus: Corpus, tokenizer: BertToken
     if settings.init is not None:
         of_model = BertTokenizer.from_pretrained(settings.init)
         corpus.require_vocabulary(of_model.wordpiece, settings.init)
-        model: Model = kind.from_pretrained(settings.init, **changes)
+        model = model_class.from_pretrained(settings.init, **changes)
     else:
         assert settings.size is not None
         config = BertConfig.of_size(settings.size).with_settings(
@@ -131,7 +136,7 @@ def _make_model(settings: PretrainSettings, corpus: Corpus, tokenizer: BertToken
             pad_token_id=tokenizer.pad_token_id,
             **changes,
         )
-        model = kind(config)
+        model = model_class(config)
     if longest > model.config.max_position_embeddings:
         raise UsageError(
             f"--length {longest} is longer than the {model.config.max_position_embeddings} positions of the model"
@@ -153,7 +158,7 @@ def _heldout_corpus(
     return Corpus(run.heldout)
 
 
-def _lessons(
+def _trainable(
     settings: PretrainSettings,
     length: int,
     corpus: Corpus,
@@ -161,7 +166,7 @@ def _lessons(
     vocabulary: VocabularyIds,
     run: RunFolder,
     ranks: Ranks,
-) -> WordLessons:
+) -> ObjectiveTrainable:
     share = heldout_share(settings.heldout) or 0.0
     plan = PlanSettings(settings.objective, length, settings.short_seq_prob, heldout_share=share)
     heldout_plan = replace(plan, part="heldout") if share else plan
@@ -169,7 +174,7 @@ def _lessons(
     masking = MaskingSettings(settings.mask_rate, mask, random, same, settings.whole_words, settings.fixed_masks)
 
     def instances(of: Corpus, name: str, plan: PlanSettings, seed: int) -> Instances:
-        # Ranks plan each in a folder of their own: plans are the same, and nobody waits for files of another machine.
+        # Each rank plans in a folder of its own: plans are the same, and no rank waits for files of another machine.
         folder = run.plans / f"{PLANS_OF_RANK}{ranks.rank}" / f"{name}-{length}"
         return Instances(of, vocabulary, folder, plan, masking, seed=seed)
 
@@ -180,23 +185,39 @@ def _lessons(
         world_size=ranks.count,
         workers=settings.workers,
     )
-    try:
+    with _naming_heldout(settings):
         of_heldout = None if heldout is None else instances(heldout, "heldout", heldout_plan, HELDOUT_SEED)
-        if of_heldout is not None:
-            of_heldout.count(0)  # plans it: one that cannot be made must not be found out at the first measurement
-    except DataError as error:  # a corpus in the run folder is nothing its user has given
-        raise DataError(error.what, where=error.where if share else settings.heldout, remedy=error.remedy) from None
-    return WordLessons(loader, of_heldout, ranks, settings.micro_batch_pieces)
+    return ObjectiveTrainable(loader, of_heldout, ranks, settings.micro_batch_pieces)
 
 
-def _words(
-    settings: PretrainSettings, corpus: Corpus, tokenizer: BertTokenizer, model: Model, ranks: Ranks
-) -> WordBeginning:
-    share = 1.0 if settings.objective == "clm" else settings.mask_rate
-    return WordBeginning(
+def _plan_first_epoch(trainable: ObjectiveTrainable, settings: PretrainSettings) -> None:
+    """Plan what the number of steps and the first evaluation depend on."""
+    if trainable.heldout is not None:
+        with _naming_heldout(settings):
+            trainable.heldout.plan_epoch(0)
+    trainable.loader.instances.plan_epoch(0)
+
+
+@contextmanager
+def _naming_heldout(settings: PretrainSettings) -> Iterator[None]:
+    """Errors name the held-out files that the user gave, not the corpus in the run folder."""
+    try:
+        yield
+    except DataError as error:
+        is_share = heldout_share(settings.heldout) is not None
+        where = error.where if is_share else settings.heldout
+        raise DataError(error.what, where=where, remedy=error.remedy) from None
+
+
+def _beginning(
+    settings: PretrainSettings, corpus: Corpus, tokenizer: BertTokenizer, model: BertPreTrainedModel, ranks: Ranks
+) -> PretrainingBeginning:
+    objective = load_objective(settings.objective)
+    return PretrainingBeginning(
+        objective=objective,
         vocabulary_size=len(tokenizer),
-        unigram_entropy=float(corpus.facts["doctor"]["unigram_entropy"]),
-        weights_used=model.config.weights_per_piece(share),
+        unigram_entropy=float(corpus.facts["statistics"]["unigram_entropy"]),
+        weights_used=model.config.weights_per_piece(objective.predicted_share(settings.mask_rate)),
         ranks=ranks,
         precision=torch.bfloat16 if settings.precision == "bf16" else torch.float32,
     )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from bertmill.corpus.objectives.base import Objective
 from bertmill.storage import append_to_file, write_file
 from bertmill.training.distributed import Ranks
 
@@ -25,9 +26,10 @@ Line = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class WordBeginning:
-    """What the losses of masked words are set against."""
+class PretrainingBeginning:
+    """What the figures of a pre-training are compared with."""
 
+    objective: Objective
     vocabulary_size: int
     unigram_entropy: float  # the loss of a model that knows nothing but how frequent each piece is
     weights_used: float  # per piece: 6 operations for each, forward and backward
@@ -37,11 +39,11 @@ class WordBeginning:
 
 @dataclass(frozen=True)
 class Beginning:
-    """What is known when a training begins, to set later figures against."""
+    """What is known when a training begins, to compare later figures with."""
 
     steps: int | None
     sums: Mapping[str, float]  # what a resumed training had counted for the next line of the log
-    words: WordBeginning | None = None  # where masked words are learnt
+    pretraining: PretrainingBeginning | None = None
 
 
 class Listener:

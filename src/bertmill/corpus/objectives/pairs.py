@@ -1,4 +1,4 @@
-"""Pairs of texts for next sentence (NSP) and sentence order (SOP), planned from the lengths of sentences alone.
+"""Pairs of texts for next-sentence prediction (NSP) and sentence order (SOP), planned from sentence lengths alone.
 
 Consecutive sentences of a document make a chunk, until the target is reached or the next would not fit; the chunk is
 cut at a random sentence into A and B. NSP: half of the time B comes from a random other document instead, and the
@@ -14,22 +14,149 @@ such chunks have made too many negatives: sentences of up to half the room of an
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bertmill.corpus.ends import Numbers, document_ends, document_starts, sentence_starts, whole_sentences
-from bertmill.corpus.objectives import PAIR_RECORD, BlockPlan, Counts, PlanSettings, targets
+from bertmill.corpus.boundaries import Numbers, document_ends, document_starts, sentence_starts, whole_sentences
+from bertmill.corpus.layout import Layout, Text
+from bertmill.corpus.masking import Masker
+from bertmill.corpus.objectives.base import Objective
 from bertmill.corpus.parts import DocumentPart, Span
+from bertmill.corpus.plan_settings import Counts, PlanSettings, ShardPlan, draw_targets
+from bertmill.corpus.shards import Corpus
+from bertmill.errors import DataError
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from bertmill.corpus.instances import InstanceBatch
+    from bertmill.corpus.plan import PlanFacts
+
+RECORD: np.dtype[Any] = np.dtype(
+    [("a_start", "<u8"), ("b_start", "<u8"), ("a_length", "<u4"), ("b_length", "<u4"), ("label", "u1")]
+)
 LARGEST_SURPLUS = 4  # of one label, from which on the coin always says the other
 REDRAWS = 8  # of a text from another document that does not fit beside A
+BALANCED = 0.01  # how far from half the share of a label may be
+
+
+class PairObjective(Objective):
+    """Masked pieces, and one label for each pair of texts."""
+
+    record = RECORD
+    num_special = 3
+    min_pieces = 2
+    model_class = "BertForPreTraining"
+    sum_names = (*Objective.sum_names, "instances", "nsp_loss", "nsp_right")
+    text_names = ("A", "B")
+    pair_name: ClassVar[str]  # what figures of the pairs are called
+    label_texts: ClassVar[tuple[str, str]]
+
+    def texts(self, corpus: Corpus, records: NDArray[Any]) -> list[list[Text]]:
+        columns = (records[name].tolist() for name in ("a_start", "a_length", "b_start", "b_length"))
+        return [
+            [Text(a, a + a_length), Text(b, b + b_length, segment=1)]
+            for a, a_length, b, b_length in zip(*columns, strict=True)
+        ]
+
+    def label(self, layout: Layout, masker: Masker, epoch: int, numbers: Numbers) -> Numbers:
+        return masker.mask(layout, epoch, numbers)
+
+    def pair_labels(self, records: NDArray[Any]) -> Numbers | None:
+        return records["label"].astype(np.int64)
+
+    def losses(self, output: Any) -> dict[str, Tensor]:
+        return {"selected": output.mlm_loss, "instances": output.nsp_loss}
+
+    def sums(self, output: Any, batch: InstanceBatch) -> dict[str, float]:
+        predicted = output.seq_relationship_logits.argmax(1).cpu().numpy()
+        num_instances = len(batch.lengths)
+        return {
+            **super().sums(output, batch),
+            "instances": float(num_instances),
+            "nsp_loss": float(output.nsp_loss.detach()) * num_instances,
+            "nsp_right": float((predicted == batch.pair_labels).sum()),
+        }
+
+    def figures(self, sums: Mapping[str, float]) -> dict[str, float]:
+        figures = super().figures(sums)
+        nsp_loss = sums["nsp_loss"] / sums["instances"]
+        return {
+            **figures,
+            "loss": figures["mlm_loss"] + nsp_loss,
+            "nsp_loss": nsp_loss,
+            "nsp_accuracy": sums["nsp_right"] / sums["instances"],
+        }
+
+    def describe_figures(self, figures: Mapping[str, float]) -> list[str]:
+        pairs = f"{self.pair_name} loss {figures['nsp_loss']:.3f} (accuracy {figures['nsp_accuracy']:.1%})"
+        return [*super().describe_figures(figures), pairs]
+
+    def describe_instance(self, instance: InstanceBatch) -> list[str]:
+        assert instance.pair_labels is not None
+        label = int(instance.pair_labels[0])
+        return [*super().describe_instance(instance), f"label {label}: {self.label_texts[label]}"]
+
+    def describe_plan(self, facts: PlanFacts) -> list[str]:
+        return [f"{facts.share_of_label_1:.1%} with label 1"]
+
+    def plan_remarks(self, facts: PlanFacts, num_pieces: int) -> list[str]:
+        counts, share = facts.counts, facts.share_of_label_1
+        remarks = []
+        if counts.pieces_cut:
+            remarks.append(
+                f"cut off:    {counts.pieces_cut:,} pieces ({counts.pieces_cut / num_pieces:.2%}) of "
+                f"{counts.sentences_cut:,} sentences that are too long for a pair"
+            )
+        surplus = 2 * counts.labels_1 - counts.instances
+        if share > 0.5 + BALANCED and surplus > LARGEST_SURPLUS * len(facts.shard_ends):
+            remarks.append(
+                f"attention:  {share:.1%} of the pairs are negatives, not 50 %: {counts.one_sentence:,} chunks have "
+                "one sentence, which nothing follows; use longer documents, a larger length, mlm or mlm+sop"
+            )
+        return remarks
+
+
+class NextSentencePrediction(PairObjective):
+    """Does B follow A, or is it from another document?"""
+
+    pair_name = "NSP"
+    label_texts = ("B follows A", "B is from another document")
+
+    def check_part(self, part: DocumentPart, settings: PlanSettings) -> None:
+        if part.num_documents > 1:
+            return
+        is_split = settings.heldout_share > 0
+        whose = "its held-out part " if settings.part == "heldout" else "its part to train on "
+        raise DataError(
+            f"{whose if is_split else ''}has one document only, so no sentence can come from another one",
+            where=part.corpus.folder,
+            remedy=f"use the objective mlm or mlm+sop{', or hold out another share' if is_split else ''}",
+        )
+
+    def plan_shard(
+        self, part: DocumentPart, shard: int, settings: PlanSettings, generator: np.random.Generator
+    ) -> ShardPlan:
+        return _plan_pairs(part, shard, settings, generator, is_nsp=True)
+
+
+class SentenceOrderPrediction(PairObjective):
+    """Are A and B in order, or swapped?"""
+
+    pair_name = "SOP"
+    label_texts = ("A and B are in order", "A and B are swapped")
+
+    def plan_shard(
+        self, part: DocumentPart, shard: int, settings: PlanSettings, generator: np.random.Generator
+    ) -> ShardPlan:
+        return _plan_pairs(part, shard, settings, generator, is_nsp=False)
 
 
 class Chunk(NamedTuple):
-    """Sentences of one document, cut in two; places are in pieces from the beginning of the block."""
+    """Sentences of one document, cut in two; places are in pieces from the beginning of the shard."""
 
     start: int
     cut: int  # where A ends
@@ -53,14 +180,14 @@ class Sides(NamedTuple):
         return np.stack([self.a_length, self.b_length])
 
 
-def plan_pairs(part: DocumentPart, block: int, settings: PlanSettings, generator: np.random.Generator) -> BlockPlan:
-    """The instances of one shard."""
-    is_nsp = settings.objective == "mlm+nsp"
-    corpus, spans = part.corpus, part.spans(block)
-    ends: list[int] = [0, *corpus.shards[block].sentence_ends.tolist()]  # sentence i: from ends[i] to ends[i + 1]
-    chunks = list(_chunks(ends, spans, settings, generator))
+def _plan_pairs(
+    part: DocumentPart, shard: int, settings: PlanSettings, generator: np.random.Generator, *, is_nsp: bool
+) -> ShardPlan:
+    corpus, spans = part.corpus, part.spans(shard)
+    ends: list[int] = [0, *corpus.shards[shard].sentence_ends.tolist()]  # sentence i: from ends[i] to ends[i + 1]
+    chunks = list(_chunks(ends, spans, settings, generator, is_nsp=is_nsp))
     start, cut, end, label, document, target, is_single = np.array(chunks, np.int64).reshape(-1, len(Chunk._fields)).T
-    base = corpus.piece_offsets[block]
+    base = corpus.piece_offsets[shard]
     own = Sides(base + start, cut - start, base + cut, end - cut)
     negatives = np.flatnonzero(label) if is_nsp else np.empty(0, np.int64)
     whole = Sides(*(side.copy() for side in own))
@@ -85,15 +212,14 @@ def plan_pairs(part: DocumentPart, block: int, settings: PlanSettings, generator
         pieces_cut=int(lost.sum()) + num_left_out,
         sentences_cut=int((lost > 0).sum() if is_nsp else (lost > 0).any(0).sum()) + num_left_out,
     )
-    return BlockPlan(_records(sides, label, swap=not is_nsp), counts)
+    return ShardPlan(_records(sides, label, swap=not is_nsp), counts)
 
 
 def _chunks(
-    ends: list[int], spans: list[Span], settings: PlanSettings, generator: np.random.Generator
+    ends: list[int], spans: list[Span], settings: PlanSettings, generator: np.random.Generator, *, is_nsp: bool
 ) -> Iterator[Chunk]:
-    """The sentences of a block, in order, as chunks that are cut and labelled."""
-    is_nsp = settings.objective == "mlm+nsp"
-    draws = targets(settings, generator, num_more=2)
+    """The sentences of a shard, in order, as chunks that are cut and labelled."""
+    draws = draw_targets(settings, generator, num_more=2)
     surplus = 0  # labels 1 less labels 0
     for document, sentence, stop in spans:
         while sentence < stop:
@@ -165,7 +291,7 @@ def _truncated(sides: Sides, room: int, may_lose_a: NDArray[np.bool_], generator
 
 
 def _records(sides: Sides, label: Numbers, swap: bool) -> NDArray[Any]:
-    records = np.zeros(len(label), PAIR_RECORD)
+    records = np.zeros(len(label), RECORD)
     a_first = (label == 0) | (not swap)
     records["a_start"] = np.where(a_first, sides.a_start, sides.b_start)
     records["b_start"] = np.where(a_first, sides.b_start, sides.a_start)
