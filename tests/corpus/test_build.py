@@ -1,11 +1,9 @@
 """A corpus holds the pieces of every sentence, with the same bytes however often its making was broken off."""
 
 import fcntl
-import itertools
 import json
 import os
 import random
-import re
 import resource
 import signal
 import subprocess
@@ -20,12 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertmill import BertTokenizer, storage
-from bertmill.corpus import build, chinese, shard_texts
+from bertmill.corpus import build, shard_texts
 from bertmill.corpus.build import build_corpus, make_shard
-from bertmill.corpus.shard_texts import DocumentMode, cut_shard_texts
 from bertmill.corpus.shards import Corpus
 from bertmill.errors import DataError, ResourceError, UsageError
-from bertmill.text.files import Line
 from bertmill.text.repair import Repairs
 from bertmill.text.sentences import split_sentences
 from bertmill.text.vocabulary import SPECIAL_TOKENS
@@ -33,9 +29,6 @@ from bertmill.text.wordpiece import WordPiece
 
 TOKENIZER = BertTokenizer.from_pretrained("minilm")
 WORDPIECE = TOKENIZER.wordpiece
-CHINESE = WordPiece(
-    {piece: number for number, piece in enumerate([*SPECIAL_TOKENS, *"我们在北京大学图书馆，t恤", "ok"])}
-)
 
 
 @pytest.fixture
@@ -140,48 +133,6 @@ def test_words_that_are_not_split_begin_a_word_whatever_they_look_like() -> None
     assert shard.begins_word(0, 3).tolist() == [True, False, True]
 
 
-# Blocks and documents
-
-
-def lines_of(*texts: str, file: str = "a.txt") -> list[Line]:
-    return [Line(file, number, text) for number, text in enumerate(texts, start=1)]
-
-
-@pytest.mark.parametrize(
-    ("document", "lines", "text"),
-    [
-        (None, lines_of("a", "b", "", " ", "c"), "a\nb\n\nc\n\n"),
-        (None, lines_of("", "a", ""), "a\n\n"),
-        (None, lines_of("a") + lines_of("b", file="b.txt"), "a\n\nb\n\n"),
-        (None, lines_of("a") + lines_of("b"), "a\n\nb\n\n"),  # the same file twice
-        (None, lines_of("a\n\nb", "c", file="a.jsonl.gz"), "a\nb\n\nc\n\n"),
-        ("blank-line", lines_of("a\n\nb", "c", file="a.jsonl"), "a\n\nb\nc\n\n"),
-        ("file", lines_of("a", "", "b") + lines_of("c", file="b.txt"), "a\nb\n\nc\n\n"),
-        ("record", lines_of("a", "", "b"), "a\n\nb\n\n"),
-    ],
-)
-def test_documents_end_where_the_mode_says(document: DocumentMode | None, lines: list[Line], text: str) -> None:
-    assert [shard.text.decode() for shard in cut_shard_texts(lines, document)] == [text]
-
-
-@pytest.mark.usefixtures("small_shards")
-@given(texts=st.lists(st.sampled_from(["", "word " * 30, "\u200b" * 300, "x" * 3000]), max_size=60))
-def test_shard_texts_are_the_text_and_a_document_goes_on_with_a_line_of_pieces(texts: list[str]) -> None:
-    found = [shard.text.decode() for shard in cut_shard_texts(lines_of(*texts), None)]
-    documents = re.findall("(?:.+\n)+", "".join(f"{text}\n" for text in texts))
-    assert "".join(found) == "".join(f"{document}\n" for document in documents)
-    for before, after in itertools.pairwise(found):
-        assert len(before) >= 2000
-        assert before.endswith("\n\n") or (len(before) >= 4000 and after[0].isalnum())
-
-
-def test_letters_and_digits_always_give_pieces() -> None:
-    """What the cut inside a document relies on."""
-    for wordpiece in (WORDPIECE, WordPiece(WORDPIECE.vocabulary, lowercase=False)):
-        letters = [chr(code) for code in range(sys.maxunicode + 1) if chr(code).isalnum()]
-        assert all(len(wordpiece.ids(letter)) for letter in letters)
-
-
 @pytest.mark.usefixtures("small_shards")
 def test_a_document_whose_last_shard_would_be_empty_still_ends(tmp_path: Path) -> None:
     invisible = "\u200b" * 1000 + "\n"
@@ -189,46 +140,6 @@ def test_a_document_whose_last_shard_would_be_empty_still_ends(tmp_path: Path) -
     facts = build_corpus([str(tmp_path / "a.txt")], TOKENIZER, tmp_path / "corpus", workers=1)
     assert [len(document) for document in documents_of(Corpus(tmp_path / "corpus"))] == [1000, 1]
     assert facts["dropped_sentences"] == 20
-
-
-# Chinese words
-
-
-def test_ideographs_inside_a_word_of_jieba_do_not_begin_one() -> None:
-    text = "我们在图书馆，北京大学T恤ok"  # 我们 在 图书馆 ， 北京大学 T恤 ok
-    shard, _ = make_shard(CHINESE, text + "\n\n", chinese_words=True)
-    plain, _ = make_shard(CHINESE, text + "\n\n", chinese_words=False)
-    assert shard.pieces.tolist() == plain.pieces.tolist()
-    begins = shard.begins_word(0, shard.num_pieces).tolist()
-    assert [int(flag) for flag in begins] == [1, 0, 1, 1, 0, 0, 1, 1, 0, 0, 0, 1, 0, 1]
-    assert plain.begins_word(0, plain.num_pieces).all()
-
-
-@given(st.text(alphabet="我们在北京大学图书馆 aT1.，𠀀é\u0301", max_size=30))
-def test_jieba_takes_word_beginnings_only_from_ideographs(text: str) -> None:
-    goes_on = chinese.goes_on_word(text)
-    assert len(goes_on) == len(text)
-    assert not goes_on[:1].any()
-    assert all("\u4e00" <= text[index] <= "\U0002ffff" for index in np.flatnonzero(goes_on))
-    assert not any(text[index - 1].isspace() for index in np.flatnonzero(goes_on))
-
-
-def test_jieba_says_nothing_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    script = "import bertmill.corpus.chinese as c; print(c.goes_on_word('北京').tolist())"
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, env=environment
-    )
-    assert (done.stdout, done.stderr) == ("[False, True]\n", "")
-    assert not list(tmp_path.iterdir())
-
-
-def test_without_jieba_the_remedy_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "jieba", None)
-    (tmp_path / "a.txt").write_text("a")
-    with pytest.raises(UsageError, match=r"pip install jieba"):
-        build_corpus([str(tmp_path / "a.txt")], TOKENIZER, tmp_path / "corpus", chinese_words=True)
-    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 
 
 # Broken off and taken up again

@@ -106,6 +106,17 @@ def test_an_epoch_brings_every_instance_once_and_epochs_differ(corpus: Corpus, p
     assert loader.steps_per_epoch == count
 
 
+def test_the_length_of_an_epoch_is_known_once_it_is_planned_and_asking_writes_nothing(
+    corpus: Corpus, tmp_path: Path
+) -> None:
+    loader = make(corpus, tmp_path / "plan")
+    with pytest.raises(KeyError):
+        _ = loader.steps_per_epoch
+    assert not (tmp_path / "plan").exists()
+    count = loader.instances.plan_epoch(0).counts.instances
+    assert loader.steps_per_epoch == count / BATCH_SIZE
+
+
 def texts(batch: InstanceBatch) -> list[list[int]]:
     return [part.tolist() for part in np.split(batch.piece_ids, np.cumsum(batch.lengths)[:-1])]
 

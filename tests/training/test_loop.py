@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from torch import Tensor, nn
 
 from bertmill.config.commands import TrainingSettings
 from bertmill.config.fields import OnNonFinite
-from bertmill.errors import IntegrityError, NonFiniteError, StoppedError
+from bertmill.errors import NonFiniteError, StoppedError
 from bertmill.training import loop
 from bertmill.training.distributed import Ranks
 from bertmill.training.loop import Trainer
@@ -181,22 +180,6 @@ def test_patience_counts_the_metric_and_the_log_ends_where_it_does(tmp_path: Pat
     assert [line["step"] for line in lines if "loss" in line] == [8]
 
 
-def test_a_best_step_that_is_gone_is_forgotten(tmp_path: Path) -> None:
-    """As where a better one came, which is broken now: the training is back before it, and its best was removed."""
-    trainer = trainer_in(tmp_path, Schedule(0.1, steps=4), keep=9, save_every=1)
-    trainer.eval_every = 2
-    trainer.train(one_phase(EvaluatedTrainable(1.0)))
-    assert trainer.state.best_step == 2
-    shutil.rmtree(tmp_path / "checkpoints/step-000002")
-    again = trainer_in(tmp_path, Schedule(0.1, steps=8), keep=9, save_every=1)
-    again.eval_every = 2
-    again.resume()
-    assert again.state.best_step is None
-    again.train(one_phase(EvaluatedTrainable(3.0)))
-    again.take_best()
-    assert (again.state.best_step, again.state.best_figures) == (6, {"loss": 3.0})
-
-
 @pytest.mark.parametrize("wish", ["skip", "reload"])
 def test_a_training_that_fails_at_every_step_from_some_on_ends(wish: OnNonFinite, tmp_path: Path) -> None:
     trainable = CountingTrainable(not_finite=range(7, 100))
@@ -216,19 +199,3 @@ def test_a_training_that_was_killed_before_its_first_checkpoint_begins_its_log_a
     resumed.train(one_phase(CountingTrainable()))
     lines = (tmp_path / "log.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["step"] for line in lines] == list(range(1, 10))
-
-
-@pytest.mark.parametrize(
-    ("model", "message"),
-    [
-        (nn.Linear(1, 1, bias=False), r"the shape of bias is \(1,\), in the model missing"),
-        (nn.Bilinear(1, 1, 1), r"the shape of weight is \(1, 1\), in the model \(1, 1, 1\)"),
-        (nn.Sequential(nn.Linear(1, 1)), r"the shape of 0.weight is missing, in the model \(1, 1\)"),
-    ],
-)
-def test_a_checkpoint_of_another_model_is_refused(model: nn.Module, message: str, tmp_path: Path) -> None:
-    trainer_in(tmp_path, Schedule(0.1, steps=2)).train(one_phase(CountingTrainable()))
-    other = trainer_in(tmp_path, Schedule(0.1, steps=2))
-    other.model = model
-    with pytest.raises(IntegrityError, match=f"step-000002: is of another model: {message}"):
-        other.resume()
