@@ -8,8 +8,6 @@ all share one schedule. Only the first of several ranks writes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
@@ -76,9 +74,8 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
         heldout = _heldout_corpus(settings, corpus, folder, tokenizer, ranks)
         lengths, shares = zip(*parse_phases(settings.length), strict=True)
         vocabulary = VocabularyIds.of(tokenizer)
-        trainables = [_trainable(settings, length, corpus, heldout, vocabulary, folder, ranks) for length in lengths]
-        for trainable in trainables:  # before the folder becomes a run: what cannot be planned cannot be trained on
-            _plan_first_epoch(trainable, settings)
+        # Before the folder becomes a run: what cannot be planned cannot be trained on.
+        trainables = [_prepare(settings, length, corpus, heldout, vocabulary, folder, ranks) for length in lengths]
         assert settings.learning_rate is not None
         steps = settings.steps
         if settings.epochs is not None:
@@ -158,7 +155,7 @@ def _heldout_corpus(
     return Corpus(run.heldout)
 
 
-def _trainable(
+def _prepare(
     settings: PretrainSettings,
     length: int,
     corpus: Corpus,
@@ -167,6 +164,7 @@ def _trainable(
     run: RunFolder,
     ranks: Ranks,
 ) -> ObjectiveTrainable:
+    """The objective on instances of one length, with its first epoch planned."""
     share = heldout_share(settings.heldout) or 0.0
     plan = PlanSettings(settings.objective, length, settings.short_seq_prob, heldout_share=share)
     heldout_plan = replace(plan, part="heldout") if share else plan
@@ -185,28 +183,14 @@ def _trainable(
         world_size=ranks.count,
         workers=settings.workers,
     )
-    with _naming_heldout(settings):
-        of_heldout = None if heldout is None else instances(heldout, "heldout", heldout_plan, HELDOUT_SEED)
-    return ObjectiveTrainable(loader, of_heldout, ranks, settings.micro_batch_pieces)
-
-
-def _plan_first_epoch(trainable: ObjectiveTrainable, settings: PretrainSettings) -> None:
-    """Plan what the number of steps and the first evaluation depend on."""
-    if trainable.heldout is not None:
-        with _naming_heldout(settings):
-            trainable.heldout.plan_epoch(0)
-    trainable.loader.instances.plan_epoch(0)
-
-
-@contextmanager
-def _naming_heldout(settings: PretrainSettings) -> Iterator[None]:
-    """Errors name the held-out files that the user gave, not the corpus in the run folder."""
     try:
-        yield
-    except DataError as error:
-        is_share = heldout_share(settings.heldout) is not None
-        where = error.where if is_share else settings.heldout
-        raise DataError(error.what, where=where, remedy=error.remedy) from None
+        of_heldout = None if heldout is None else instances(heldout, "heldout", heldout_plan, HELDOUT_SEED)
+        if of_heldout is not None:
+            of_heldout.plan_epoch(0)
+    except DataError as error:  # name the files that the user gave, not the corpus in the run folder
+        raise DataError(error.what, where=error.where if share else settings.heldout, remedy=error.remedy) from None
+    loader.instances.plan_epoch(0)
+    return ObjectiveTrainable(loader, of_heldout, ranks, settings.micro_batch_pieces)
 
 
 def _beginning(

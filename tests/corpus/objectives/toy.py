@@ -18,7 +18,7 @@ class LastPiece(Objective):
     record = np.dtype([("start", "<u8"), ("length", "<u4")])
     num_special = 2
     model_class = "BertForMaskedLM"
-    head_name = "last piece"
+    heads = {"mlm": "last piece"}  # noqa: RUF012
 
     def plan_shard(
         self, part: DocumentPart, shard: int, settings: PlanSettings, generator: np.random.Generator

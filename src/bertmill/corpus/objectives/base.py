@@ -39,8 +39,7 @@ class Objective(ABC):
     min_pieces: ClassVar[int] = 1  # pieces of the corpus that an instance needs
     model_class: ClassVar[str]  # the name of a class in MODEL_CLASSES
     causal: ClassVar[bool] = False  # whether a piece sees only those before it
-    head_name: ClassVar[str] = "MLM"  # what figures of the language-model head are called
-    sum_names: ClassVar[tuple[str, ...]] = ("pieces", "selected", "mlm_loss", "mlm_right")  # what `sums` returns
+    heads: ClassVar[Mapping[str, str]] = {"mlm": "MLM"}  # of the model: key in the log → name for a person
     shows_labels: ClassVar[bool] = True  # whether labels are shown beside their pieces
     text_names: ClassVar[Sequence[str]] = ()  # of the texts of an instance, by segment
 
@@ -73,27 +72,38 @@ class Objective(ABC):
         """The share of positions that the language-model head sees."""
         return mask_rate
 
-    def losses(self, output: Any) -> dict[str, Tensor]:
-        """The mean losses of a model's output, each under the name of the count it is averaged over."""
-        return {"selected": output.loss}
-
     def counts(self, batch: InstanceBatch) -> dict[str, float]:
-        """What `losses` are averaged over."""
-        return {"selected": batch.num_selected, "instances": len(batch.lengths)}
+        """How many predictions each head makes."""
+        return {"mlm": batch.num_selected}
+
+    def losses(self, output: Any) -> dict[str, Tensor]:
+        """The mean loss of each head."""
+        return {"mlm": output.loss}
+
+    def num_right(self, output: Any, batch: InstanceBatch) -> dict[str, float]:
+        """How many predictions of each head are right."""
+        return {"mlm": float(output.num_right)}
 
     def sums(self, output: Any, batch: InstanceBatch) -> dict[str, float]:
-        """Sums over a batch that `figures` are computed from."""
-        return {
-            "pieces": float(len(batch.piece_ids)),
-            "selected": float(batch.num_selected),
-            "mlm_loss": float(self.losses(output)["selected"].detach()) * batch.num_selected,
-            "mlm_right": float(output.num_right),
-        }
+        """Sums over a batch that `figures` are computed from; there is one for each of `sum_names`."""
+        counts, num_right = self.counts(batch), self.num_right(output, batch)
+        sums = {"pieces": float(len(batch.piece_ids))}
+        for head, loss in self.losses(output).items():
+            total = float(loss.detach()) * counts[head]
+            sums |= {f"{head}_count": counts[head], f"{head}_loss": total, f"{head}_right": num_right[head]}
+        return sums
+
+    @property
+    def sum_names(self) -> list[str]:
+        return ["pieces", *(f"{head}_{kind}" for head in self.heads for kind in ("count", "loss", "right"))]
 
     def figures(self, sums: Mapping[str, float]) -> dict[str, float]:
         """What is reported in training; `loss` is what is minimized."""
-        mlm_loss = sums["mlm_loss"] / sums["selected"]
-        return {"loss": mlm_loss, "mlm_loss": mlm_loss, "mlm_accuracy": sums["mlm_right"] / sums["selected"]}
+        figures = {}
+        for head in self.heads:
+            figures[f"{head}_loss"] = sums[f"{head}_loss"] / sums[f"{head}_count"]
+            figures[f"{head}_accuracy"] = sums[f"{head}_right"] / sums[f"{head}_count"]
+        return {"loss": sum(figures[f"{head}_loss"] for head in self.heads), **figures}
 
     def heldout_figures(self, sums: Mapping[str, float]) -> dict[str, float]:
         """What is reported on held-out text."""
@@ -104,7 +114,10 @@ class Objective(ABC):
 
     def describe_figures(self, figures: Mapping[str, float]) -> list[str]:
         """Figures of training or of held-out text for a person, without `loss`."""
-        texts = [f"{self.head_name} loss {figures['mlm_loss']:.3f} (accuracy {figures['mlm_accuracy']:.1%})"]
+        texts = [
+            f"{name} loss {figures[f'{head}_loss']:.3f} (accuracy {figures[f'{head}_accuracy']:.1%})"
+            for head, name in self.heads.items()
+        ]
         if "perplexity" in figures:
             texts.append(f"perplexity {figures['perplexity']:,.1f}")
         return texts

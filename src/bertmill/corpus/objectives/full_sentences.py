@@ -8,8 +8,9 @@ length and its rest goes on as a sentence: nothing is lost. An instance ends whe
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +42,30 @@ class FullSentences(Objective):
     def plan_shard(
         self, part: DocumentPart, shard: int, settings: PlanSettings, generator: np.random.Generator
     ) -> ShardPlan:
-        return _plan_full_sentences(part, shard, settings, generator)
+        ends_of_shard = part.corpus.shards[shard].sentence_ends
+        sentences = np.arange(len(ends_of_shard))
+        # The document of each sentence, within the shard.
+        document = np.searchsorted(part.corpus.shards[shard].document_ends, sentences, side="right")
+        # With a [SEP] counted before each document, what stands between two places is the difference of two numbers.
+        ends, ends_with_breaks = ends_of_shard.tolist(), (ends_of_shard + document).tolist()
+        documents = document.tolist()
+        draws = draw_targets(settings, generator, num_more=0)
+        rows: list[tuple[int, int, int, int]] = []
+        for sentence, stop in _stretches(part.spans(shard)):
+            start = ends[sentence - 1] if sentence else 0
+            while sentence < stop:
+                (target,) = next(draws)
+                begin = start + documents[sentence]
+                reaching = bisect_left(ends_with_breaks, begin + target, sentence, stop)
+                too_much = bisect_right(ends_with_breaks, begin + settings.room, sentence, stop)
+                last = min(reaching, too_much - 1)
+                if last < sentence:  # not even one sentence fits
+                    rows.append((start, documents[sentence], settings.room, 0))
+                    start += settings.room
+                else:
+                    rows.append((start, documents[sentence], ends[last] - start, documents[last] - documents[sentence]))
+                    sentence, start = last + 1, ends[last]
+        return ShardPlan(_records(rows, part.corpus, shard), Counts(len(rows), sum(row[2] for row in rows)))
 
     def texts(self, corpus: Corpus, records: NDArray[Any]) -> list[list[Text]]:
         num_breaks = records["num_breaks"].astype(np.int64)
@@ -67,7 +91,7 @@ class CausalLanguageModeling(FullSentences):
     """Predict each piece from those before it: a position's label is the next piece, if that is an ordinary one."""
 
     causal = True
-    head_name = "CLM"
+    heads: ClassVar[Mapping[str, str]] = {"mlm": "CLM"}
     shows_labels = False
 
     def label(self, layout: Layout, masker: Masker, epoch: int, numbers: Numbers) -> Numbers:
@@ -80,34 +104,6 @@ class CausalLanguageModeling(FullSentences):
 
     def describe_instance(self, instance: InstanceBatch) -> list[str]:
         return ["each predicted from those before it"]
-
-
-def _plan_full_sentences(
-    part: DocumentPart, number: int, settings: PlanSettings, generator: np.random.Generator
-) -> ShardPlan:
-    shard = part.corpus.shards[number]
-    sentences = np.arange(len(shard.sentence_ends))
-    document = np.searchsorted(shard.document_ends, sentences, side="right")  # of each sentence, within the shard
-    # With a [SEP] counted before each document, what stands between two places is the difference of two numbers.
-    ends, ends_with_breaks = shard.sentence_ends.tolist(), (shard.sentence_ends + document).tolist()
-    documents = document.tolist()
-    draws = draw_targets(settings, generator, num_more=0)
-    rows: list[tuple[int, int, int, int]] = []
-    for sentence, stop in _stretches(part.spans(number)):
-        start = ends[sentence - 1] if sentence else 0
-        while sentence < stop:
-            (target,) = next(draws)
-            begin = start + documents[sentence]
-            reaching = bisect_left(ends_with_breaks, begin + target, sentence, stop)
-            too_much = bisect_right(ends_with_breaks, begin + settings.room, sentence, stop)
-            last = min(reaching, too_much - 1)
-            if last < sentence:  # not even one sentence fits
-                rows.append((start, documents[sentence], settings.room, 0))
-                start += settings.room
-            else:
-                rows.append((start, documents[sentence], ends[last] - start, documents[last] - documents[sentence]))
-                sentence, start = last + 1, ends[last]
-    return ShardPlan(_records(rows, part.corpus, number), Counts(len(rows), sum(row[2] for row in rows)))
 
 
 def _stretches(spans: list[Span]) -> list[tuple[int, int]]:

@@ -50,10 +50,44 @@ class PairObjective(Objective):
     num_special = 3
     min_pieces = 2
     model_class = "BertForPreTraining"
-    sum_names = (*Objective.sum_names, "instances", "nsp_loss", "nsp_right")
     text_names = ("A", "B")
-    pair_name: ClassVar[str]  # what figures of the pairs are called
     label_texts: ClassVar[tuple[str, str]]
+    borrows: ClassVar[bool]  # whether label 1 means a B from another document, or that A and B are swapped
+
+    def plan_shard(
+        self, part: DocumentPart, shard: int, settings: PlanSettings, generator: np.random.Generator
+    ) -> ShardPlan:
+        corpus, spans = part.corpus, part.spans(shard)
+        ends: list[int] = [0, *corpus.shards[shard].sentence_ends.tolist()]  # sentence i: from ends[i] to ends[i + 1]
+        chunks = list(_chunks(ends, spans, settings, generator, borrows=self.borrows))
+        columns = np.array(chunks, np.int64).reshape(-1, len(Chunk._fields)).T
+        start, cut, end, label, document, target, is_single = columns
+        base = corpus.piece_offsets[shard]
+        own = Sides(base + start, cut - start, base + cut, end - cut)
+        negatives = np.flatnonzero(label) if self.borrows else np.empty(0, np.int64)
+        whole = Sides(*(side.copy() for side in own))
+        whole.b_start[negatives], whole.b_length[negatives] = _texts_from_elsewhere(
+            part,
+            document[negatives],
+            wanted=(target - own.a_length)[negatives],
+            rooms=settings.room - own.a_length[negatives],
+            generator=generator,
+        )
+        may_lose_a = np.ones(len(chunks), np.bool_)
+        may_lose_a[negatives] = is_single[negatives] == 1
+        sides = _truncated(whole, settings.room, may_lose_a, generator)
+        lost = own.lengths - np.minimum(own.lengths, sides.lengths)  # [2, chunks]; a borrowed B is not ours to lose
+        num_pieces = sum(ends[span.stop] - ends[span.first] for span in spans)
+        num_left_out = num_pieces - int(own.lengths.sum())  # lone sentences of one piece, in SOP
+        counts = Counts(
+            instances=len(chunks),
+            pieces=int(sides.lengths.sum()),
+            labels_1=int(label.sum()),
+            one_sentence=int(is_single.sum()),
+            pieces_cut=int(lost.sum()) + num_left_out,
+            sentences_cut=int((lost > 0).sum() if self.borrows else (lost > 0).any(0).sum()) + num_left_out,
+        )
+        return ShardPlan(_records(sides, label, swap=not self.borrows), counts)
 
     def texts(self, corpus: Corpus, records: NDArray[Any]) -> list[list[Text]]:
         columns = (records[name].tolist() for name in ("a_start", "a_length", "b_start", "b_length"))
@@ -68,32 +102,15 @@ class PairObjective(Objective):
     def pair_labels(self, records: NDArray[Any]) -> Numbers | None:
         return records["label"].astype(np.int64)
 
+    def counts(self, batch: InstanceBatch) -> dict[str, float]:
+        return {**super().counts(batch), "nsp": len(batch.lengths)}
+
     def losses(self, output: Any) -> dict[str, Tensor]:
-        return {"selected": output.mlm_loss, "instances": output.nsp_loss}
+        return {"mlm": output.mlm_loss, "nsp": output.nsp_loss}
 
-    def sums(self, output: Any, batch: InstanceBatch) -> dict[str, float]:
+    def num_right(self, output: Any, batch: InstanceBatch) -> dict[str, float]:
         predicted = output.seq_relationship_logits.argmax(1).cpu().numpy()
-        num_instances = len(batch.lengths)
-        return {
-            **super().sums(output, batch),
-            "instances": float(num_instances),
-            "nsp_loss": float(output.nsp_loss.detach()) * num_instances,
-            "nsp_right": float((predicted == batch.pair_labels).sum()),
-        }
-
-    def figures(self, sums: Mapping[str, float]) -> dict[str, float]:
-        figures = super().figures(sums)
-        nsp_loss = sums["nsp_loss"] / sums["instances"]
-        return {
-            **figures,
-            "loss": figures["mlm_loss"] + nsp_loss,
-            "nsp_loss": nsp_loss,
-            "nsp_accuracy": sums["nsp_right"] / sums["instances"],
-        }
-
-    def describe_figures(self, figures: Mapping[str, float]) -> list[str]:
-        pairs = f"{self.pair_name} loss {figures['nsp_loss']:.3f} (accuracy {figures['nsp_accuracy']:.1%})"
-        return [*super().describe_figures(figures), pairs]
+        return {**super().num_right(output, batch), "nsp": float((predicted == batch.pair_labels).sum())}
 
     def describe_instance(self, instance: InstanceBatch) -> list[str]:
         assert instance.pair_labels is not None
@@ -123,7 +140,8 @@ class PairObjective(Objective):
 class NextSentencePrediction(PairObjective):
     """Does B follow A, or is it from another document?"""
 
-    pair_name = "NSP"
+    heads: ClassVar[Mapping[str, str]] = {"mlm": "MLM", "nsp": "NSP"}
+    borrows = True
     label_texts = ("B follows A", "B is from another document")
 
     def check_part(self, part: DocumentPart, settings: PlanSettings) -> None:
@@ -137,22 +155,13 @@ class NextSentencePrediction(PairObjective):
             remedy=f"use the objective mlm or mlm+sop{', or hold out another share' if is_split else ''}",
         )
 
-    def plan_shard(
-        self, part: DocumentPart, shard: int, settings: PlanSettings, generator: np.random.Generator
-    ) -> ShardPlan:
-        return _plan_pairs(part, shard, settings, generator, is_nsp=True)
-
 
 class SentenceOrderPrediction(PairObjective):
     """Are A and B in order, or swapped?"""
 
-    pair_name = "SOP"
+    heads: ClassVar[Mapping[str, str]] = {"mlm": "MLM", "nsp": "SOP"}  # the log has one name for both
+    borrows = False
     label_texts = ("A and B are in order", "A and B are swapped")
-
-    def plan_shard(
-        self, part: DocumentPart, shard: int, settings: PlanSettings, generator: np.random.Generator
-    ) -> ShardPlan:
-        return _plan_pairs(part, shard, settings, generator, is_nsp=False)
 
 
 class Chunk(NamedTuple):
@@ -180,43 +189,8 @@ class Sides(NamedTuple):
         return np.stack([self.a_length, self.b_length])
 
 
-def _plan_pairs(
-    part: DocumentPart, shard: int, settings: PlanSettings, generator: np.random.Generator, *, is_nsp: bool
-) -> ShardPlan:
-    corpus, spans = part.corpus, part.spans(shard)
-    ends: list[int] = [0, *corpus.shards[shard].sentence_ends.tolist()]  # sentence i: from ends[i] to ends[i + 1]
-    chunks = list(_chunks(ends, spans, settings, generator, is_nsp=is_nsp))
-    start, cut, end, label, document, target, is_single = np.array(chunks, np.int64).reshape(-1, len(Chunk._fields)).T
-    base = corpus.piece_offsets[shard]
-    own = Sides(base + start, cut - start, base + cut, end - cut)
-    negatives = np.flatnonzero(label) if is_nsp else np.empty(0, np.int64)
-    whole = Sides(*(side.copy() for side in own))
-    whole.b_start[negatives], whole.b_length[negatives] = _texts_from_elsewhere(
-        part,
-        document[negatives],
-        wanted=(target - own.a_length)[negatives],
-        rooms=settings.room - own.a_length[negatives],
-        generator=generator,
-    )
-    may_lose_a = np.ones(len(chunks), np.bool_)
-    may_lose_a[negatives] = is_single[negatives] == 1
-    sides = _truncated(whole, settings.room, may_lose_a, generator)
-    lost = own.lengths - np.minimum(own.lengths, sides.lengths)  # [2, chunks]; a B from elsewhere is not ours to lose
-    num_pieces = sum(ends[span.stop] - ends[span.first] for span in spans)
-    num_left_out = num_pieces - int(own.lengths.sum())  # lone sentences of one piece, in SOP
-    counts = Counts(
-        instances=len(chunks),
-        pieces=int(sides.lengths.sum()),
-        labels_1=int(label.sum()),
-        one_sentence=int(is_single.sum()),
-        pieces_cut=int(lost.sum()) + num_left_out,
-        sentences_cut=int((lost > 0).sum() if is_nsp else (lost > 0).any(0).sum()) + num_left_out,
-    )
-    return ShardPlan(_records(sides, label, swap=not is_nsp), counts)
-
-
 def _chunks(
-    ends: list[int], spans: list[Span], settings: PlanSettings, generator: np.random.Generator, *, is_nsp: bool
+    ends: list[int], spans: list[Span], settings: PlanSettings, generator: np.random.Generator, *, borrows: bool
 ) -> Iterator[Chunk]:
     """The sentences of a shard, in order, as chunks that are cut and labelled."""
     draws = draw_targets(settings, generator, num_more=2)
@@ -225,21 +199,21 @@ def _chunks(
         while sentence < stop:
             target, where_to_cut, coin = next(draws)
             last = _chunk_end(ends, sentence, stop, int(target), settings.room)
-            if is_nsp and last == sentence + 1 < stop and surplus >= LARGEST_SURPLUS:
+            if borrows and last == sentence + 1 < stop and surplus >= LARGEST_SURPLUS:
                 last += 1
             is_single = last == sentence + 1
-            label = int((is_nsp and is_single) or coin >= 0.5 + 0.5 * surplus / LARGEST_SURPLUS)
+            label = int((borrows and is_single) or coin >= 0.5 + 0.5 * surplus / LARGEST_SURPLUS)
             start, cut, end = ends[sentence], ends[last], ends[last]
             sentence_after = last
             if not is_single:
                 middle = sentence + 1 + int(where_to_cut * (last - sentence - 1))
                 cut = ends[middle]
-                if is_nsp and label:
+                if borrows and label:
                     end, sentence_after = cut, middle
-            elif not is_nsp:
+            elif not borrows:
                 cut = start + 1 + int(where_to_cut * (end - start - 1))
             sentence = sentence_after
-            if is_nsp or end - start > 1:  # one piece cannot be cut in two
+            if borrows or end - start > 1:  # one piece cannot be cut in two
                 surplus += 2 * label - 1
                 yield Chunk(start, cut, end, label, document, int(target), is_single)
 
