@@ -17,7 +17,8 @@ import torch
 
 from bertmill.cli.progress import make_bar, time_left
 from bertmill.cli.streams import say
-from bertmill.training.progress import Beginning, Line, Listener, PretrainingBeginning
+from bertmill.training.objective_trainable import PretrainingBeginning
+from bertmill.training.progress import Beginning, Line, Listener
 
 BAR_INTERVAL_S = 0.2
 ROOF_SIZES = (256, 512, 1024, 2048, 2048, 2048)
@@ -117,9 +118,9 @@ class PretrainingDisplay(TrainingDisplay):
         self._has_said_stuck = False
 
     def begin(self, beginning: Beginning) -> None:
-        self._known = beginning.pretraining
+        assert isinstance(beginning, PretrainingBeginning)
+        self._known = beginning
         if not self._quiet:
-            assert self._known is not None
             ranks = self._known.ranks
             self._roof = ranks.count * _matrix_product_rate(ranks.device, self._known.precision)
             self.remark(

@@ -1,4 +1,4 @@
-"""Which pieces a model must guess, and what it sees in their place.
+"""Which positions the MLM head must predict, and what the model sees there.
 
 Of an instance's n ordinary pieces, rate · n are selected, rounded up or down at random so that the share is right on
 average, but at least one. Of the selected, a share becomes [MASK], a share a random ordinary piece, the rest stays.

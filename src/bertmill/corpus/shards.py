@@ -214,7 +214,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
     facts = read_json(folder / MANIFEST, max_bytes=MAX_MANIFEST_BYTES).get("corpus") if is_corpus(folder) else None
     if not isinstance(facts, dict):
         raise UsageError("is not a corpus", where=folder, remedy="make one with `bertmill corpus`")
-    if "doctor" in facts:  # what corpora of version 1 call it
+    if "doctor" in facts:  # the key in corpora built by earlier versions
         facts["statistics"] = facts.pop("doctor")
     for name, kind in {"shards": int, "vocabulary_size": int, "sha256": str, "vocabulary_sha256": str}.items():
         if not isinstance(facts.get(name), kind) or (kind is int and facts[name] < 1):

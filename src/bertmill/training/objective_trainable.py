@@ -19,9 +19,22 @@ from bertmill.corpus.instances import InstanceBatch, Instances
 from bertmill.corpus.loader import Loader
 from bertmill.corpus.objectives.base import Objective
 from bertmill.training.distributed import Ranks
+from bertmill.training.progress import Beginning
 
 MAX_HELDOUT_INSTANCES = 2048
 HELDOUT_BATCH = 32
+
+
+@dataclass(frozen=True)
+class PretrainingBeginning(Beginning):
+    """What the figures of a pre-training are compared with."""
+
+    objective: Objective
+    vocabulary_size: int
+    unigram_entropy: float  # the loss of a model that knows only how frequent each piece is
+    weights_used: float  # per piece: 6 operations for each, forward and backward
+    ranks: Ranks
+    precision: torch.dtype
 
 
 @dataclass(frozen=True)

@@ -35,8 +35,8 @@ from bertmill.randomness import keyed_seed
 from bertmill.text.files import find_files
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import Ranks
-from bertmill.training.objective_trainable import ObjectiveTrainable
-from bertmill.training.progress import Beginning, Listener, PretrainingBeginning
+from bertmill.training.objective_trainable import ObjectiveTrainable, PretrainingBeginning
+from bertmill.training.progress import Listener
 from bertmill.training.runs import opened_run, require_same_data, with_whole_paths
 from bertmill.training.schedule import Schedule, steps_of_epochs
 from bertmill.training.state import PLANS_OF_RANK, RunFolder, State
@@ -83,8 +83,7 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
         run.begin(model, settings, sources)
         schedule = Schedule(settings.learning_rate, steps, settings.budget)
         trainer = run.trainer(model, schedule, settings, eval_every=settings.eval_every)
-        known = _beginning(settings, corpus, tokenizer, model, ranks)
-        run.journal.begin(Beginning(steps, dict(trainer.state.sums), known))
+        run.journal.begin(_beginning(settings, steps, trainer.state, model, trainables[0]))
         ends = [*(round(end, 9) for end in accumulate(shares[:-1])), 1.0]  # 0.1 and 0.2 are a little more than 0.3
         trainer.train([Phase(*each) for each in zip(trainables, ends, strict=True)])
         return run.finish(model, tokenizer, {**_provenance(settings, corpus, trainer.state), **sources})
@@ -194,15 +193,21 @@ def _prepare(
 
 
 def _beginning(
-    settings: PretrainSettings, corpus: Corpus, tokenizer: BertTokenizer, model: BertPreTrainedModel, ranks: Ranks
+    settings: PretrainSettings,
+    steps: int | None,
+    state: State,
+    model: BertPreTrainedModel,
+    trainable: ObjectiveTrainable,
 ) -> PretrainingBeginning:
-    objective = load_objective(settings.objective)
+    share = trainable.objective.predicted_share(settings.mask_rate)
     return PretrainingBeginning(
-        objective=objective,
-        vocabulary_size=len(tokenizer),
-        unigram_entropy=float(corpus.facts["statistics"]["unigram_entropy"]),
-        weights_used=model.config.weights_per_piece(objective.predicted_share(settings.mask_rate)),
-        ranks=ranks,
+        steps,
+        dict(state.sums),
+        objective=trainable.objective,
+        vocabulary_size=model.config.vocab_size,
+        unigram_entropy=float(trainable.loader.instances.corpus.facts["statistics"]["unigram_entropy"]),
+        weights_used=model.config.weights_per_piece(share),
+        ranks=trainable.ranks,
         precision=torch.bfloat16 if settings.precision == "bf16" else torch.float32,
     )
 
