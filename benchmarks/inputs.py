@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from bertmill.config.fields import Objective
 from bertmill.corpus.instances import Instances
 from bertmill.corpus.masking import MaskingSettings, VocabularyIds
-from bertmill.corpus.objectives import PlanSettings
+from bertmill.corpus.plan_settings import PlanSettings
 from bertmill.corpus.shards import Corpus
 from bertmill.text.files import read_lines
 from bertmill.text.tokenizer import BertTokenizer
@@ -36,7 +35,7 @@ def open_instances(
     tokenizer: BertTokenizer,
     plans: Path,
     *,
-    objective: Objective = "mlm+nsp",
+    objective: str = "mlm+nsp",
     length: int = 128,
     short_seq_prob: float = 0.1,
     whole_words: bool = False,

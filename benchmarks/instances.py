@@ -17,12 +17,11 @@ import torch
 
 from benchmarks.inputs import open_instances, write_beginning
 from benchmarks.measure import Row, best_seconds
-from bertmill.config.fields import Objective
 from bertmill.corpus.build import build_corpus
 from bertmill.corpus.instances import InstanceBatch, Instances
 from bertmill.corpus.loader import Loader
-from bertmill.corpus.objectives import PlanSettings
 from bertmill.corpus.plan import Planner
+from bertmill.corpus.plan_settings import PlanSettings
 from bertmill.corpus.shards import Corpus
 from bertmill.machine import set_threads
 from bertmill.model.bert import BertForPreTraining
@@ -35,7 +34,7 @@ PROMISED_SECONDS = 20
 TIMES_A_STEP = 50
 BATCH_SIZE = 32
 NUM_BATCHES = 200
-OBJECTIVES: tuple[Objective, ...] = ("mlm+nsp", "mlm+sop", "mlm")
+OBJECTIVES = ("mlm+nsp", "mlm+sop", "mlm")
 
 
 def measure(data: Path, rounds: int) -> Iterator[Row]:
@@ -54,7 +53,7 @@ def measure(data: Path, rounds: int) -> Iterator[Row]:
             yield _loading(instances, what, rounds)
 
 
-def _planning(corpus: Corpus, folder: Path, objective: Objective, rounds: int) -> Row:
+def _planning(corpus: Corpus, folder: Path, objective: str, rounds: int) -> Row:
     num_epochs = -(-NUM_SENTENCES // corpus.num_sentences)
     attempt = count()
 
@@ -62,7 +61,7 @@ def _planning(corpus: Corpus, folder: Path, objective: Objective, rounds: int) -
         new_folder = folder / f"{objective}-{next(attempt)}"
         planner = Planner(corpus, new_folder, PlanSettings(objective), seed=1)
         for epoch in range(num_epochs):
-            planner.facts(epoch)
+            planner.plan(epoch)
 
     seconds = best_seconds({"ours": plan}, rounds)["ours"]
     speed = num_epochs * corpus.num_sentences / seconds
@@ -72,21 +71,21 @@ def _planning(corpus: Corpus, folder: Path, objective: Objective, rounds: int) -
 
 def _loading(instances: Instances, what: str, rounds: int) -> Row:
     loader = Loader(instances, batch_size=BATCH_SIZE, workers=0)
-    batch = loader.batch(0)  # the plan is there now
+    batch = loader.load(0)  # the plan is there now
     sides: dict[str, Callable[[], object]] = {
         "loader": partial(_load, loader),
         "step": _training_step(batch, instances.corpus.vocabulary_size),
     }
     sides["step"]()
     seconds = best_seconds(sides, rounds)
-    num_loaded = sum(len(loader.batch(step).piece_ids) for step in range(NUM_BATCHES))
+    num_loaded = sum(len(loader.load(step).piece_ids) for step in range(NUM_BATCHES))
     loaded, trained = num_loaded / seconds["loader"], len(batch.piece_ids) / seconds["step"]
     return Row("instances", f"load {what}", "piece/s", loaded, trained, "a tiny training step", TIMES_A_STEP)
 
 
 def _load(loader: Loader) -> None:
     for step in range(NUM_BATCHES):
-        loader.batch(step)
+        loader.load(step)
 
 
 def _training_step(batch: InstanceBatch, vocabulary_size: int) -> Callable[[], object]:

@@ -30,9 +30,9 @@ from bertmill.model.bert import BertForPreTraining
 from bertmill.model.config import BertConfig
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import Ranks
+from bertmill.training.objective_trainable import evaluate_on_heldout
 from bertmill.training.optimizer import make_optimizer
 from bertmill.training.schedule import Schedule
-from bertmill.training.words import evaluate_words
 
 LOG_EVERY = 50
 
@@ -95,7 +95,7 @@ def train(run: Path, out: Path) -> None:
     ours = BertForPreTraining.from_pretrained(out / "model")
     with torch.inference_mode():
         heldout = instances(Corpus(run / "heldout"), "heldout", phases[-1][0], HELDOUT_SEED)
-        figures = evaluate_words(ours, heldout, Ranks(torch.device("cpu")))
+        figures = evaluate_on_heldout(ours, heldout, Ranks(torch.device("cpu")))
     print(json.dumps({"steps": steps, "pieces": pieces, "seconds": round(seconds), **figures}))
 
 

@@ -254,10 +254,10 @@ def test_check_names_what_is_wrong(
 
 
 def test_a_corpus_without_its_facts_is_one_line(bertmill: RunCommand, corpus: Path) -> None:
-    with_right_hashes(corpus, doctor=None)
+    with_right_hashes(corpus, statistics=None)
     done = bertmill("inspect", corpus)
     assert done.returncode == 4
-    assert "has no findings of the doctor" in done.stderr
+    assert "has no corpus statistics" in done.stderr
     write_manifest(corpus, facts={"corpus": {}})
     for command in ("inspect", "check"):
         done = bertmill(command, corpus)

@@ -1,11 +1,9 @@
 """A corpus holds the pieces of every sentence, with the same bytes however often its making was broken off."""
 
 import fcntl
-import itertools
 import json
 import os
 import random
-import re
 import resource
 import signal
 import subprocess
@@ -20,12 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertmill import BertTokenizer, storage
-from bertmill.corpus import blocks, build, chinese
-from bertmill.corpus.blocks import DocumentMode, cut_blocks
+from bertmill.corpus import build, shard_texts
 from bertmill.corpus.build import build_corpus, make_shard
 from bertmill.corpus.shards import Corpus
 from bertmill.errors import DataError, ResourceError, UsageError
-from bertmill.text.files import Line
 from bertmill.text.repair import Repairs
 from bertmill.text.sentences import split_sentences
 from bertmill.text.vocabulary import SPECIAL_TOKENS
@@ -33,19 +29,16 @@ from bertmill.text.wordpiece import WordPiece
 
 TOKENIZER = BertTokenizer.from_pretrained("minilm")
 WORDPIECE = TOKENIZER.wordpiece
-CHINESE = WordPiece(
-    {piece: number for number, piece in enumerate([*SPECIAL_TOKENS, *"我们在北京大学图书馆，t恤", "ok"])}
-)
 
 
 @pytest.fixture
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "BLOCK_CHARACTERS", 2000)
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shard_texts, "SHARD_CHARACTERS", 2000)
 
 
 @pytest.fixture(scope="session")
 def text_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """150 documents of a few lines each, one of them larger than a block."""
+    """150 documents of a few lines each, one of them larger than a shard."""
     chance = random.Random(5)
     words = [piece for piece in WORDPIECE.vocabulary if piece.isalpha() and len(piece) > 2]
     documents = []
@@ -86,7 +79,7 @@ def expected(documents: list[list[str]]) -> list[list[list[int]]]:
     ]
 
 
-@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.usefixtures("small_shards")
 def test_workers_make_no_difference_and_every_sentence_is_there(text_file: Path, tmp_path: Path) -> None:
     folders = [tmp_path / f"with-{workers}" for workers in (1, 2, 4)]
     progress: list[int] = []
@@ -140,49 +133,7 @@ def test_words_that_are_not_split_begin_a_word_whatever_they_look_like() -> None
     assert shard.begins_word(0, 3).tolist() == [True, False, True]
 
 
-# Blocks and documents
-
-
-def lines_of(*texts: str, file: str = "a.txt") -> list[Line]:
-    return [Line(file, number, text) for number, text in enumerate(texts, start=1)]
-
-
-@pytest.mark.parametrize(
-    ("document", "lines", "text"),
-    [
-        (None, lines_of("a", "b", "", " ", "c"), "a\nb\n\nc\n\n"),
-        (None, lines_of("", "a", ""), "a\n\n"),
-        (None, lines_of("a") + lines_of("b", file="b.txt"), "a\n\nb\n\n"),
-        (None, lines_of("a") + lines_of("b"), "a\n\nb\n\n"),  # the same file twice
-        (None, lines_of("a\n\nb", "c", file="a.jsonl.gz"), "a\nb\n\nc\n\n"),
-        ("blank-line", lines_of("a\n\nb", "c", file="a.jsonl"), "a\n\nb\nc\n\n"),
-        ("file", lines_of("a", "", "b") + lines_of("c", file="b.txt"), "a\nb\n\nc\n\n"),
-        ("record", lines_of("a", "", "b"), "a\n\nb\n\n"),
-    ],
-)
-def test_documents_end_where_the_mode_says(document: DocumentMode | None, lines: list[Line], text: str) -> None:
-    assert [block.text.decode() for block in cut_blocks(lines, document)] == [text]
-
-
-@pytest.mark.usefixtures("small_blocks")
-@given(texts=st.lists(st.sampled_from(["", "word " * 30, "\u200b" * 300, "x" * 3000]), max_size=60))
-def test_blocks_are_the_text_and_a_document_goes_on_with_a_line_of_pieces(texts: list[str]) -> None:
-    found = [block.text.decode() for block in cut_blocks(lines_of(*texts), None)]
-    documents = re.findall("(?:.+\n)+", "".join(f"{text}\n" for text in texts))
-    assert "".join(found) == "".join(f"{document}\n" for document in documents)
-    for before, after in itertools.pairwise(found):
-        assert len(before) >= 2000
-        assert before.endswith("\n\n") or (len(before) >= 4000 and after[0].isalnum())
-
-
-def test_letters_and_digits_always_give_pieces() -> None:
-    """What the cut inside a document relies on."""
-    for wordpiece in (WORDPIECE, WordPiece(WORDPIECE.vocabulary, lowercase=False)):
-        letters = [chr(code) for code in range(sys.maxunicode + 1) if chr(code).isalnum()]
-        assert all(len(wordpiece.ids(letter)) for letter in letters)
-
-
-@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.usefixtures("small_shards")
 def test_a_document_whose_last_shard_would_be_empty_still_ends(tmp_path: Path) -> None:
     invisible = "\u200b" * 1000 + "\n"
     (tmp_path / "a.txt").write_text("one two.\n" * 1000 + invisible * 20 + "\nnext document\n")
@@ -191,56 +142,16 @@ def test_a_document_whose_last_shard_would_be_empty_still_ends(tmp_path: Path) -
     assert facts["dropped_sentences"] == 20
 
 
-# Chinese words
-
-
-def test_ideographs_inside_a_word_of_jieba_do_not_begin_one() -> None:
-    text = "我们在图书馆，北京大学T恤ok"  # 我们 在 图书馆 ， 北京大学 T恤 ok
-    shard, _ = make_shard(CHINESE, text + "\n\n", chinese_words=True)
-    plain, _ = make_shard(CHINESE, text + "\n\n", chinese_words=False)
-    assert shard.pieces.tolist() == plain.pieces.tolist()
-    begins = shard.begins_word(0, shard.num_pieces).tolist()
-    assert [int(flag) for flag in begins] == [1, 0, 1, 1, 0, 0, 1, 1, 0, 0, 0, 1, 0, 1]
-    assert plain.begins_word(0, plain.num_pieces).all()
-
-
-@given(st.text(alphabet="我们在北京大学图书馆 aT1.，𠀀é\u0301", max_size=30))
-def test_jieba_takes_word_beginnings_only_from_ideographs(text: str) -> None:
-    goes_on = chinese.goes_on_word(text)
-    assert len(goes_on) == len(text)
-    assert not goes_on[:1].any()
-    assert all("\u4e00" <= text[index] <= "\U0002ffff" for index in np.flatnonzero(goes_on))
-    assert not any(text[index - 1].isspace() for index in np.flatnonzero(goes_on))
-
-
-def test_jieba_says_nothing_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    script = "import bertmill.corpus.chinese as c; print(c.goes_on_word('北京').tolist())"
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, env=environment
-    )
-    assert (done.stdout, done.stderr) == ("[False, True]\n", "")
-    assert not list(tmp_path.iterdir())
-
-
-def test_without_jieba_the_remedy_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "jieba", None)
-    (tmp_path / "a.txt").write_text("a")
-    with pytest.raises(UsageError, match=r"pip install jieba"):
-        build_corpus([str(tmp_path / "a.txt")], TOKENIZER, tmp_path / "corpus", chinese_words=True)
-    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
-
-
 # Broken off and taken up again
 
 SCRIPT = """
 import sys
 from pathlib import Path
-from bertmill.corpus import blocks
+from bertmill.corpus import shard_texts
 from bertmill.corpus.build import build_corpus
 from bertmill.text.tokenizer import BertTokenizer
 if __name__ == "__main__":
-    blocks.BLOCK_CHARACTERS = 2000
+    shard_texts.SHARD_CHARACTERS = 2000
     build_corpus([sys.argv[1]], BertTokenizer.from_pretrained("minilm"), Path(sys.argv[2]), workers=2)
 """
 
@@ -320,10 +231,10 @@ def group_is_alive(group: int) -> bool:
 
 
 @pytest.fixture
-def broken_off(text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_blocks: None) -> Iterator[Path]:
+def broken_off(text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_shards: None) -> Iterator[Path]:
     """A corpus that was broken off when all shards were made."""
     with monkeypatch.context() as patch:
-        patch.setattr(build, "examine", lambda *_: 1 / 0)
+        patch.setattr(build, "compute_statistics", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             build_corpus([str(text_file)], TOKENIZER, tmp_path / "corpus", workers=1)
     assert not (tmp_path / "corpus").exists()
@@ -335,9 +246,9 @@ def made_anew(text_file: Path, out: Path, monkeypatch: pytest.MonkeyPatch, **set
     numbers = []
     write_shard = build.write_shard
 
-    def counted(job: build.Job, wordpiece: WordPiece, block: blocks.Block) -> build.Note:
-        numbers.append(block.number)
-        return write_shard(job, wordpiece, block)
+    def counted(job: build.Job, wordpiece: WordPiece, shard_text: shard_texts.ShardText) -> build.Note:
+        numbers.append(shard_text.number)
+        return write_shard(job, wordpiece, shard_text)
 
     monkeypatch.setattr(build, "write_shard", counted)
     build_corpus([str(text_file)], TOKENIZER, out, workers=1, **settings)  # type: ignore[arg-type]

@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from bertmill.config.fields import Objective
 from bertmill.corpus.build import build_corpus
 from bertmill.corpus.instances import InstanceBatch, Instances
 from bertmill.corpus.loader import Loader
 from bertmill.corpus.masking import NOT_SELECTED, MaskingSettings, VocabularyIds
-from bertmill.corpus.objectives import PlanSettings
+from bertmill.corpus.plan_settings import PlanSettings
 from bertmill.corpus.shards import Corpus
 from bertmill.errors import UsageError
 from bertmill.model.bert import BertForMaskedLM, BertForPreTraining
@@ -40,8 +39,8 @@ def many_batches(instances: Instances) -> Iterator[tuple[int, np.ndarray[Any, An
     """Whole epochs, until there are enough instances: epoch, numbers, batch."""
     seen = epoch = 0
     while seen < NUM_INSTANCES:
-        for numbers in np.array_split(np.arange(instances.count(epoch)), 20):
-            yield epoch, numbers, instances.batch(epoch, numbers)
+        for numbers in np.array_split(np.arange(instances.plan_epoch(epoch).counts.instances), 20):
+            yield epoch, numbers, instances.make_batch(epoch, numbers)
             seen += len(numbers)
         epoch += 1
 
@@ -85,7 +84,7 @@ def test_no_negative_of_real_text_is_from_its_own_document(
     )
     num_instances = epoch = 0
     while num_instances < NUM_INSTANCES:
-        records = instances.planner.records(epoch)
+        records = instances.planner.load_records(epoch)
         of_a, of_b = (np.searchsorted(ends, records[side], side="right") for side in ("a_start", "b_start"))
         assert np.array_equal(of_a != of_b, records["label"] == 1)
         num_instances += len(records)
@@ -98,7 +97,7 @@ def test_neither_lengths_nor_ends_tell_the_label_of_real_text(
     """A negative must not be known by where its texts are cut: sizes and whole sentences are as in positives."""
     corpus, vocabulary = wikipedia
     instances = Instances(corpus, vocabulary, tmp_path, PlanSettings(), MaskingSettings(), seed=1)
-    records = instances.planner.records(0)
+    records = instances.planner.load_records(0)
     bases = zip(corpus.piece_offsets, corpus.shards, strict=False)
     ends = np.concatenate([base + shard.sentence_ends for base, shard in bases])
     negative = records["label"] == 1
@@ -115,7 +114,7 @@ def test_sentence_order_instances_of_real_text(wikipedia: tuple[Corpus, Vocabula
     instances = Instances(corpus, vocabulary, tmp_path, PlanSettings("mlm+sop"), MaskingSettings(), seed=1)
     num_instances = swapped = epoch = 0
     while num_instances < NUM_INSTANCES:
-        records = instances.planner.records(epoch)
+        records = instances.planner.load_records(epoch)
         assert np.array_equal(records["a_start"] > records["b_start"], records["label"] == 1)
         swapped += int(records["label"].sum())
         num_instances += len(records)
@@ -128,7 +127,7 @@ def test_whole_words_of_real_text(wikipedia: tuple[Corpus, VocabularyIds], tmp_p
     masking = MaskingSettings(whole_words=True, mask=1, random=0, same=0)
     instances = Instances(corpus, vocabulary, tmp_path, PlanSettings("mlm"), masking, seed=1)
     numbers = np.arange(10_000)
-    batch = instances.batch(0, numbers)
+    batch = instances.make_batch(0, numbers)
     is_selected = batch.labels != NOT_SELECTED
     original = np.where(is_selected, batch.labels, batch.piece_ids)
     is_ordinary = ~np.isin(original, vocabulary.special) | (original == 100)  # [UNK] is a word that nobody knows
@@ -144,18 +143,18 @@ def corpus(tmp_path: Path) -> Corpus:
     return write_corpus(tmp_path / "corpus", random_documents(600, mean_length=12), sentences_per_shard=100)
 
 
-def make(corpus: Corpus, folder: Path, objective: Objective, **masking: Any) -> Instances:
+def make(corpus: Corpus, folder: Path, objective: str, **masking: Any) -> Instances:
     plan_settings = PlanSettings(objective, 64)
     return Instances(corpus, SPECIAL_IDS, folder, plan_settings, MaskingSettings(**masking), seed=3)
 
 
 @pytest.mark.parametrize("objective", ["mlm+nsp", "mlm+sop"])
-def test_a_pair_is_laid_out_as_bert_reads_it(corpus: Corpus, tmp_path: Path, objective: Objective) -> None:
+def test_a_pair_is_laid_out_as_bert_reads_it(corpus: Corpus, tmp_path: Path, objective: str) -> None:
     instances = make(corpus, tmp_path / "plan", objective)
-    numbers = np.arange(instances.count(0))[::-1]
-    batch = instances.batch(0, numbers)
+    numbers = np.arange(instances.plan_epoch(0).counts.instances)[::-1]
+    batch = instances.make_batch(0, numbers)
     start = 0
-    for place, record in enumerate(instances.planner.records(0)[numbers]):
+    for place, record in enumerate(instances.planner.load_records(0)[numbers]):
         a, b = int(record["a_start"]), int(record["b_start"])
         text_a = corpus.pieces(a, a + int(record["a_length"]))
         text_b = corpus.pieces(b, b + int(record["b_length"]))
@@ -171,12 +170,10 @@ def test_a_pair_is_laid_out_as_bert_reads_it(corpus: Corpus, tmp_path: Path, obj
 
 
 @pytest.mark.parametrize("objective", ["mlm", "clm"])
-def test_full_sentences_have_a_separator_between_documents(
-    corpus: Corpus, tmp_path: Path, objective: Objective
-) -> None:
+def test_full_sentences_have_a_separator_between_documents(corpus: Corpus, tmp_path: Path, objective: str) -> None:
     """Put one after the other, the instances are the corpus, and what is missing of a [SEP] is an instance's end."""
     instances = make(corpus, tmp_path / "plan", objective, mask=0, random=0, same=1)
-    batch = instances.batch(0, np.arange(instances.count(0)))
+    batch = instances.make_batch(0, np.arange(instances.plan_epoch(0).counts.instances))
     assert batch.lengths.max() <= 64
     is_ordinary = batch.piece_ids >= 5
     assert np.array_equal(batch.piece_ids[is_ordinary], corpus.pieces(0, corpus.num_pieces))
@@ -196,7 +193,7 @@ def test_full_sentences_have_a_separator_between_documents(
 
 def test_left_to_right_labels_are_the_next_pieces(corpus: Corpus, tmp_path: Path) -> None:
     instances = make(corpus, tmp_path / "plan", "clm")
-    batch = instances.batch(0, np.arange(20))
+    batch = instances.make_batch(0, np.arange(20))
     assert batch.num_selected == (batch.piece_ids >= 5).sum()
     for place, label in enumerate(batch.labels):
         if label != NOT_SELECTED:
@@ -208,10 +205,10 @@ def test_left_to_right_labels_are_the_next_pieces(corpus: Corpus, tmp_path: Path
 def test_masks_are_drawn_anew_each_epoch_or_fixed(corpus: Corpus, tmp_path: Path) -> None:
     anew, fixed = make(corpus, tmp_path / "anew", "mlm"), make(corpus, tmp_path / "fixed", "mlm", fixed=True)
     numbers = np.arange(30)
-    assert anew.batch(0, numbers).piece_ids.tolist() != anew.batch(1, numbers).piece_ids.tolist()
-    assert fixed.batch(0, numbers).piece_ids.tolist() == fixed.batch(7, numbers).piece_ids.tolist()
-    loader = Loader(fixed, batch_size=fixed.count(0), workers=0)
-    first, second = loader.batch(0), loader.batch(1)
+    assert anew.make_batch(0, numbers).piece_ids.tolist() != anew.make_batch(1, numbers).piece_ids.tolist()
+    assert fixed.make_batch(0, numbers).piece_ids.tolist() == fixed.make_batch(7, numbers).piece_ids.tolist()
+    loader = Loader(fixed, batch_size=fixed.plan_epoch(0).counts.instances, workers=0)
+    first, second = loader.load(0), loader.load(1)
     assert first.piece_ids.tolist() != second.piece_ids.tolist()  # in another order …
     assert sorted(texts(first)) == sorted(texts(second))  # … the same
 
@@ -221,7 +218,7 @@ def texts(batch: InstanceBatch) -> list[list[int]]:
 
 
 def test_micro_batches_put_together_are_the_batch(corpus: Corpus, tmp_path: Path) -> None:
-    batch = make(corpus, tmp_path / "plan", "mlm+nsp").batch(0, np.arange(40))
+    batch = make(corpus, tmp_path / "plan", "mlm+nsp").make_batch(0, np.arange(40))
     parts = list(batch.micro_batches(max_pieces=300))
     assert len(parts) > 3
     assert all(len(part.piece_ids) <= 300 for part in parts)
@@ -235,10 +232,10 @@ def test_micro_batches_put_together_are_the_batch(corpus: Corpus, tmp_path: Path
 def test_a_batch_goes_into_the_models(corpus: Corpus, tmp_path: Path) -> None:
     config = BertConfig.of_size("tiny", vocab_size=SPECIAL_IDS.size, max_position_embeddings=64)
     torch.manual_seed(0)
-    pairs = make(corpus, tmp_path / "pairs", "mlm+nsp").batch(0, np.arange(8))
+    pairs = make(corpus, tmp_path / "pairs", "mlm+nsp").make_batch(0, np.arange(8))
     loss = BertForPreTraining(config)(pairs.packed(), **pairs.targets()).loss
     assert abs(float(loss.detach()) - np.log(SPECIAL_IDS.size) - np.log(2)) < 0.5
-    rows = make(corpus, tmp_path / "rows", "mlm").batch(0, np.arange(8))
+    rows = make(corpus, tmp_path / "rows", "mlm").make_batch(0, np.arange(8))
     loss = BertForMaskedLM(config)(rows.packed(), **rows.targets()).loss
     assert abs(float(loss.detach()) - np.log(SPECIAL_IDS.size)) < 0.5
 

@@ -15,7 +15,7 @@ import pytest
 from bertmill.corpus.instances import InstanceBatch, Instances
 from bertmill.corpus.loader import Loader
 from bertmill.corpus.masking import MaskingSettings
-from bertmill.corpus.objectives import PlanSettings
+from bertmill.corpus.plan_settings import PlanSettings
 from bertmill.corpus.shards import Corpus
 from bertmill.errors import UsageError
 from tests.corpus.factory import SPECIAL_IDS, random_documents, write_corpus
@@ -56,7 +56,7 @@ def assert_equal(ours: list[InstanceBatch], theirs: list[InstanceBatch]) -> None
 @pytest.mark.parametrize("workers", [1, 4])
 def test_workers_change_nothing(corpus: Corpus, plan_folder: Path, workers: int) -> None:
     alone = make(corpus, plan_folder)
-    num_steps = alone.instances.count(0) // BATCH_SIZE + 20  # across the end of the first epoch
+    num_steps = alone.instances.plan_epoch(0).counts.instances // BATCH_SIZE + 20  # across the end of the first epoch
     expected = first_steps(alone, num_steps)
     assert_equal(first_steps(make(corpus, plan_folder, workers=workers), num_steps), expected)
 
@@ -66,7 +66,7 @@ def test_ranks_share_each_batch_without_padding_or_repetition(
     corpus: Corpus, plan_folder: Path, world_size: int
 ) -> None:
     alone = make(corpus, plan_folder)
-    start = alone.instances.count(0) // BATCH_SIZE - 3
+    start = alone.instances.plan_epoch(0).counts.instances // BATCH_SIZE - 3
     ranks = [
         first_steps(make(corpus, plan_folder, rank=rank, world_size=world_size, workers=rank), 20, start)
         for rank in range(world_size)
@@ -97,13 +97,24 @@ def test_a_late_start_needs_no_more_of_earlier_epochs_than_their_counts(corpus: 
 
 def test_an_epoch_brings_every_instance_once_and_epochs_differ(corpus: Corpus, plan_folder: Path) -> None:
     loader = make(corpus, plan_folder, batch_size=1)
-    count = loader.instances.count(0)
-    whole = loader.instances.batch(0, np.arange(count))
-    first = InstanceBatch.joined([loader.batch(step) for step in range(count)])
+    count = loader.instances.plan_epoch(0).counts.instances
+    whole = loader.instances.make_batch(0, np.arange(count))
+    first = InstanceBatch.joined([loader.load(step) for step in range(count)])
     assert texts(first) != texts(whole)
     assert sorted(texts(first)) == sorted(texts(whole))
-    assert texts(loader.batch(count)) != texts(loader.batch(0))
+    assert texts(loader.load(count)) != texts(loader.load(0))
     assert loader.steps_per_epoch == count
+
+
+def test_the_length_of_an_epoch_is_known_once_it_is_planned_and_asking_writes_nothing(
+    corpus: Corpus, tmp_path: Path
+) -> None:
+    loader = make(corpus, tmp_path / "plan")
+    with pytest.raises(KeyError):
+        _ = loader.steps_per_epoch
+    assert not (tmp_path / "plan").exists()
+    count = loader.instances.plan_epoch(0).counts.instances
+    assert loader.steps_per_epoch == count / BATCH_SIZE
 
 
 def texts(batch: InstanceBatch) -> list[list[int]]:
@@ -113,7 +124,7 @@ def texts(batch: InstanceBatch) -> list[list[int]]:
 def test_a_batch_larger_than_an_epoch_takes_from_several(tmp_path: Path) -> None:
     tiny = write_corpus(tmp_path / "corpus", [[5, 5], [5, 5]])
     loader = make(tiny, tmp_path / "plan", batch_size=50)
-    batch = loader.batch(3)
+    batch = loader.load(3)
     assert len(batch.lengths) == 50
     assert loader.steps_per_epoch < 0.3
 
@@ -134,14 +145,14 @@ def test_an_error_of_a_worker_reaches_the_reader(
     corpus: Corpus, plan_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loader = make(corpus, plan_folder, workers=2)
-    prepare = loader.batch
+    prepare = loader.load
 
     def fail_at_three(step: int) -> InstanceBatch:
         if step == 3:
             raise UsageError("three")
         return prepare(step)
 
-    monkeypatch.setattr(loader, "batch", fail_at_three)
+    monkeypatch.setattr(loader, "load", fail_at_three)
     batches = loader.batches()
     assert len(list(islice(batches, 3))) == 3
     with pytest.raises(UsageError, match="three"):

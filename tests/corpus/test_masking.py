@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bertmill.corpus.layout import Layout
 from bertmill.corpus.masking import NOT_SELECTED, Masker, MaskingSettings
 from bertmill.errors import UsageError
 from bertmill.model.packing import IGNORED_LABEL
@@ -29,7 +30,9 @@ def masked(
         begins_word = np.concatenate([[False, *(np.arange(size) % word_size == 0), False] for size in sizes])
     seen = ids.copy()
     lengths, numbers = np.array(sizes) + 2, first + np.arange(len(sizes))
-    labels = masker.mask(seen, lengths, (ids != CLS) & (ids != SEP), begins_word, epoch, numbers)
+    labels = masker.mask(
+        Layout(seen, np.zeros_like(seen), lengths, (ids != CLS) & (ids != SEP), begins_word), epoch, numbers
+    )
     return ids, seen, labels
 
 

@@ -3,26 +3,25 @@
 import itertools
 import tempfile
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertmill.config.fields import Objective
 from bertmill.corpus.instances import Instances
 from bertmill.corpus.masking import MaskingSettings
-from bertmill.corpus.objectives import PartName, PlanSettings
-from bertmill.corpus.parts import DocumentPart
+from bertmill.corpus.objectives import OBJECTIVES
+from bertmill.corpus.parts import DocumentPart, PartName
 from bertmill.corpus.plan import Planner
+from bertmill.corpus.plan_settings import PlanSettings
 from bertmill.errors import DataError, UsageError
 from tests.corpus.factory import SPECIAL_IDS, random_documents, write_corpus
 
 PARTS: tuple[PartName, ...] = ("train", "heldout")
 
 
-@pytest.mark.parametrize("objective", get_args(Objective))
+@pytest.mark.parametrize("objective", OBJECTIVES)
 @given(
     lengths=st.lists(st.lists(st.integers(2, 40), min_size=1, max_size=12), min_size=6, max_size=12),
     shard_size=st.sampled_from([3, 10, 1000]),
@@ -32,7 +31,7 @@ PARTS: tuple[PartName, ...] = ("train", "heldout")
 )
 @settings(max_examples=60)
 def test_no_piece_of_a_held_out_document_is_trained_on_nor_the_other_way_round(
-    objective: Objective, lengths: list[list[int]], shard_size: int, length: int, share: float, seed: int
+    objective: str, lengths: list[list[int]], shard_size: int, length: int, share: float, seed: int
 ) -> None:
     """Every piece of the corpus is the number of its document, so finished instances show where they are from."""
     in_memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
@@ -44,7 +43,7 @@ def test_no_piece_of_a_held_out_document_is_trained_on_nor_the_other_way_round(
             plan = PlanSettings(objective, length, part=part, heldout_share=share)
             masking = MaskingSettings(mask=0.0, random=0.0, same=1.0)
             instances = Instances(corpus, SPECIAL_IDS, Path(folder, part), plan, masking, seed=seed)
-            batch = instances.batch(0, np.arange(instances.count(0)))
+            batch = instances.make_batch(0, np.arange(instances.plan_epoch(0).counts.instances))
             seen[part] = set(batch.piece_ids.tolist()) - set(SPECIAL_IDS.special)
         for part in PARTS:
             whole = DocumentPart(corpus, part, share)
@@ -78,9 +77,9 @@ def test_full_sentences_of_a_part_lose_nothing_and_never_reach_over_the_other(tm
     total = 0
     for part in PARTS:
         planner = Planner(corpus, tmp_path / part, PlanSettings("mlm", part=part, heldout_share=0.2), 3)
-        records = planner.records(0)
+        records = planner.load_records(0)
         total += int(records["length"].sum())
-        assert planner.facts(0).counts.pieces == int(records["length"].sum())
+        assert planner.plan(0).counts.pieces == int(records["length"].sum())
         ends = records["start"] + records["length"]
         assert (ends[:-1] <= records["start"][1:]).all()
     assert total == corpus.num_pieces
@@ -90,7 +89,7 @@ def test_pieces_of_the_other_part_are_not_counted_as_lost(tmp_path: Path) -> Non
     corpus = write_corpus(tmp_path / "corpus", [[10] * 20] * 40, sentences_per_shard=90)
     for part, objective in itertools.product(PARTS, ("mlm+nsp", "mlm+sop")):
         plan = PlanSettings(objective, part=part, heldout_share=0.25)
-        assert Planner(corpus, tmp_path / part / objective, plan, 3).facts(0).counts.pieces_cut == 0
+        assert Planner(corpus, tmp_path / part / objective, plan, 3).plan(0).counts.pieces_cut == 0
 
 
 def test_held_out_documents_come_from_everywhere_and_do_not_depend_on_the_seed(tmp_path: Path) -> None:
@@ -118,10 +117,10 @@ def test_a_part_of_one_document_has_no_negatives(tmp_path: Path) -> None:
 
 def test_plans_of_the_two_parts_are_not_mixed_up(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus", random_documents(300))
-    Planner(corpus, tmp_path / "plan", PlanSettings(part="train", heldout_share=0.4), 0).facts(0)
+    Planner(corpus, tmp_path / "plan", PlanSettings(part="train", heldout_share=0.4), 0).plan(0)
     for changed in (PlanSettings(part="heldout", heldout_share=0.4), PlanSettings(heldout_share=0.3), PlanSettings()):
         with pytest.raises(UsageError, match="planned for something else"):
-            Planner(corpus, tmp_path / "plan", changed, 0).facts(0)
+            Planner(corpus, tmp_path / "plan", changed, 0).plan(0)
 
 
 @pytest.mark.parametrize("wrong", [{"heldout_share": 1.0}, {"heldout_share": -0.1}, {"part": "heldout"}])

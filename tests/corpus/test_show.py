@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bertmill.config.fields import Objective
 from bertmill.corpus.build import build_corpus
 from bertmill.corpus.instances import InstanceBatch
 from bertmill.corpus.masking import NOT_SELECTED
+from bertmill.corpus.objectives import load_objective
 from bertmill.corpus.show import show_instances
 from bertmill.text.tokenizer import BertTokenizer
 from tests.conftest import RunCommand
@@ -28,21 +28,21 @@ def batch_of(ids: list[int], labels: list[int], segments: list[int], label: int 
 def test_selected_pieces_are_shown_with_what_they_hide(tokenizer: BertTokenizer) -> None:
     hidden = [NOT_SELECTED, NOT_SELECTED, 6, NOT_SELECTED, 7, 8, NOT_SELECTED]
     batch = batch_of([2, 5, 4, 3, 9, 8, 3], hidden, [0, 0, 0, 0, 1, 1, 1], label=1)
-    assert list(show_instances(batch, "mlm+nsp", tokenizer)) == [
+    assert list(show_instances(batch, load_objective("mlm+nsp"), tokenizer)) == [
         "instance 1: 7 pieces, 3 selected, label 1: B is from another document",
         "  A  [CLS] my [MASK]‹dog› [SEP]",
         "  B  apple‹is› hairy‹hairy› [SEP]",
     ]
-    assert "label 1: A and B are swapped" in next(show_instances(batch, "mlm+sop", tokenizer))
+    assert "label 1: A and B are swapped" in next(show_instances(batch, load_objective("mlm+sop"), tokenizer))
 
 
 @pytest.mark.parametrize("objective", ["mlm", "clm"])
-def test_an_instance_without_pairs_has_one_text(tokenizer: BertTokenizer, objective: Objective) -> None:
+def test_an_instance_without_pairs_has_one_text(tokenizer: BertTokenizer, objective: str) -> None:
     batch = batch_of([2, 5, 6, 3], [5, 6, NOT_SELECTED, NOT_SELECTED], [0, 0, 0, 0], label=None)
-    lines = list(show_instances(batch, objective, tokenizer))
+    lines = list(show_instances(batch, load_objective(objective), tokenizer))
     assert (
         lines[0]
-        == f"instance 1: 4 pieces, {'2 selected' if objective == 'mlm' else 'each guessed from those before it'}"
+        == f"instance 1: 4 pieces, {'2 selected' if objective == 'mlm' else 'each predicted from those before it'}"
     )
     assert lines[1] == ("  [CLS]‹my› my‹dog› dog [SEP]" if objective == "mlm" else "  [CLS] my dog [SEP]")
 
@@ -78,7 +78,8 @@ def test_wishes_that_cannot_be_met_are_one_line(bertmill: RunCommand, corpus_fol
         (["minilm", "--show", "1"], "--show prints instances of a corpus"),
         ([corpus_folder, "--show", "1", "--json"], "not as JSON"),
         ([corpus_folder, "--show", "1", "--length", "4"], "the length 4 is too short for mlm+nsp; from 5 on"),
-        ([corpus_folder, "--show", "1", "--objective", "nsp"], "--objective"),
+        ([corpus_folder, "--show", "1", "--objective", "nsp"], "no objective called 'nsp'"),
+        ([corpus_folder, "--objective", "nsp"], "no objective called 'nsp'"),
     ]:
         done = bertmill("inspect", *words)
         assert done.returncode == 2

@@ -14,6 +14,7 @@ ORDER = [
     {"errors"},
     {"storage"},
     {"config", "machine", "randomness"},
+    {"parallel"},
     {"checkpoint"},
     {"text", "model"},
     {"corpus"},

@@ -1,9 +1,6 @@
 """Any number of workers gives the same pieces in the same order."""
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,7 +26,7 @@ def test_workers_make_no_difference(read_lines: Callable[[str, int], list[str]],
 
 
 def test_texts_are_read_only_as_they_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk, "BLOCK_CHARACTERS", 100)
+    monkeypatch.setattr(bulk, "CHUNK_CHARACTERS", 100)
     num_read = 0
 
     def endless() -> Iterator[str]:
@@ -46,29 +43,3 @@ def test_texts_are_read_only_as_they_are_needed(monkeypatch: pytest.MonkeyPatch)
 
 def test_no_texts_give_nothing() -> None:
     assert list(encode_texts(WORDPIECE, [], workers=2)) == []
-
-
-SCRIPT = """
-{imports}
-from bertmill import BertTokenizer
-from bertmill.text.bulk import encode_texts
-wordpiece = BertTokenizer.from_pretrained('minilm').wordpiece
-assert [row.tolist() for row in encode_texts(wordpiece, ['hello world'] * 3, workers=2)] == [[7592, 2088]] * 3
-"""
-
-
-def run_script(tmp_path: Path, imports: str) -> subprocess.CompletedProcess[str]:
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT.format(imports=imports))
-    return subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60)
-
-
-def test_a_process_without_threads_is_forked_and_needs_no_guard(tmp_path: Path) -> None:
-    done = run_script(tmp_path, "import sys")
-    assert done.returncode == 0, done.stderr
-
-
-def test_a_script_with_torch_and_without_the_guard_ends_with_a_message(tmp_path: Path) -> None:
-    done = run_script(tmp_path, "import torch")
-    assert done.returncode != 0
-    assert "a worker process died; call this under" in done.stderr

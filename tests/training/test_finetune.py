@@ -153,7 +153,7 @@ def test_losses_of_fifty_steps_are_those_of_hugging_face(name: str, tmp_path: Pa
         for optimizer in optimizers:
             optimizer.zero_grad()
         our_loss = 0.0
-        for part in lessons.parts(batch):
+        for part in lessons.micro_batches(batch):
             loss, _ = lessons.loss(ours, part, lessons.counts(batch))
             loss.backward()
             our_loss += float(loss.detach())

@@ -1,10 +1,9 @@
-"""The training loop by itself, with lessons that only count."""
+"""The training loop by itself, with trainables that only count."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
@@ -16,16 +15,17 @@ from torch import Tensor, nn
 
 from bertmill.config.commands import TrainingSettings
 from bertmill.config.fields import OnNonFinite
-from bertmill.errors import IntegrityError, NonFiniteError, StoppedError
+from bertmill.errors import NonFiniteError, StoppedError
 from bertmill.training import loop
 from bertmill.training.distributed import Ranks
-from bertmill.training.loop import Phase, Trainer
+from bertmill.training.loop import Trainer
 from bertmill.training.progress import Journal, Listener
 from bertmill.training.schedule import Schedule
 from bertmill.training.state import RunFolder
+from bertmill.training.trainable import Phase
 
 
-class CountingLessons:
+class CountingTrainable:
     """Batches are their own numbers; `taken` are those that a loss was computed of."""
 
     def __init__(self, not_finite: Sequence[int] = ()) -> None:
@@ -37,21 +37,21 @@ class CountingLessons:
             yield start_step
             start_step += 1
 
-    def parts(self, batch: int) -> list[int]:
+    def micro_batches(self, batch: int) -> list[int]:
         return [batch]
 
     def counts(self, batch: int) -> dict[str, int]:
         return {"batches": 1}
 
-    def loss(self, model: nn.Module, part: int, totals: Mapping[str, float]) -> tuple[Tensor, dict[str, float]]:
-        self.taken.append(part)
-        loss = model(torch.ones(1, 1)).sum() * (float("nan") if part in self.not_finite else 1.0)
+    def loss(self, model: nn.Module, micro_batch: int, totals: Mapping[str, float]) -> tuple[Tensor, dict[str, float]]:
+        self.taken.append(micro_batch)
+        loss = model(torch.ones(1, 1)).sum() * (float("nan") if micro_batch in self.not_finite else 1.0)
         return loss, {"loss": float(loss.detach())}
 
-    def summary(self, sums: Mapping[str, float]) -> dict[str, float]:
+    def figures(self, sums: Mapping[str, float]) -> dict[str, float]:
         return {"loss": sums["loss"]}
 
-    measured_on = "heldout"
+    evaluated_on = "heldout"
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         return {}
@@ -59,7 +59,7 @@ class CountingLessons:
     def score(self, figures: Mapping[str, float]) -> list[float]:
         return [-figures["loss"]]
 
-    def name_of(self, batch: int) -> str:
+    def describe(self, batch: int) -> str:
         return f"batch {batch}"
 
 
@@ -72,12 +72,12 @@ def trainer_in(folder: Path, schedule: Schedule, *, ranks: Ranks | None = None, 
     return Trainer(nn.Linear(1, 1), schedule, given, run, ranks, journal, eval_every=1000)
 
 
-def two_phases(first: CountingLessons, second: CountingLessons) -> list[Phase]:
+def two_phases(first: CountingTrainable, second: CountingTrainable) -> list[Phase]:
     return [Phase(first, 0.5), Phase(second, 1.0)]
 
 
-def one_phase(lessons: CountingLessons) -> list[Phase]:
-    return [Phase(lessons, 1.0)]
+def one_phase(trainable: CountingTrainable) -> list[Phase]:
+    return [Phase(trainable, 1.0)]
 
 
 class WithASlowFellow(Ranks):
@@ -88,13 +88,15 @@ class WithASlowFellow(Ranks):
 
 
 def test_the_slowest_rank_decides_whether_there_is_time_for_another_step(tmp_path: Path) -> None:
-    lessons = CountingLessons()
-    trainer_in(tmp_path, Schedule(0.1, seconds=2), ranks=WithASlowFellow(torch.device("cpu"))).train(one_phase(lessons))
-    assert lessons.taken == [0]
+    trainable = CountingTrainable()
+    trainer_in(tmp_path, Schedule(0.1, seconds=2), ranks=WithASlowFellow(torch.device("cpu"))).train(
+        one_phase(trainable)
+    )
+    assert trainable.taken == [0]
 
 
-def test_going_back_to_a_checkpoint_of_an_earlier_phase_goes_through_its_lessons_again(tmp_path: Path) -> None:
-    first, second = CountingLessons(), CountingLessons(not_finite=[1])
+def test_going_back_to_a_checkpoint_of_an_earlier_phase_goes_through_its_batches_again(tmp_path: Path) -> None:
+    first, second = CountingTrainable(), CountingTrainable(not_finite=[1])
     trainer = trainer_in(tmp_path, Schedule(0.1, steps=10), save_every=4, on_nonfinite="reload")
     trainer.train(two_phases(first, second))
     assert first.taken == [0, 1, 2, 3, 4, 4]  # the checkpoint is of step 4, the second phase begins with step 5
@@ -104,7 +106,7 @@ def test_going_back_to_a_checkpoint_of_an_earlier_phase_goes_through_its_lessons
 
 def test_the_first_step_of_a_phase_may_fail_too(tmp_path: Path) -> None:
     """The checkpoint to go back to is of the same step, but of the phase before."""
-    first, second = CountingLessons(), CountingLessons(not_finite=[0])
+    first, second = CountingTrainable(), CountingTrainable(not_finite=[0])
     trainer = trainer_in(tmp_path, Schedule(0.1, steps=10), save_every=5, on_nonfinite="reload")
     trainer.train(two_phases(first, second))
     assert first.taken == [0, 1, 2, 3, 4]
@@ -112,8 +114,8 @@ def test_the_first_step_of_a_phase_may_fail_too(tmp_path: Path) -> None:
     assert (trainer.state.phase_start, trainer.state.left_out) == (5, [5])
 
 
-class MeasuredLessons(CountingLessons):
-    """Losses are as good as the lessons say; measuring the first time is when a signal comes."""
+class EvaluatedTrainable(CountingTrainable):
+    """Losses are as good as the trainable says; measuring the first time is when a signal comes."""
 
     def __init__(self, loss: float, signal_number: int | None = None) -> None:
         super().__init__()
@@ -127,7 +129,7 @@ class MeasuredLessons(CountingLessons):
 
 
 def test_a_signal_while_the_end_of_a_phase_is_measured_is_heard(tmp_path: Path) -> None:
-    first, second = MeasuredLessons(1.0, signal.SIGTERM), CountingLessons()
+    first, second = EvaluatedTrainable(1.0, signal.SIGTERM), CountingTrainable()
     trainer = trainer_in(tmp_path, Schedule(0.1, steps=10))
     trainer.eval_every = 5
     with pytest.raises(StoppedError, match="stopped after step 6") as stopped:
@@ -139,7 +141,7 @@ def test_a_signal_while_the_end_of_a_phase_is_measured_is_heard(tmp_path: Path) 
 def test_the_best_of_a_phase_is_not_compared_with_that_of_another(tmp_path: Path) -> None:
     trainer = trainer_in(tmp_path, Schedule(0.1, steps=10), keep=1)
     trainer.eval_every = 1
-    trainer.train(two_phases(MeasuredLessons(1.0), MeasuredLessons(2.0)))
+    trainer.train(two_phases(EvaluatedTrainable(1.0), EvaluatedTrainable(2.0)))
     assert (trainer.state.best_step, trainer.state.best_figures) == (6, {"loss": 2.0})
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["step-000006", "step-000010"]
 
@@ -149,16 +151,16 @@ def test_freed_memory_is_given_back_now_and_then(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(loop, "GIVE_BACK_EVERY_S", 0.0)
     trainer = trainer_in(tmp_path, Schedule(0.1, steps=3))
     monkeypatch.setattr(loop, "give_back_freed_memory", lambda: given_back.append(trainer.state.step))
-    trainer.train(one_phase(CountingLessons()))
+    trainer.train(one_phase(CountingTrainable()))
     assert given_back == [1, 2, 3]
 
 
 def test_the_log_ends_with_the_last_step(tmp_path: Path) -> None:
-    trainer_in(tmp_path, Schedule(0.1, steps=7), log_every=3).train(one_phase(CountingLessons()))
+    trainer_in(tmp_path, Schedule(0.1, steps=7), log_every=3).train(one_phase(CountingTrainable()))
     assert [json.loads(line)["step"] for line in (tmp_path / "log.jsonl").read_text().splitlines()] == [3, 6, 7]
 
 
-class TiringLessons(MeasuredLessons):
+class TiringTrainable(EvaluatedTrainable):
     """The metric stays as it is; the loss, which breaks ties, becomes a little better each time."""
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
@@ -172,60 +174,28 @@ class TiringLessons(MeasuredLessons):
 def test_patience_counts_the_metric_and_the_log_ends_where_it_does(tmp_path: Path) -> None:
     trainer = trainer_in(tmp_path, Schedule(0.1, steps=100), log_every=50)
     trainer.eval_every, trainer.patience = 2, 3
-    trainer.train(one_phase(TiringLessons(1.0)))
+    trainer.train(one_phase(TiringTrainable(1.0)))
     assert (trainer.state.step, trainer.state.best_step) == (8, 8)
     lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines if "loss" in line] == [8]
 
 
-def test_a_best_step_that_is_gone_is_forgotten(tmp_path: Path) -> None:
-    """As where a better one came, which is broken now: the training is back before it, and its best was removed."""
-    trainer = trainer_in(tmp_path, Schedule(0.1, steps=4), keep=9, save_every=1)
-    trainer.eval_every = 2
-    trainer.train(one_phase(MeasuredLessons(1.0)))
-    assert trainer.state.best_step == 2
-    shutil.rmtree(tmp_path / "checkpoints/step-000002")
-    again = trainer_in(tmp_path, Schedule(0.1, steps=8), keep=9, save_every=1)
-    again.eval_every = 2
-    again.resume()
-    assert again.state.best_step is None
-    again.train(one_phase(MeasuredLessons(3.0)))
-    again.take_best()
-    assert (again.state.best_step, again.state.best_figures) == (6, {"loss": 3.0})
-
-
 @pytest.mark.parametrize("wish", ["skip", "reload"])
 def test_a_training_that_fails_at_every_step_from_some_on_ends(wish: OnNonFinite, tmp_path: Path) -> None:
-    lessons = CountingLessons(not_finite=range(7, 100))
+    trainable = CountingTrainable(not_finite=range(7, 100))
     trainer = trainer_in(tmp_path, Schedule(0.1, steps=100), save_every=5, on_nonfinite=wish)
     with pytest.raises(NonFiniteError, match=r"step 17 .* lower the learning rate$"):
-        trainer.train(one_phase(lessons))
+        trainer.train(one_phase(trainable))
 
 
 def test_a_training_that_was_killed_before_its_first_checkpoint_begins_its_log_anew(tmp_path: Path) -> None:
     killed = trainer_in(tmp_path, Schedule(0.1, steps=9), log_every=1)
     with pytest.raises(NonFiniteError):
-        killed.train(one_phase(CountingLessons(not_finite=[5])))
+        killed.train(one_phase(CountingTrainable(not_finite=[5])))
     assert not (tmp_path / "checkpoints").exists()
     resumed = trainer_in(tmp_path, Schedule(0.1, steps=9), log_every=1)
     resumed.resume()
     assert resumed.state.step == 0
-    resumed.train(one_phase(CountingLessons()))
+    resumed.train(one_phase(CountingTrainable()))
     lines = (tmp_path / "log.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["step"] for line in lines] == list(range(1, 10))
-
-
-@pytest.mark.parametrize(
-    ("model", "message"),
-    [
-        (nn.Linear(1, 1, bias=False), r"the shape of bias is \(1,\), in the model missing"),
-        (nn.Bilinear(1, 1, 1), r"the shape of weight is \(1, 1\), in the model \(1, 1, 1\)"),
-        (nn.Sequential(nn.Linear(1, 1)), r"the shape of 0.weight is missing, in the model \(1, 1\)"),
-    ],
-)
-def test_a_checkpoint_of_another_model_is_refused(model: nn.Module, message: str, tmp_path: Path) -> None:
-    trainer_in(tmp_path, Schedule(0.1, steps=2)).train(one_phase(CountingLessons()))
-    other = trainer_in(tmp_path, Schedule(0.1, steps=2))
-    other.model = model
-    with pytest.raises(IntegrityError, match=f"step-000002: is of another model: {message}"):
-        other.resume()

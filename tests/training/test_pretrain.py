@@ -28,8 +28,9 @@ from bertmill.model.bert import BertForPreTraining
 from bertmill.model.config import BertConfig
 from bertmill.storage import write_manifest
 from bertmill.text.tokenizer import BertTokenizer
-from bertmill.training import runs, words
+from bertmill.training import runs
 from bertmill.training.distributed import joined_ranks
+from bertmill.training.objective_trainable import ObjectiveTrainable
 from bertmill.training.pretrain import LEARNING_RATES
 
 
@@ -131,8 +132,7 @@ def test_gradients_do_not_depend_on_micro_batches(corpus: Path, tmp_path: Path) 
                 "bertmill.training.loop.gradient_norm",
                 lambda model, captured=captured: captured.extend(p.grad.clone() for p in model.parameters()) or 1.0,
             )
-            counted = SpoiltAt(set())
-            patch.setattr(words, "_losses", counted)
+            counted = SpoiltAt(set(), patch)
             flags = ("--steps", 1, "--dropout", 0, "--batch-size", 32, "--micro-batch-pieces", pieces)
             assert pretrain(corpus, tmp_path / str(pieces), *flags) == 0
         assert (counted.calls == 1) == (pieces == 10**6)
@@ -145,21 +145,22 @@ def test_gradients_do_not_depend_on_micro_batches(corpus: Path, tmp_path: Path) 
 class SpoiltAt:
     """The losses, but not a number at some steps."""
 
-    def __init__(self, steps: set[int]) -> None:
-        self.steps = steps
+    def __init__(self, steps: set[int], patch: pytest.MonkeyPatch) -> None:
         self.calls = 0
-        self.original = words._losses
+        original = ObjectiveTrainable.loss
 
-    def __call__(self, *arguments: Any) -> Any:
-        loss, pair_loss, sums = self.original(*arguments)
-        self.calls += 1
-        return (loss * float("nan") if self.calls - 1 in self.steps else loss), pair_loss, sums
+        def spoilt(*arguments: Any) -> Any:
+            loss, sums = original(*arguments)
+            self.calls += 1
+            return (loss * float("nan") if self.calls - 1 in steps else loss), sums
+
+        patch.setattr(ObjectiveTrainable, "loss", spoilt)
 
 
 def test_a_loss_that_is_not_a_number_stops_the_training(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(words, "_losses", SpoiltAt({7}))
+    SpoiltAt({7}, monkeypatch)
     assert pretrain(corpus, tmp_path / "run", "--steps", 12, "--save-every", 5) == 5
     message = capsys.readouterr().err.splitlines()[-1]
     assert "step 7 is not finite (8 instances" in message
@@ -172,8 +173,7 @@ def test_a_loss_that_is_not_a_number_stops_the_training(
 def test_a_step_that_is_not_finite_can_be_left_out(
     wish: str, steps_computed: int, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spoilt = SpoiltAt({7})
-    monkeypatch.setattr(words, "_losses", spoilt)
+    spoilt = SpoiltAt({7}, monkeypatch)
     assert pretrain(corpus, tmp_path / "run", "--steps", 12, "--save-every", 5, "--on-nonfinite", wish) == 0
     assert spoilt.calls == steps_computed  # going back to step 5 means computing 5 and 6 again, and not 7
     state = json.loads((tmp_path / "run/checkpoints/step-000012/state.json").read_text(encoding="utf-8"))
@@ -183,7 +183,7 @@ def test_a_step_that_is_not_finite_can_be_left_out(
 def test_a_training_that_only_fails_stops_in_the_end(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(words, "_losses", SpoiltAt(set(range(100))))
+    SpoiltAt(set(range(100)), monkeypatch)
     assert pretrain(corpus, tmp_path / "run", "--steps", 40, "--on-nonfinite", "skip") == 5
 
 
@@ -406,14 +406,14 @@ def test_held_out_text_is_planned_once(corpus: Path, tmp_path: Path) -> None:
 
 def test_a_share_of_documents_can_be_held_out(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     used: dict[str, set[int]] = {}
-    original = Instances.batch
+    original = Instances.make_batch
 
     def noted(self: Instances, epoch: int, numbers: Any) -> Any:
-        records = self.planner.records(epoch)[numbers]
+        records = self.planner.load_records(epoch)[numbers]
         used.setdefault(self.settings.part, set()).update(records["a_start"].tolist(), records["b_start"].tolist())
         return original(self, epoch, numbers)
 
-    monkeypatch.setattr(Instances, "batch", noted)
+    monkeypatch.setattr(Instances, "make_batch", noted)
     flags = ("--steps", 50, "--eval-every", 25, "--heldout", "0.10", "--save-every", 10)
     assert pretrain(corpus, tmp_path / "run", *flags) == 0
     assert used["train"]
@@ -542,16 +542,16 @@ import os, sys, time
 from pathlib import Path
 from bertmill import storage
 from bertmill.cli.main import main
-from bertmill.training import words
+from bertmill.training.objective_trainable import ObjectiveTrainable
 
-original, calls, rank = words._losses, [], int(os.environ["RANK"])
+original, calls, rank = ObjectiveTrainable.loss, [], int(os.environ["RANK"])
 
-def losses(*arguments):
-    loss, pair_loss, sums = original(*arguments)
+def spoilt(*arguments):
+    loss, sums = original(*arguments)
     calls.append(0)
-    return (loss * float("nan") if rank == 1 and len(calls) == 8 else loss), pair_loss, sums
+    return (loss * float("nan") if rank == 1 and len(calls) == 8 else loss), sums
 
-words._losses = losses
+ObjectiveTrainable.loss = spoilt
 code = main(sys.argv[1:])
 here = Path(__file__).parent
 (here / f"code-{rank}").write_text(str(code))

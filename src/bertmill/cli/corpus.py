@@ -1,4 +1,4 @@
-"""`bertmill corpus`: text files become a corpus folder, and the doctor says what to know about it."""
+"""`bertmill corpus`: text files become a corpus folder, and its statistics are printed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bertmill.cli.corpus_folder import summary
 from bertmill.cli.progress import ProgressLine
 from bertmill.config.commands import CorpusSettings
 from bertmill.corpus.build import build_corpus
-from bertmill.corpus.doctor import remarks
+from bertmill.corpus.statistics import summarize
 from bertmill.text.files import find_files, size_of_files
 from bertmill.text.repair import Repairs
 from bertmill.text.tokenizer import BertTokenizer
@@ -36,4 +36,4 @@ def run(settings: CorpusSettings) -> None:
         if facts["dropped_sentences"]:
             print(f"dropped: {facts['dropped_sentences']:,} sentences without pieces", file=sys.stderr)
     print(summary(facts))
-    print("\n".join(remarks(facts)))
+    print("\n".join(summarize(facts)))

@@ -8,8 +8,8 @@ from typing import Any
 
 from bertmill.cli.bars import histogram
 from bertmill.cli.folders import check_hashes
-from bertmill.corpus.doctor import remarks
 from bertmill.corpus.shards import Corpus, open_shard, read_facts
+from bertmill.corpus.statistics import summarize
 from bertmill.errors import IntegrityError
 from bertmill.storage import MANIFEST, verify_manifest
 from bertmill.text.tokenizer import BertTokenizer
@@ -19,8 +19,8 @@ def facts(path: Path) -> dict[str, Any]:
     """What `inspect` says: what the manifest says, counted when it was built, if its files are still the same."""
     verify_manifest(path)
     facts = {"folder": str(path), **read_facts(path)}
-    if not isinstance(facts.get("doctor"), dict):
-        raise IntegrityError("has no findings of the doctor", where=path / MANIFEST, remedy="build the corpus again")
+    if not isinstance(facts.get("statistics"), dict):
+        raise IntegrityError("has no corpus statistics", where=path / MANIFEST, remedy="build the corpus again")
     return facts
 
 
@@ -29,9 +29,9 @@ def sentences(facts: dict[str, Any]) -> list[str]:
     lines.append(f"vocabulary: {facts['vocabulary_size']:,} pieces, sha256 {facts['vocabulary_sha256']}")
     lines.append(f"words:      {facts['chinese_words'] or 'as WordPiece has them'}")
     lines.append(f"identity:   sha256 {facts['sha256']}")
-    lines += remarks(facts)
-    lines += ["sentences by pieces:", *histogram(facts["doctor"]["sentence_lengths"])]
-    lines += ["documents by pieces:", *histogram(facts["doctor"]["document_lengths"])]
+    lines += summarize(facts)
+    lines += ["sentences by pieces:", *histogram(facts["statistics"]["sentence_lengths"])]
+    lines += ["documents by pieces:", *histogram(facts["statistics"]["document_lengths"])]
     return lines
 
 

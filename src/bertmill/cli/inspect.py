@@ -6,11 +6,13 @@ import json
 
 from bertmill.cli.folders import find_folder, words_for
 from bertmill.config.commands import InspectSettings
+from bertmill.corpus.objectives import load_objective
 from bertmill.corpus.shards import is_corpus
 from bertmill.errors import UsageError
 
 
 def run(settings: InspectSettings) -> None:
+    load_objective(settings.objective)  # an unknown one is an error even where none is used
     path = find_folder(settings.folder)
     words = words_for(path)
     if settings.show and (settings.as_json or not is_corpus(path)):

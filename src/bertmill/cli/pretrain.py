@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from bertmill.cli.training import WordDisplay
+from bertmill.cli.training import PretrainingDisplay
 from bertmill.config.commands import PretrainSettings
 from bertmill.training.pretrain import pretrain
 
 
 def run(settings: PretrainSettings) -> None:
-    with WordDisplay(quiet=settings.quiet) as display:
+    with PretrainingDisplay(quiet=settings.quiet) as display:
         folder = pretrain(settings, display)
     if folder is not None:
         print(folder)

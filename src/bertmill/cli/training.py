@@ -1,7 +1,7 @@
 """How a training goes, on standard error: a live bar on a terminal, elsewhere a plain line now and then.
 
-Losses are set against two lines: ln V, what guessing at random costs, and the corpus's unigram entropy, what a model
-costs that knows nothing but how frequent each piece is. Speed is set against the machine's own matrix product.
+A pre-training loss is compared with ln V, the loss of guessing at random, and with the unigram entropy of the corpus,
+the loss of a model that knows only how frequent each piece is. Speed is compared with the machine's matrix product.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import torch
 
 from bertmill.cli.progress import make_bar, time_left
 from bertmill.cli.streams import say
-from bertmill.training.progress import Beginning, Line, Listener, WordBeginning
+from bertmill.training.objective_trainable import PretrainingBeginning
+from bertmill.training.progress import Beginning, Line, Listener
 
 BAR_INTERVAL_S = 0.2
 ROOF_SIZES = (256, 512, 1024, 2048, 2048, 2048)
@@ -106,24 +107,24 @@ class TrainingDisplay(Listener):
         return time_left(seconds)
 
 
-class WordDisplay(TrainingDisplay):
-    """Of masked words and pairs: losses are set against guessing, and the speed against what the machine can do."""
+class PretrainingDisplay(TrainingDisplay):
+    """Shows a pre-training: its losses beside that of guessing, its speed beside what the machine can do."""
 
     def __init__(self, *, quiet: bool) -> None:
         super().__init__(quiet=quiet)
-        self._known: WordBeginning | None = None
+        self._known: PretrainingBeginning | None = None
         self._roof = math.nan
         self._last_losses: deque[float] = deque(maxlen=STUCK_LINES)
         self._has_said_stuck = False
 
     def begin(self, beginning: Beginning) -> None:
-        self._known = beginning.words
+        assert isinstance(beginning, PretrainingBeginning)
+        self._known = beginning
         if not self._quiet:
-            assert self._known is not None
             ranks = self._known.ranks
             self._roof = ranks.count * _matrix_product_rate(ranks.device, self._known.precision)
             self.remark(
-                f"guessing costs {math.log(self._known.vocabulary_size):.2f} nats per masked piece, "
+                f"guessing costs {math.log(self._known.vocabulary_size):.2f} nats per predicted piece, "
                 f"knowing frequencies alone {self._known.unigram_entropy:.2f}"
             )
         super().begin(beginning)
@@ -135,21 +136,15 @@ class WordDisplay(TrainingDisplay):
 
     def _figures(self, line: Line) -> list[str]:
         assert self._known is not None
-        figures = [f"loss {line['loss']:.3f}", f"words {line['mlm_loss']:.3f} ({line['mlm_accuracy']:.1%} right)"]
-        if "nsp_loss" in line:
-            figures.append(f"pairs {line['nsp_loss']:.3f} ({line['nsp_accuracy']:.1%} right)")
+        figures = [f"loss {line['loss']:.3f}", *self._known.objective.describe_figures(line)]
         rate = self._per_second("pieces", line)
         share = OPERATIONS_PER_WEIGHT * self._known.weights_used * rate / self._roof
         return [*figures, f"{rate:,.0f} pieces/s ({share:.0%} of the roof)"]
 
     def _heldout_figures(self, line: Line) -> str:
-        words = (
-            f"held out: words {line['heldout_mlm_loss']:.3f} ({line['heldout_mlm_accuracy']:.1%} right), "
-            f"perplexity {line['heldout_perplexity']:,.1f}"
-        )
-        if "heldout_nsp_accuracy" in line:
-            words += f", pairs {line['heldout_nsp_loss']:.3f} ({line['heldout_nsp_accuracy']:.1%} right)"
-        return words
+        assert self._known is not None
+        figures = {name.removeprefix("heldout_"): value for name, value in line.items()}
+        return "held out: " + ", ".join(self._known.objective.describe_figures(figures))
 
     def _warn_if_stuck(self, line: Line) -> None:
         assert self._known is not None

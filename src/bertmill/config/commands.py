@@ -17,7 +17,6 @@ from bertmill.config.fields import (
     Folder,
     Heldout,
     MaskMix,
-    Objective,
     OnNonFinite,
     Phases,
     Precision,
@@ -125,8 +124,8 @@ class PretrainSettings(TrainingSettings):
     init: Annotated[str | None, NAME_OR_PATH, MAY_MOVE, COMMON] = Field(
         None, description="continue pre-training this model instead of starting with random weights"
     )
-    objective: Annotated[Objective, COMMON] = Field(
-        "mlm+nsp", description="what is learned besides masked words; clm: left to right"
+    objective: Annotated[str, COMMON] = Field(
+        "mlm+nsp", description="mlm+nsp, mlm+sop, mlm (masked pieces alone) or clm (left to right)"
     )
     steps: Annotated[int | None, COMMON] = Field(None, ge=1, le=10**12, description="how long to train: in steps")
     epochs: Annotated[float | None, COMMON] = Field(
@@ -286,7 +285,7 @@ class InspectSettings(Settings):
 
     folder: Folder
     show: int = Field(0, ge=0, description="so many finished instances of a corpus, with masks, segments and labels")
-    objective: Objective = Field("mlm+nsp", description="what the instances are for")
+    objective: str = Field("mlm+nsp", description="what the instances are for")
     length: int = Field(128, ge=3, description="pieces of an instance, at most")
     whole_words: bool = Field(False, description="mask all pieces of a word or none")
     seed: int = Field(0, ge=0, description="what chance depends on")

@@ -16,7 +16,6 @@ NAME_OR_PATH: Final = "name or path"  # a folder or the name of an installed mod
 MAY_CHANGE: Final = "may change"  # when a run is resumed: nothing that decides what is learned
 MAY_MOVE: Final = "may move"  # when a run is resumed: data that the run identifies by its hash
 
-Objective = Literal["mlm+nsp", "mlm+sop", "mlm", "clm"]
 SizeName = Literal["tiny", "mini", "small", "medium", "base", "large"]
 OnNonFinite = Literal["stop", "skip", "reload"]
 Precision = Literal["fp32", "bf16", "auto"]

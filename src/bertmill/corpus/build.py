@@ -1,9 +1,8 @@
-"""Text becomes a corpus: blocks of text go to worker processes, and each writes the shard of its block.
+"""Build a corpus from text: worker processes each take the text of one shard and write the shard.
 
-A worker splits the lines of its block into sentences, turns them into pieces, writes the shard's files and then, last,
-a note with the hashes of the text, of what decides the result, and of the files. A run that was broken off reads the
-text again, which is cheap, and skips every block whose note is right; so the result has the same bytes for any number
-of workers and interruptions. Only a few blocks are on their way at a time.
+A worker splits the lines into sentences, turns them into pieces, writes the shard's files and last a note with the
+hashes of the text, of the recipe and of the files. A build that was interrupted reads the text again, which is cheap,
+and skips every shard whose note matches, so the result has the same bytes for any number of workers and interruptions.
 """
 
 from __future__ import annotations
@@ -22,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertmill.corpus import chinese
-from bertmill.corpus.blocks import Block, DocumentMode, cut_blocks
-from bertmill.corpus.doctor import examine
+from bertmill.corpus.shard_texts import DocumentMode, ShardText, cut_shard_texts
 from bertmill.corpus.shards import (
     KINDS,
     VOCABULARY_FOLDER,
@@ -34,6 +32,7 @@ from bertmill.corpus.shards import (
     shard_file,
     vocabulary_sha256,
 )
+from bertmill.corpus.statistics import compute_statistics
 from bertmill.errors import BertmillError, DataError
 from bertmill.storage import (
     difference,
@@ -43,7 +42,7 @@ from bertmill.storage import (
     write_file,
     write_manifest,
 )
-from bertmill.text.bulk import process_blocks
+from bertmill.text.bulk import map_with_wordpiece
 from bertmill.text.files import read_lines
 from bertmill.text.repair import Repairs
 from bertmill.text.sentences import split_sentences
@@ -56,7 +55,7 @@ Note = dict[str, Any]  # of a finished shard
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker must know besides its block."""
+    """What a worker needs to know besides the text of its shard."""
 
     folder: Path
     notes: Path
@@ -87,39 +86,39 @@ def build_corpus(
         job = Job(folder, notes_folder, _sha256(json.dumps(recipe, sort_keys=True).encode()), chinese_words)
         ledger = _Ledger(job, on_progress)
         lines = read_lines(files, text_field=text_field, repairs=repairs, on_bytes=ledger.count)
-        blocks = ledger.unfinished(cut_blocks(lines, document))
-        for note in process_blocks(partial(write_shard, job), wordpiece, blocks, workers):
+        texts = ledger.unfinished(cut_shard_texts(lines, document))
+        for note in map_with_wordpiece(partial(write_shard, job), wordpiece, texts, workers):
             ledger.finish(note)
         notes = [ledger.notes[number] for number in range(len(ledger.notes))]
         facts = _facts(notes, recipe, document, wordpiece, files)
         _remove_all_but(folder, {name for note in notes for name in note["files"]})
         tokenizer.save_pretrained(folder / VOCABULARY_FOLDER)
         shards = (open_shard(folder, number, len(wordpiece.vocabulary)) for number in range(len(notes)))
-        facts["doctor"] = examine(shards, len(wordpiece.vocabulary), tokenizer.unk_token_id)
+        facts["statistics"] = compute_statistics(shards, len(wordpiece.vocabulary), tokenizer.unk_token_id)
         write_manifest(folder, facts={"corpus": facts})
     return facts
 
 
 class _Ledger:
-    """Which shards are finished, in this run or an earlier one, and how far reading was at the end of each block."""
+    """Which shards are finished, in this run or an earlier one, and how far reading was at the end of each."""
 
     def __init__(self, job: Job, on_progress: Callable[[int, int], object]) -> None:
         self.notes: dict[int, Note] = {}
         self._job = job
         self._on_progress = on_progress
         self._bytes_read = 0
-        self._read_at_end: dict[int, int] = {}  # of blocks on their way
+        self._read_at_end: dict[int, int] = {}  # of shards in flight
 
     def count(self, num_bytes: int) -> None:
         self._bytes_read += num_bytes
 
-    def unfinished(self, blocks: Iterator[Block]) -> Iterator[Block]:
-        for block in blocks:
-            self._read_at_end[block.number] = self._bytes_read
-            if note := _finished(self._job, block):
+    def unfinished(self, texts: Iterator[ShardText]) -> Iterator[ShardText]:
+        for text in texts:
+            self._read_at_end[text.number] = self._bytes_read
+            if note := _finished(self._job, text):
                 self.finish(note)
             else:
-                yield block
+                yield text
 
     def finish(self, note: Note) -> None:
         self.notes[note["number"]] = note
@@ -134,14 +133,14 @@ def _recipe(wordpiece: WordPiece, chinese_words: bool) -> dict[str, Any]:
     }
 
 
-def _finished(job: Job, block: Block) -> Note | None:
-    """The note of the block's shard, if it is there and all that it says is so."""
-    path = _note_path(job, block.number)
+def _finished(job: Job, shard_text: ShardText) -> Note | None:
+    """The note of a shard that an earlier build finished, if the shard is still what the note says."""
+    path = _note_path(job, shard_text.number)
     if not path.exists():
         return None
     try:
         note = read_json(path)
-        is_right = (note["recipe"], note["text_sha256"]) == (job.recipe, _sha256(block.text)) and not any(
+        is_right = (note["recipe"], note["text_sha256"]) == (job.recipe, _sha256(shard_text.text)) and not any(
             difference(job.folder, name, entry) for name, entry in note["files"].items()
         )
     except (BertmillError, LookupError, TypeError, AttributeError):  # whatever it is, it is made anew
@@ -153,30 +152,30 @@ def _note_path(job: Job, number: int) -> Path:
     return job.notes / shard_file(number, "json")
 
 
-def write_shard(job: Job, wordpiece: WordPiece, block: Block) -> Note:
-    """Make the shard of a block, write its files and then its note."""
-    shard, num_dropped = make_shard(wordpiece, block.text.decode(), chinese_words=job.chinese_words)
-    names = [shard_file(block.number, kind) for kind in KINDS]
+def write_shard(job: Job, wordpiece: WordPiece, shard_text: ShardText) -> Note:
+    """Make a shard, write its files and then its note."""
+    shard, num_dropped = make_shard(wordpiece, shard_text.text.decode(), chinese_words=job.chinese_words)
+    names = [shard_file(shard_text.number, kind) for kind in KINDS]
     columns: tuple[NDArray[Any], ...] = (shard.pieces, shard.words, shard.sentence_ends, shard.document_ends)
     for name, column in zip(names, columns, strict=True):
         write_file(job.folder / name, column.tobytes())
     note = {
-        "number": block.number,
+        "number": shard_text.number,
         "recipe": job.recipe,
-        "text_sha256": _sha256(block.text),
-        "text_bytes": len(block.text),
+        "text_sha256": _sha256(shard_text.text),
+        "text_bytes": len(shard_text.text),
         "pieces": shard.num_pieces,
         "sentences": len(shard.sentence_ends),
         "documents": len(shard.document_ends),
         "dropped_sentences": num_dropped,
         "files": {name: manifest_entry(job.folder / name) for name in names},
     }
-    write_file(_note_path(job, block.number), json.dumps(note))
+    write_file(_note_path(job, shard_text.number), json.dumps(note))
     return note
 
 
 def make_shard(wordpiece: WordPiece, text: str, *, chinese_words: bool) -> tuple[Shard, int]:
-    """The shard of a block's text, and the number of sentences without pieces, which are not in it."""
+    """The shard of a text, and the number of sentences without pieces, which are not in it."""
     pieces: list[array[int]] = []
     words: list[NDArray[np.bool_]] = []
     document_ends: list[int] = []

@@ -1,27 +1,25 @@
-"""Instances, finished: planned slices of a corpus as ids with [CLS], [SEP], segments, masks and labels.
+"""Finished instances: planned slices of a corpus as ids with [CLS], [SEP], segments and labels.
 
 An instance is a function of (seed, epoch, its number in the epoch); a batch of any of them is one flat row without
-padding. Masks change the ids; labels keep what stood there. In `clm`, a piece's label is the piece that follows it,
-where that is an ordinary one.
+padding. Where pieces are masked, labels keep what stood there.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bertmill.corpus.ends import Numbers, document_ends, sentence_ends
-from bertmill.corpus.masking import NOT_SELECTED, Flags, Masker, MaskingSettings, VocabularyIds
-from bertmill.corpus.objectives import PlanSettings
+from bertmill.corpus.boundaries import Numbers
+from bertmill.corpus.layout import lay_out
+from bertmill.corpus.masking import NOT_SELECTED, Masker, MaskingSettings, VocabularyIds
 from bertmill.corpus.plan import PlanFacts, Planner
+from bertmill.corpus.plan_settings import PlanSettings
 from bertmill.corpus.shards import Corpus
 from bertmill.errors import UsageError
 from bertmill.randomness import Permutation
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
     import torch
 
     from bertmill.model.packing import PackedBatch
-
-Slice = tuple[int, int]  # from … to, in pieces of the corpus
 
 _OPEN_PLANS = 2  # a batch may lie across the boundary of two epochs
 
@@ -42,9 +38,9 @@ class InstanceBatch:
 
     piece_ids: Numbers  # [n]
     segments: Numbers  # [n] 1 in the second text of a pair
-    labels: Numbers  # [n] the piece to be guessed, NOT_SELECTED elsewhere
+    labels: Numbers  # [n] the piece to predict, NOT_SELECTED elsewhere
     lengths: Numbers  # [B]
-    pair_labels: Numbers | None  # [B] 1: B does not follow A (NSP), A and B are swapped (SOP)
+    pair_labels: Numbers | None  # [B] see the objective
 
     @property
     def num_selected(self) -> int:
@@ -126,75 +122,43 @@ class Instances:
         self.settings = settings
         self.seed = seed
         self.planner = Planner(corpus, plan_folder, settings, seed)
+        self.objective = self.planner.objective
         self.masking = masking
         self._masker = Masker(masking, vocabulary, settings.length, seed)
-        self._records = lru_cache(maxsize=_OPEN_PLANS)(self.planner.records)
-        self._facts = lru_cache(maxsize=None)(self.planner.facts)
+        self._load_records = lru_cache(maxsize=_OPEN_PLANS)(self.planner.load_records)
+        self._planned: dict[int, PlanFacts] = {}
         self._one_at_a_time = threading.Lock()  # or two threads would plan the same epoch
 
-    def facts(self, epoch: int) -> PlanFacts:
+    def plan_epoch(self, epoch: int) -> PlanFacts:
+        """Plan an epoch, unless its plan is in the folder already."""
+        planned = self._planned_epoch(epoch)
         with self._one_at_a_time:
-            return self._facts(self._epoch_of_instances(epoch))
+            if planned not in self._planned:
+                self._planned[planned] = self.planner.plan(planned)
+            return self._planned[planned]
 
     def count(self, epoch: int) -> int:
-        """How many instances an epoch has."""
-        return self.facts(epoch).counts.instances
+        """How many instances an epoch has that was planned."""
+        return self._planned[self._planned_epoch(epoch)].counts.instances
 
-    def in_order(self, epoch: int, start: int, stop: int) -> InstanceBatch:
+    def make_in_order(self, epoch: int, start: int, stop: int) -> InstanceBatch:
         """The instances of an epoch from place `start` to `stop` of its order, which is random and its own."""
-        order = Permutation(self.count(epoch), self.seed, epoch, "order")
-        return self.batch(epoch, order(np.arange(start, stop)))
+        count = self.plan_epoch(epoch).counts.instances
+        order = Permutation(count, self.seed, epoch, "order")
+        return self.make_batch(epoch, order(np.arange(start, stop)))
 
-    def batch(self, epoch: int, numbers: Numbers) -> InstanceBatch:
-        """The instances of an epoch that have these numbers, in this order."""
-        epoch = self._epoch_of_instances(epoch)
+    def make_batch(self, epoch: int, numbers: Numbers) -> InstanceBatch:
+        """The instances of an epoch with these numbers, in this order; the epoch is planned if need be."""
+        epoch = self._planned_epoch(epoch)
         with self._one_at_a_time:
-            all_records = self._records(epoch)
+            all_records = self._load_records(epoch)
         records = np.asarray(all_records[numbers])
-        batch, is_ordinary, begins_word = self._lay_out(self._texts(records))
-        if self.settings.objective == "clm":
-            batch.labels[:-1] = np.where(is_ordinary[1:], batch.piece_ids[1:], NOT_SELECTED)
-        else:
-            rows = (batch.piece_ids, batch.lengths, is_ordinary, begins_word)
-            batch.labels[:] = self._masker.mask(*rows, epoch, numbers)
-        pair_labels = records["label"].astype(np.int64) if self.settings.is_pair else None
-        return replace(batch, pair_labels=pair_labels)
+        texts = self.objective.texts(self.corpus, records)
+        layout = lay_out(texts, self.corpus, self.vocabulary, with_word_starts=self.masking.whole_words)
+        labels = self.objective.label(layout, self._masker, epoch, numbers)
+        pair_labels = self.objective.pair_labels(records)
+        return InstanceBatch(layout.piece_ids, layout.segments, labels, layout.lengths, pair_labels)
 
-    def _epoch_of_instances(self, epoch: int) -> int:
+    def _planned_epoch(self, epoch: int) -> int:
         """With fixed masks every epoch has the instances of the first."""
         return 0 if self.masking.fixed else epoch
-
-    def _texts(self, records: NDArray[Any]) -> list[list[Slice]]:
-        """Of each instance, the slices of the corpus that have a [SEP] behind them."""
-        if self.settings.is_pair:
-            columns = (records[name].tolist() for name in ("a_start", "a_length", "b_start", "b_length"))
-            return [[(a, a + len_a), (b, b + len_b)] for a, len_a, b, len_b in zip(*columns, strict=True)]
-        num_breaks = records["num_breaks"].astype(np.int64)
-        firsts = np.repeat(records["first_document"].astype(np.int64), num_breaks)
-        place_in_instance = np.arange(len(firsts)) - np.repeat(np.cumsum(num_breaks) - num_breaks, num_breaks)
-        breaks = sentence_ends(self.corpus, document_ends(self.corpus, firsts + place_in_instance) - 1)
-        inner_breaks = np.split(breaks, np.cumsum(num_breaks)[:-1])
-        rows = zip(records["start"].tolist(), records["length"].tolist(), inner_breaks, strict=True)
-        return [list(pairwise([start, *inner.tolist(), start + length])) for start, length, inner in rows]
-
-    def _lay_out(self, texts: list[list[Slice]]) -> tuple[InstanceBatch, Flags, Flags | None]:
-        """The ids and segments of a batch, which pieces are of the corpus, and which begin a word, if that matters."""
-        lengths = [1 + sum(stop - start + 1 for start, stop in slices) for slices in texts]
-        ids = np.full(sum(lengths), self.vocabulary.sep, np.int64)
-        segments, labels = np.zeros_like(ids), np.full_like(ids, NOT_SELECTED)
-        is_ordinary = np.zeros(len(ids), np.bool_)
-        begins_word = np.zeros(len(ids), np.bool_) if self.masking.whole_words else None
-        place = 0
-        for slices in texts:
-            ids[place] = self.vocabulary.cls
-            place += 1
-            for number, (start, stop) in enumerate(slices):
-                end = place + stop - start
-                ids[place:end] = self.corpus.pieces(start, stop)
-                is_ordinary[place:end] = True
-                if number and self.settings.is_pair:
-                    segments[place : end + 1] = 1
-                if begins_word is not None:
-                    begins_word[place:end] = self.corpus.begins_word(start, stop)
-                place = end + 1
-        return InstanceBatch(ids, segments, labels, np.array(lengths), None), is_ordinary, begins_word

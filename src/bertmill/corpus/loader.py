@@ -52,41 +52,42 @@ class Loader:
         step = start_step
         if not self.workers:
             while True:
-                yield self.batch(step)
+                yield self.load(step)
                 step += 1
         pool = ThreadPoolExecutor(self.workers, "bertmill-loader")
         coming: deque[Future[InstanceBatch]] = deque()
         try:
             while True:
                 while len(coming) < STEPS_AHEAD * self.workers:
-                    coming.append(pool.submit(self.batch, step))
+                    coming.append(pool.submit(self.load, step))
                     step += 1
                 yield coming.popleft().result()
         finally:
             pool.shutdown(cancel_futures=True)
 
-    def batch(self, step: int) -> InstanceBatch:
-        """This rank's part of a step."""
+    def load(self, step: int) -> InstanceBatch:
+        """This rank's part of a step; epochs up to that step are planned if need be."""
         start = step * self.batch_size + self.batch_size * self.rank // self.world_size
         stop = step * self.batch_size + self.batch_size * (self.rank + 1) // self.world_size
         parts = []
         while start < stop:
-            epoch, epoch_start, epoch_stop = self._epoch_around(start)
+            epoch, epoch_start, epoch_stop = self._plan_epoch_around(start)
             part_stop = min(stop, epoch_stop)
-            parts.append(self.instances.in_order(epoch, start - epoch_start, part_stop - epoch_start))
+            parts.append(self.instances.make_in_order(epoch, start - epoch_start, part_stop - epoch_start))
             start = part_stop
         return parts[0] if len(parts) == 1 else InstanceBatch.joined(parts)
 
     @property
     def steps_per_epoch(self) -> float:
-        """Of the first epoch; others hardly differ."""
+        """Of the first epoch, which must have been planned; others hardly differ."""
         return self.instances.count(0) / self.batch_size
 
-    def _epoch_around(self, place: int) -> tuple[int, int, int]:
+    def _plan_epoch_around(self, place: int) -> tuple[int, int, int]:
         """The epoch at a place of the endless row, and where it starts and stops."""
         with self._counting:
             while self._epoch_starts[-1] <= place:
                 epoch = len(self._epoch_starts) - 1
-                self._epoch_starts.append(self._epoch_starts[-1] + self.instances.count(epoch))
+                count = self.instances.plan_epoch(epoch).counts.instances
+                self._epoch_starts.append(self._epoch_starts[-1] + count)
         epoch = bisect_right(self._epoch_starts, place) - 1
         return epoch, self._epoch_starts[epoch], self._epoch_starts[epoch + 1]

@@ -1,4 +1,4 @@
-"""Which pieces a model must guess, and what it sees in their place.
+"""Which positions the MLM head must predict, and what the model sees there.
 
 Of an instance's n ordinary pieces, rate · n are selected, rounded up or down at random so that the share is right on
 average, but at least one. Of the selected, a share becomes [MASK], a share a random ordinary piece, the rest stays.
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,9 @@ from numpy.typing import NDArray
 from bertmill.errors import UsageError
 from bertmill.randomness import keyed_seed
 from bertmill.text.tokenizer import BertTokenizer
+
+if TYPE_CHECKING:
+    from bertmill.corpus.layout import Layout
 
 NOT_SELECTED = -100  # as a label: the losses leave it out
 MOST_SELECTED = 25 / 24  # times rate · length: 20 of 128 and 80 of 512 pieces at 15 %
@@ -80,19 +84,9 @@ class Masker:
         self.seed = seed
         self.limit = math.ceil(MOST_SELECTED * settings.rate * length - 1e-9)
 
-    def mask(
-        self,
-        ids: Numbers,
-        lengths: Numbers,
-        is_ordinary: Flags,
-        begins_word: Flags | None,
-        epoch: int,
-        numbers: Numbers,
-    ) -> Numbers:
-        """Change the flat row `ids` of instances with `lengths` in place; returns the labels of all pieces.
-
-        `numbers` are those of the instances in the epoch; `begins_word` is needed for whole words only.
-        """
+    def mask(self, layout: Layout, epoch: int, numbers: Numbers) -> Numbers:
+        """Replace selected pieces in place; returns the labels of all. `numbers` are the instances' in the epoch."""
+        ids, _, lengths, is_ordinary, begins_word = layout
         row = np.repeat(np.arange(len(lengths)), lengths)  # the instance of each piece …
         column = np.arange(len(ids)) - (np.cumsum(lengths) - lengths)[row]  # … and its place there
         rounding, coins, draws = self._draws(epoch, numbers)

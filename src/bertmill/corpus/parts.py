@@ -8,17 +8,17 @@ and more.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bertmill.corpus.ends import Numbers
-from bertmill.corpus.objectives import PartName
+from bertmill.corpus.boundaries import Numbers
 from bertmill.corpus.shards import Corpus
 from bertmill.errors import DataError
 from bertmill.randomness import Permutation
 
+PartName = Literal["train", "heldout"]
 HELDOUT_SEED = 0  # the same documents, instances and masks for every run on the same text
 
 
@@ -63,12 +63,12 @@ class DocumentPart:
         places = self.places(documents)
         return (places >= 0) & (places < self.num_documents)
 
-    def spans(self, block: int) -> list[Span]:
-        """What a shard holds of this part, in order."""
-        shard = self.corpus.shards[block]
+    def spans(self, number: int) -> list[Span]:
+        """What the shard of this number holds of this part, in order."""
+        shard = self.corpus.shards[number]
         stops: list[int] = shard.document_ends.tolist()
         if len(shard.sentence_ends) > (stops[-1] if stops else 0):
             stops.append(len(shard.sentence_ends))  # of a document that goes on in the next shard
-        documents = int(self.corpus.document_offsets[block]) + np.arange(len(stops))
+        documents = int(self.corpus.document_offsets[number]) + np.arange(len(stops))
         spans = map(Span, documents.tolist(), [0, *stops[:-1]], stops)
         return [span for span, is_ours in zip(spans, self.contains(documents).tolist(), strict=True) if is_ours]

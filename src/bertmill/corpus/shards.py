@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, overload
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,7 +110,7 @@ def _is_rising_to(ends: NDArray[np.uint32], last: int, *, at_most: bool = False)
     return is_rising and (int(ends[-1]) <= last if at_most else int(ends[-1]) == last)
 
 
-class Shards(Sequence[Shard]):
+class Shards:
     """The shards of a corpus by number; only some stay mapped, since each map takes an open file of the process."""
 
     def __init__(self, folder: Path, num_shards: int, vocabulary_size: int) -> None:
@@ -122,13 +122,11 @@ class Shards(Sequence[Shard]):
     def __len__(self) -> int:
         return self._num_shards
 
-    @overload
-    def __getitem__(self, number: int) -> Shard: ...
-    @overload
-    def __getitem__(self, number: slice) -> list[Shard]: ...
-    def __getitem__(self, number: int | slice) -> Shard | list[Shard]:
-        numbers = range(self._num_shards)[number]
-        return self._open(numbers) if isinstance(numbers, int) else [self._open(one) for one in numbers]
+    def __getitem__(self, number: int) -> Shard:
+        return self._open(range(self._num_shards)[number])
+
+    def __iter__(self) -> Iterator[Shard]:
+        return map(self._open, range(self._num_shards))
 
 
 class Corpus:
@@ -216,6 +214,8 @@ def read_facts(folder: Path) -> dict[str, Any]:
     facts = read_manifest(folder).get("corpus") if is_corpus(folder) else None
     if not isinstance(facts, dict):
         raise UsageError("is not a corpus", where=folder, remedy="make one with `bertmill corpus`")
+    if "doctor" in facts:  # the key in corpora built by earlier versions
+        facts["statistics"] = facts.pop("doctor")
     for name, kind in {"shards": int, "vocabulary_size": int, "sha256": str, "vocabulary_sha256": str}.items():
         if not isinstance(facts.get(name), kind) or (kind is int and facts[name] < 1):
             raise IntegrityError(f"does not say the {name} of the corpus", where=folder / MANIFEST)

@@ -1,7 +1,7 @@
-"""Finished instances for the eye: their pieces, what is hidden in them, segments and labels.
+"""Finished instances for a person to read: their pieces, labels and segments.
 
-A selected piece stands as what the model sees, with what it must guess in ‹ ›: `[MASK]‹dog›`, `apple‹dog›`
-(random) or `dog‹dog›` (the same). In `clm` every piece is to be guessed from those before it, so nothing is marked.
+A selected piece is shown as the model sees it, with the piece to predict in ‹ ›: `[MASK]‹dog›`, `apple‹dog›` (random)
+or `dog‹dog›` (the same). An objective that predicts every piece shows no labels.
 """
 
 from __future__ import annotations
@@ -9,31 +9,24 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from bertmill.config.fields import Objective
 from bertmill.corpus.instances import InstanceBatch
 from bertmill.corpus.masking import NOT_SELECTED
+from bertmill.corpus.objectives.base import Objective
 from bertmill.text.tokenizer import BertTokenizer
 
 WIDTH = 100
-PAIR_LABELS: dict[Objective, tuple[str, str]] = {
-    "mlm+nsp": ("label 0: B follows A", "label 1: B is from another document"),
-    "mlm+sop": ("label 0: A and B are in order", "label 1: A and B are swapped"),
-}
 
 
 def show_instances(batch: InstanceBatch, objective: Objective, tokenizer: BertTokenizer) -> Iterator[str]:
     """The lines to print."""
     for number in range(len(batch.lengths)):
         instance = batch[number : number + 1]
-        facts = [f"{len(instance.piece_ids)} pieces"]
-        facts.append("each guessed from those before it" if objective == "clm" else f"{instance.num_selected} selected")
-        if instance.pair_labels is not None:
-            facts.append(PAIR_LABELS[objective][int(instance.pair_labels[0])])
+        facts = [f"{len(instance.piece_ids)} pieces", *objective.describe_instance(instance)]
         yield f"instance {number + 1}: {', '.join(facts)}"
-        words = _words(instance, tokenizer, mark=objective != "clm")
+        pieces = _pieces(instance, tokenizer, with_labels=objective.shows_labels)
         for segment in range(1 + int(instance.segments[-1])):
-            text = " ".join(word for word, own in zip(words, instance.segments, strict=True) if own == segment)
-            name = f"  {'AB'[segment]}  " if instance.pair_labels is not None else "  "
+            text = " ".join(piece for piece, own in zip(pieces, instance.segments, strict=True) if own == segment)
+            name = f"  {objective.text_names[segment]}  " if objective.text_names else "  "
             yield from textwrap.wrap(
                 text,
                 WIDTH,
@@ -44,9 +37,9 @@ def show_instances(batch: InstanceBatch, objective: Objective, tokenizer: BertTo
             )
 
 
-def _words(instance: InstanceBatch, tokenizer: BertTokenizer, mark: bool) -> list[str]:
+def _pieces(instance: InstanceBatch, tokenizer: BertTokenizer, *, with_labels: bool) -> list[str]:
     seen = tokenizer.convert_ids_to_tokens(instance.piece_ids.tolist())
-    if not mark:
+    if not with_labels:
         return list(seen)
     labels = instance.labels.tolist()
     hidden = tokenizer.convert_ids_to_tokens([max(0, label) for label in labels])

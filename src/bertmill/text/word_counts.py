@@ -19,7 +19,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from bertmill.text.bulk import process_blocks
+from bertmill.text.bulk import map_with_wordpiece
 from bertmill.text.files import Line, read_lines
 from bertmill.text.repair import Repairs
 from bertmill.text.wordpiece import MAX_WORD_CHARACTERS, WordPiece
@@ -70,7 +70,7 @@ def count_words(
     lines = read_lines(files, text_field=text_field, repairs=repairs, on_bytes=count)
     blocks = (Block(number, text, bytes_read[0]) for number, text in enumerate(_blocks(lines)))
     paths = []
-    for run in process_blocks(partial(_count_block, folder), wordpiece, blocks, workers):
+    for run in map_with_wordpiece(partial(_count_block, folder), wordpiece, blocks, workers):
         paths.append(run.path)
         on_progress(run.bytes_read, run.text_bytes)
         if len(paths) == MAX_OPEN_RUNS:

@@ -31,12 +31,13 @@ from bertmill.tasks.base import AnyTask
 from bertmill.text.files import STANDARD_INPUT
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.dataset import read_dataset
-from bertmill.training.loop import Phase, Trainer
+from bertmill.training.loop import Trainer
 from bertmill.training.progress import Beginning, Journal, Listener
 from bertmill.training.runs import open_run, prepare_model
 from bertmill.training.schedule import Schedule, steps_of_epochs
 from bertmill.training.state import State
 from bertmill.training.task_trainable import TaskTrainable
+from bertmill.training.trainable import Phase
 from bertmill.version import __version__
 
 COMMAND = "finetune"

@@ -24,22 +24,25 @@ from bertmill.corpus.build import build_corpus
 from bertmill.corpus.instances import Instances
 from bertmill.corpus.loader import Loader
 from bertmill.corpus.masking import MaskingSettings, VocabularyIds
-from bertmill.corpus.objectives import PlanSettings
+from bertmill.corpus.objectives import load_objective
 from bertmill.corpus.parts import HELDOUT_SEED
+from bertmill.corpus.plan_settings import PlanSettings
 from bertmill.corpus.shards import Corpus
 from bertmill.errors import DataError, UsageError
-from bertmill.model.bert import BertForMaskedLM, BertForPreTraining
+from bertmill.model.bert import MODEL_CLASSES
 from bertmill.model.config import BertConfig
+from bertmill.model.pretrained import BertPreTrainedModel
 from bertmill.randomness import keyed_seed
 from bertmill.text.files import find_files
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import Ranks
-from bertmill.training.loop import Phase, Trainer
-from bertmill.training.progress import Beginning, Listener, WordBeginning
+from bertmill.training.loop import Trainer
+from bertmill.training.objective_trainable import ObjectiveTrainable, PretrainingBeginning
+from bertmill.training.progress import Listener
 from bertmill.training.runs import open_run, prepare_model
 from bertmill.training.schedule import Schedule, steps_of_epochs
 from bertmill.training.state import PLANS_OF_RANK, RunFolder, State
-from bertmill.training.words import WordLessons
+from bertmill.training.trainable import Phase
 from bertmill.version import __version__
 
 COMMAND = "pretrain"
@@ -47,11 +50,10 @@ DEFAULT_EPOCHS = 1.0
 # The highest learning rate for a size: to base by trials (docs/benchmarks.md), of large that of base.
 LEARNING_RATES = {"tiny": 1e-3, "mini": 1e-3, "small": 2.5e-4, "medium": 1.25e-4, "base": 5e-5, "large": 5e-5}
 
-Model = BertForPreTraining | BertForMaskedLM
-
 
 def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
     """Train as `settings` say; returns the folder of the model, to the first of several ranks only."""
+    load_objective(settings.objective)  # an unknown one is refused before anything is written
     with open_run(settings, COMMAND, listener) as run:
         if run.is_finished:
             return run.model
@@ -72,21 +74,20 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
         heldout = _heldout_corpus(settings, corpus, folder, tokenizer, ranks)
         lengths, shares = zip(*parse_phases(settings.length), strict=True)
         vocabulary = VocabularyIds.of(tokenizer)
-        lessons = [_lessons(settings, length, corpus, heldout, vocabulary, folder, ranks) for length in lengths]
-        # Plans all: what cannot be trained on must not make the folder a run.
-        steps_per_epoch = [each.loader.steps_per_epoch for each in lessons]
+        # Before the folder becomes a run: what cannot be planned cannot be trained on.
+        trainables = [_prepare(settings, length, corpus, heldout, vocabulary, folder, ranks) for length in lengths]
         assert settings.learning_rate is not None
         steps = settings.steps
         if settings.epochs is not None:
-            steps = steps_of_epochs(settings.epochs, steps_per_epoch, shares)
+            steps = steps_of_epochs(settings.epochs, [each.loader.steps_per_epoch for each in trainables], shares)
         prepare_model(model, settings, ranks)
         run.start(settings, sources)
         schedule = Schedule(settings.learning_rate, steps, settings.budget)
         trainer = Trainer(model, schedule, settings, folder, ranks, run.journal, eval_every=settings.eval_every)
         trainer.resume()
-        run.journal.begin(Beginning(steps, dict(trainer.state.sums), _words(settings, corpus, tokenizer, model, ranks)))
+        run.journal.begin(_beginning(settings, steps, trainer.state, model, trainables[0]))
         ends = [*(round(end, 9) for end in accumulate(shares[:-1])), 1.0]  # 0.1 and 0.2 are a little more than 0.3
-        trainer.train([Phase(*each) for each in zip(lessons, ends, strict=True)])
+        trainer.train([Phase(*each) for each in zip(trainables, ends, strict=True)])
         return run.finish(model, tokenizer, {**_provenance(settings, corpus, trainer.state), **sources})
 
 
@@ -113,10 +114,11 @@ def _nearest_size(model: str) -> str:
     return min(LEARNING_RATES, key=lambda size: abs(math.log(num_weights(BertConfig.of_size(size)) / wanted)))
 
 
-def _make_model(settings: PretrainSettings, corpus: Corpus, tokenizer: BertTokenizer) -> Model:
-    kind = BertForPreTraining if PlanSettings(settings.objective).is_pair else BertForMaskedLM
+def _make_model(settings: PretrainSettings, corpus: Corpus, tokenizer: BertTokenizer) -> BertPreTrainedModel:
+    objective = load_objective(settings.objective)
+    model_class: type[BertPreTrainedModel] = MODEL_CLASSES[objective.model_class]
     changes: dict[str, Any] = {
-        "causal": settings.objective == "clm",
+        "causal": objective.causal,
         "hidden_dropout_prob": settings.dropout,
         "attention_probs_dropout_prob": settings.dropout,
     }
@@ -125,7 +127,7 @@ def _make_model(settings: PretrainSettings, corpus: Corpus, tokenizer: BertToken
     if settings.init is not None:
         of_model = BertTokenizer.from_pretrained(settings.init)
         corpus.require_vocabulary(of_model.wordpiece, settings.init)
-        model: Model = kind.from_pretrained(settings.init, **changes)
+        model = model_class.from_pretrained(settings.init, **changes)
     else:
         config = BertConfig.of_size(settings.size).with_settings(
             vocab_size=len(tokenizer),
@@ -133,7 +135,7 @@ def _make_model(settings: PretrainSettings, corpus: Corpus, tokenizer: BertToken
             pad_token_id=tokenizer.pad_token_id,
             **changes,
         )
-        model = kind(config)
+        model = model_class(config)
     if longest > model.config.max_position_embeddings:
         raise UsageError(
             f"--length {longest} is longer than the {model.config.max_position_embeddings} positions of the model"
@@ -155,7 +157,7 @@ def _heldout_corpus(
     return Corpus(run.heldout)
 
 
-def _lessons(
+def _prepare(
     settings: PretrainSettings,
     length: int,
     corpus: Corpus,
@@ -163,7 +165,8 @@ def _lessons(
     vocabulary: VocabularyIds,
     run: RunFolder,
     ranks: Ranks,
-) -> WordLessons:
+) -> ObjectiveTrainable:
+    """The objective on instances of one length, with its first epoch planned."""
     share = heldout_share(settings.heldout) or 0.0
     plan = PlanSettings(settings.objective, length, settings.short_seq_prob, heldout_share=share)
     heldout_plan = replace(plan, part="heldout") if share else plan
@@ -171,7 +174,7 @@ def _lessons(
     masking = MaskingSettings(settings.mask_rate, mask, random, same, settings.whole_words, settings.fixed_masks)
 
     def instances(of: Corpus, name: str, plan: PlanSettings, seed: int) -> Instances:
-        # Ranks plan each in a folder of their own: plans are the same, and nobody waits for files of another machine.
+        # Each rank plans in a folder of its own: plans are the same, and no rank waits for files of another machine.
         folder = run.plans / f"{PLANS_OF_RANK}{ranks.rank}" / f"{name}-{length}"
         return Instances(of, vocabulary, folder, plan, masking, seed=seed)
 
@@ -185,21 +188,29 @@ def _lessons(
     try:
         of_heldout = None if heldout is None else instances(heldout, "heldout", heldout_plan, HELDOUT_SEED)
         if of_heldout is not None:
-            of_heldout.count(0)  # plans it: one that cannot be made must not be found out at the first measurement
-    except DataError as error:  # a corpus in the run folder is nothing its user has given
+            of_heldout.plan_epoch(0)
+    except DataError as error:  # name the files that the user gave, not the corpus in the run folder
         raise DataError(error.what, where=error.where if share else settings.heldout, remedy=error.remedy) from None
-    return WordLessons(loader, of_heldout, ranks, settings.micro_batch_pieces)
+    loader.instances.plan_epoch(0)
+    return ObjectiveTrainable(loader, of_heldout, ranks, settings.micro_batch_pieces)
 
 
-def _words(
-    settings: PretrainSettings, corpus: Corpus, tokenizer: BertTokenizer, model: Model, ranks: Ranks
-) -> WordBeginning:
-    share = 1.0 if settings.objective == "clm" else settings.mask_rate
-    return WordBeginning(
-        vocabulary_size=len(tokenizer),
-        unigram_entropy=float(corpus.facts["doctor"]["unigram_entropy"]),
+def _beginning(
+    settings: PretrainSettings,
+    steps: int | None,
+    state: State,
+    model: BertPreTrainedModel,
+    trainable: ObjectiveTrainable,
+) -> PretrainingBeginning:
+    share = trainable.objective.predicted_share(settings.mask_rate)
+    return PretrainingBeginning(
+        steps,
+        dict(state.sums),
+        objective=trainable.objective,
+        vocabulary_size=model.config.vocab_size,
+        unigram_entropy=float(trainable.loader.instances.corpus.facts["statistics"]["unigram_entropy"]),
         weights_used=model.config.weights_per_piece(share),
-        ranks=ranks,
+        ranks=trainable.ranks,
         precision=torch.bfloat16 if settings.precision == "bf16" else torch.float32,
     )
 

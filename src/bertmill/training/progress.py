@@ -13,10 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from bertmill.storage import append_to_file, write_file
-from bertmill.training.distributed import Ranks
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard.writer import SummaryWriter
@@ -25,23 +22,11 @@ Line = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class WordBeginning:
-    """What the losses of masked words are set against."""
-
-    vocabulary_size: int
-    unigram_entropy: float  # the loss of a model that knows nothing but how frequent each piece is
-    weights_used: float  # per piece: 6 operations for each, forward and backward
-    ranks: Ranks
-    precision: torch.dtype
-
-
-@dataclass(frozen=True)
 class Beginning:
-    """What is known when a training begins, to set later figures against."""
+    """What is known when a training begins, to compare later figures with."""
 
     steps: int | None
     sums: Mapping[str, float]  # what a resumed training had counted for the next line of the log
-    words: WordBeginning | None = None  # where masked words are learnt
 
 
 class Listener:

@@ -26,7 +26,9 @@ from bertmill.training.distributed import Ranks
 
 @dataclass(frozen=True)
 class TaskTrainable:
-    measured_on: ClassVar[str] = "dev"
+    """A task on its train and dev examples; see `Trainable`."""
+
+    evaluated_on: ClassVar[str] = "dev"
     task: AnyTask
     metric: str  # selects the best checkpoint
     train: Sequence[Example]
@@ -53,9 +55,9 @@ class TaskTrainable:
             numbers += Permutation(len(self.train), self.seed, epoch, "examples")(inside).tolist()
         return numbers
 
-    def parts(self, batch: list[Example]) -> Sequence[list[Example]]:
+    def micro_batches(self, batch: list[Example]) -> Sequence[list[Example]]:
         sizes = [example.num_pieces for example in batch]
-        return [[batch[number] for number in part] for part in batches_by_length(sizes, self.micro_batch_pieces)]
+        return [[batch[number] for number in numbers] for numbers in batches_by_length(sizes, self.micro_batch_pieces)]
 
     def counts(self, batch: list[Example]) -> Mapping[str, float]:
         return {"weight": self._weight(batch)}
@@ -64,19 +66,20 @@ class TaskTrainable:
         return sum(self.task.weight(example) for example in examples)
 
     def loss(
-        self, model: nn.Module, part: list[Example], totals: Mapping[str, float]
+        self, model: nn.Module, micro_batch: list[Example], totals: Mapping[str, float]
     ) -> tuple[Tensor, Mapping[str, float]]:
-        outputs = [output.float() for output in self.task.outputs(model, part, self.ranks.device)]  # bf16 rounds labels
-        loss = self.task.loss(outputs, part)
+        # Logits in float32: bf16 would round the targets.
+        outputs = [output.float() for output in self.task.outputs(model, micro_batch, self.ranks.device)]
+        loss = self.task.loss(outputs, micro_batch)
         sums = {
             "loss": float(loss.detach()),
-            "weight": self._weight(part),
-            "examples": float(len(part)),
-            "pieces": float(sum(example.num_pieces for example in part)),
+            "weight": self._weight(micro_batch),
+            "examples": float(len(micro_batch)),
+            "pieces": float(sum(example.num_pieces for example in micro_batch)),
         }
         return loss / totals["weight"], sums
 
-    def summary(self, sums: Mapping[str, float]) -> dict[str, float]:
+    def figures(self, sums: Mapping[str, float]) -> dict[str, float]:
         return {"loss": sums["loss"] / sums["weight"], "examples": sums["examples"], "pieces": sums["pieces"]}
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
@@ -94,6 +97,6 @@ class TaskTrainable:
     def score(self, figures: Mapping[str, float]) -> list[float]:
         return [figures[self.metric], -figures["loss"]]
 
-    def name_of(self, batch: list[Example]) -> str:
+    def describe(self, batch: list[Example]) -> str:
         places = [example.row.place for example in batch[:3]]
         return f"{len(batch)} rows, among them {', '.join(places)}"

@@ -1,4 +1,4 @@
-"""What is good to know about a corpus before training on it: repeats, unknown pieces, short documents, entropy.
+"""Corpus statistics, reported before training: duplicates, unknown pieces, short documents, entropy.
 
 One pass over the shards, in memory that does not grow with them. Repeats are found by 64-bit hashes of sentences and
 documents: h = Σ value[piece] · base^position, and likewise of a document from its sentences. When there are too many
@@ -91,9 +91,9 @@ def _hash_rows(values: Hashes, starts: NDArray[np.int64], lengths: NDArray[np.in
     return hashes
 
 
-def examine(shards: Iterable[Shard], vocabulary_size: int, unknown_id: int) -> dict[str, Any]:
-    """The findings, as the manifest keeps them."""
-    values = keyed_generator(0, "doctor").integers(_WORD, size=vocabulary_size, dtype=np.uint64)
+def compute_statistics(shards: Iterable[Shard], vocabulary_size: int, unknown_id: int) -> dict[str, Any]:
+    """The statistics, as the manifest stores them."""
+    values = keyed_generator(0, "statistics").integers(_WORD, size=vocabulary_size, dtype=np.uint64)
     counts = np.zeros(vocabulary_size, np.int64)
     sentence_repeats, document_repeats, documents = Repeats(), Repeats(), _Documents()
     sentence_lengths, document_lengths = np.zeros(32, np.int64), np.zeros(64, np.int64)
@@ -143,9 +143,9 @@ def _without_end(counts: NDArray[np.int64]) -> list[int]:
     return [int(count) for count in np.trim_zeros(counts, "b")]
 
 
-def remarks(facts: dict[str, Any]) -> list[str]:
-    """What the findings mean, in a few lines; `facts` are those of a corpus."""
-    found = facts["doctor"]
+def summarize(facts: dict[str, Any]) -> list[str]:
+    """The statistics and what they mean, in a few lines; `facts` are those of a corpus."""
+    found = facts["statistics"]
     about = "" if found["duplicates_from_one_in"] == 1 else f"about (from one in {found['duplicates_from_one_in']}) "
     documents, sentences = facts["documents"], facts["sentences"]
     lines = [

@@ -1,4 +1,4 @@
-"""The doctor counts what a plain count over sentences and documents gives, across shards and in bounded memory."""
+"""The statistics equal those of a plain count over sentences and documents, across shards and in bounded memory."""
 
 import math
 from collections import Counter
@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertmill.corpus import doctor
-from bertmill.corpus.doctor import Repeats, examine, remarks
+from bertmill.corpus import statistics
 from bertmill.corpus.shards import Shard
+from bertmill.corpus.statistics import Repeats, compute_statistics, summarize
 
 Document = list[list[int]]
 SIZE, UNKNOWN = 6, 1
@@ -41,7 +41,7 @@ document = st.lists(sentence, min_size=1, max_size=6)
 
 @given(st.lists(document, min_size=1, max_size=12), st.integers(1, 5))
 def test_findings_are_those_of_a_plain_count(documents: list[Document], sentences_per_shard: int) -> None:
-    found = examine(shards_of(documents, sentences_per_shard), SIZE, UNKNOWN)
+    found = compute_statistics(shards_of(documents, sentences_per_shard), SIZE, UNKNOWN)
     sentences = [sentence for document in documents for sentence in document]
     pieces = [piece for sentence in sentences for piece in sentence]
     lengths = [sum(map(len, document)) for document in documents]
@@ -65,13 +65,13 @@ def test_findings_are_those_of_a_plain_count(documents: list[Document], sentence
 
 def test_the_order_of_pieces_and_sentences_matters() -> None:
     documents = [[[2, 3], [4]], [[3, 2], [4]], [[4], [2, 3]], [[2], [3, 4]]]
-    found = examine(shards_of(documents, 3), SIZE, UNKNOWN)
+    found = compute_statistics(shards_of(documents, 3), SIZE, UNKNOWN)
     assert found["duplicate_documents"] == 0
     assert found["duplicate_sentences"] == 8 - len({(2, 3), (4,), (3, 2), (2,), (3, 4)})
 
 
 def test_too_many_hashes_are_sampled_and_the_share_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "MAX_HASHES", 4000)
+    monkeypatch.setattr(statistics, "MAX_HASHES", 4000)
     repeats = Repeats()
     hashes = np.random.default_rng(3).integers(1 << 63, size=40_000, dtype=np.uint64)
     for part in np.array_split(np.concatenate([hashes, hashes[:10_000]]), 13):
@@ -91,17 +91,17 @@ def facts(**findings: object) -> dict[str, Any]:
         "short_documents": 3,
         "instances_of_128": 1234,
     }
-    return {"documents": 100, "sentences": 1000, "doctor": {**found, **findings}}
+    return {"documents": 100, "sentences": 1000, "statistics": {**found, **findings}}
 
 
 def test_remarks_say_what_to_do_only_where_something_is_to_be_done() -> None:
-    plain = "\n".join(remarks(facts()))
+    plain = "\n".join(summarize(facts()))
     assert "7.50 nats" in plain
     assert "10 (1.0%) of the sentences" in plain
     assert "about 1,234 of 128" in plain
     for words in ("warning", "is this the vocabulary", "remove repeated", "from one in"):
         assert words not in plain
-    assert "is this the vocabulary for this text?" in "\n".join(remarks(facts(unknown_share=0.2)))
-    assert "remove repeated documents first" in "\n".join(remarks(facts(duplicate_documents=50)))
-    assert "about (from one in 8) " in "\n".join(remarks(facts(duplicates_from_one_in=8)))
-    assert "train with mlm or mlm+sop" in "\n".join(remarks({**facts(), "documents": 1}))
+    assert "is this the vocabulary for this text?" in "\n".join(summarize(facts(unknown_share=0.2)))
+    assert "remove repeated documents first" in "\n".join(summarize(facts(duplicate_documents=50)))
+    assert "about (from one in 8) " in "\n".join(summarize(facts(duplicates_from_one_in=8)))
+    assert "train with mlm or mlm+sop" in "\n".join(summarize({**facts(), "documents": 1}))

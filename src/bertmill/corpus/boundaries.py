@@ -1,4 +1,4 @@
-"""Where sentences and documents of a corpus end, by their numbers, whatever shard they lie in.
+"""Boundaries of sentences and documents by their numbers in the whole corpus, whichever shard holds them.
 
 A shard counts from its own beginning; here everything counts from the beginning of the corpus: sentence number →
 piece, document number → sentence. The numbers may be any array; each shard is asked once for all of its own.

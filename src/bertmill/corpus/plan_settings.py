@@ -1,32 +1,19 @@
-"""What an instance is made for and how it lies on disk: the four objectives, their room and their records.
-
-    mlm+nsp   [CLS] A [SEP] B [SEP]   does B follow A? (label 1: it is from another document)
-    mlm+sop   [CLS] A [SEP] B [SEP]   are A and B in order? (label 1: they are swapped)
-    mlm       [CLS] sentences [SEP] sentences of the next document … [SEP]
-    clm       the same, to be read from left to right
-Texts are slices of the corpus's row of pieces, so a record is a few numbers of fixed size.
-"""
+"""What planning starts from and what it returns: settings, targets for chunks, and the records of a shard."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bertmill.config.fields import Objective
+from bertmill.corpus.objectives import load_objective
+from bertmill.corpus.parts import PartName
 from bertmill.errors import UsageError
 
-PAIR_RECORD: np.dtype[Any] = np.dtype(
-    [("a_start", "<u8"), ("b_start", "<u8"), ("a_length", "<u4"), ("b_length", "<u4"), ("label", "u1")]
-)
-# Of the documents from `first_document` on, `num_breaks` end inside: a [SEP] stands behind each.
-ROW_RECORD: np.dtype[Any] = np.dtype(
-    [("start", "<u8"), ("first_document", "<u8"), ("length", "<u4"), ("num_breaks", "<u4")]
-)
-PartName = Literal["train", "heldout"]  # of a corpus, see parts.py
 _DRAWN_AT_ONCE = 1024
 
 
@@ -34,51 +21,35 @@ _DRAWN_AT_ONCE = 1024
 class PlanSettings:
     """What decides, with the seed, how a corpus is cut into instances."""
 
-    objective: Objective = "mlm+nsp"
+    objective: str = "mlm+nsp"
     length: int = 128  # of an instance at most, with [CLS] and [SEP]
     short_seq_prob: float = 0.1  # the share of instances that aim at a random shorter length
     heldout_share: float = 0.0  # of the documents
     part: PartName = "train"  # the documents to make instances of: those that are not held out, or those that are
 
     def __post_init__(self) -> None:
-        if self.objective not in get_args(Objective):
-            raise UsageError(
-                f"there is no objective {self.objective!r}", remedy=f"use {', '.join(get_args(Objective))}"
-            )
+        objective = load_objective(self.objective)
         if not 0 <= self.short_seq_prob <= 1:
             raise UsageError(f"short_seq_prob is a share from 0 to 1, not {self.short_seq_prob}")
         if not 0 <= self.heldout_share < 1:
             raise UsageError(f"the held-out share is from 0 to less than 1, not {self.heldout_share}")
         if self.part == "heldout" and not self.heldout_share:
             raise UsageError("nothing is held out: the held-out share is 0")
-        shortest = self.num_special + (2 if self.is_pair else 1)
+        shortest = objective.num_special + objective.min_pieces
         if self.length < shortest:
             raise UsageError(
                 f"the length {self.length} is too short for {self.objective}", remedy=f"from {shortest} on"
             )
 
-    @property
-    def is_pair(self) -> bool:
-        return self.objective in ("mlm+nsp", "mlm+sop")
-
-    @property
-    def num_special(self) -> int:
-        """[CLS] and [SEP] that every instance has."""
-        return 3 if self.is_pair else 2
-
-    @property
+    @cached_property
     def room(self) -> int:
         """For pieces of the corpus."""
-        return self.length - self.num_special
-
-    @property
-    def record(self) -> np.dtype[Any]:
-        return PAIR_RECORD if self.is_pair else ROW_RECORD
+        return self.length - load_objective(self.objective).num_special
 
 
 @dataclass
 class Counts:
-    """What a block, or the sum of them, came to."""
+    """Totals of a shard, or of several."""
 
     instances: int = 0
     pieces: int = 0  # in instances, without [CLS] and [SEP]
@@ -92,16 +63,18 @@ class Counts:
             setattr(self, name, getattr(self, name) + value)
 
 
-@dataclass
-class BlockPlan:
-    """The instances of one block."""
+@dataclass(frozen=True)
+class ShardPlan:
+    """The instances of one shard."""
 
     records: NDArray[Any]
-    counts: Counts = field(default_factory=Counts)
+    counts: Counts
 
 
-def targets(settings: PlanSettings, generator: np.random.Generator, *, num_more: int) -> Iterator[tuple[float, ...]]:
-    """For one chunk after another: the number of pieces to aim at, and `num_more` random numbers from 0 to 1."""
+def draw_targets(
+    settings: PlanSettings, generator: np.random.Generator, *, num_more: int
+) -> Iterator[tuple[float, ...]]:
+    """For each chunk in turn: the number of pieces to aim at, and `num_more` random numbers from 0 to 1."""
     shortest = min(2, settings.room)
     while True:
         draws = generator.random((_DRAWN_AT_ONCE, 2 + num_more))

@@ -1,8 +1,8 @@
-"""The text of a corpus in blocks, each of which becomes a shard: where documents end, and where blocks are cut.
+"""Cut the text of a corpus into the texts of its shards, and find where documents end.
 
-A block is UTF-8 text of lines, none of them blank but those that end a document. It is cut where a document ends, or
-inside one that is much larger than a block, at a line that certainly gives pieces: else the end of the document could
-stand in a shard that has none of its sentences. Where a text is cut depends on the text alone.
+The text of a shard is UTF-8 lines; the only blank ones are those that end a document. It is cut at the end of a
+document or, inside a document much larger than a shard, before a line that certainly gives pieces: otherwise the end
+of the document could fall into a shard with none of its sentences. Where a text is cut depends on the text alone.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from typing import Literal, NamedTuple
 from bertmill.text.files import Line, is_jsonl
 
 DocumentMode = Literal["blank-line", "file", "record"]
-BLOCK_CHARACTERS = 1 << 20  # small enough that all workers of a small corpus have something to do
+SHARD_CHARACTERS = 1 << 20  # small enough that all workers of a small corpus have something to do
 
 
-class Block(NamedTuple):
+class ShardText(NamedTuple):
     """The text of one shard."""
 
     number: int
     text: bytes
 
 
-def cut_blocks(lines: Iterable[Line], document: DocumentMode | None) -> Iterator[Block]:
-    """The blocks of a text."""
+def cut_shard_texts(lines: Iterable[Line], document: DocumentMode | None) -> Iterator[ShardText]:
+    """The texts of the shards, in order."""
     number = size = 0
     rows: list[str] = []
     for row in _rows(lines, document):
-        if size >= BLOCK_CHARACTERS and (_ends_document(rows) or (size >= 2 * BLOCK_CHARACTERS and _gives_pieces(row))):
-            yield Block(number, "".join(rows).encode())
+        if size >= SHARD_CHARACTERS and (_ends_document(rows) or (size >= 2 * SHARD_CHARACTERS and _gives_pieces(row))):
+            yield ShardText(number, "".join(rows).encode())
             number += 1
             rows, size = [], 0
         rows.append(row)
         size += len(row)
     if rows:
-        yield Block(number, "".join(rows).encode())
+        yield ShardText(number, "".join(rows).encode())
 
 
 def _ends_document(rows: Sequence[str]) -> bool:

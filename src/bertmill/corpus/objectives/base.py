@@ -1,0 +1,135 @@
+"""What an objective is: everything that differs between one way of pre-training and another.
+
+Planning cuts a shard into instances, from lengths alone. `texts` finds the pieces of planned instances, and `label`
+says what the model must predict. Every objective predicts pieces at selected positions and reports the figures of the
+language-model head; a subclass may add others. Modules of objectives do not import torch: they only use tensors.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertmill.corpus.boundaries import Numbers
+from bertmill.corpus.layout import Layout, Text
+from bertmill.corpus.masking import Masker
+from bertmill.corpus.parts import DocumentPart
+from bertmill.corpus.plan_settings import PlanSettings, ShardPlan
+from bertmill.corpus.shards import Corpus
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from bertmill.corpus.instances import InstanceBatch
+    from bertmill.corpus.plan import PlanFacts
+
+LARGEST_EXPONENT = 700.0  # of a finite perplexity
+
+
+class Objective(ABC):
+    """A pre-training objective. It has no state."""
+
+    record: ClassVar[np.dtype[Any]]  # of a planned instance on disk
+    num_special: ClassVar[int]  # [CLS] and [SEP] that every instance has
+    min_pieces: ClassVar[int] = 1  # pieces of the corpus that an instance needs
+    model_class: ClassVar[str]  # the name of a class in MODEL_CLASSES
+    causal: ClassVar[bool] = False  # whether a piece sees only those before it
+    heads: ClassVar[Mapping[str, str]] = {"mlm": "MLM"}  # of the model: key in the log → name for a person
+    shows_labels: ClassVar[bool] = True  # whether labels are shown beside their pieces
+    text_names: ClassVar[Sequence[str]] = ()  # of the texts of an instance, by segment
+
+    # Instances
+
+    def check_part(self, part: DocumentPart, settings: PlanSettings) -> None:  # noqa: B027 (most require nothing)
+        """Raise DataError if no instances can be made of these documents."""
+
+    @abstractmethod
+    def plan_shard(
+        self, part: DocumentPart, shard: int, settings: PlanSettings, generator: np.random.Generator
+    ) -> ShardPlan:
+        """The instances of one shard."""
+
+    @abstractmethod
+    def texts(self, corpus: Corpus, records: NDArray[Any]) -> list[list[Text]]:
+        """The texts of each planned instance, in order."""
+
+    @abstractmethod
+    def label(self, layout: Layout, masker: Masker, epoch: int, numbers: Numbers) -> Numbers:
+        """The piece to predict at each position, NOT_SELECTED elsewhere; may change the pieces in place."""
+
+    def pair_labels(self, records: NDArray[Any]) -> Numbers | None:
+        """One label per instance, if the objective has any."""
+        return None
+
+    # Training
+
+    def predicted_share(self, mask_rate: float) -> float:
+        """The share of positions that the language-model head sees."""
+        return mask_rate
+
+    def counts(self, batch: InstanceBatch) -> dict[str, float]:
+        """How many predictions each head makes."""
+        return {"mlm": batch.num_selected}
+
+    def losses(self, output: Any) -> dict[str, Tensor]:
+        """The mean loss of each head."""
+        return {"mlm": output.loss}
+
+    def num_right(self, output: Any, batch: InstanceBatch) -> dict[str, float]:
+        """How many predictions of each head are right."""
+        return {"mlm": float(output.num_right)}
+
+    def sums(self, output: Any, batch: InstanceBatch) -> dict[str, float]:
+        """Sums over a batch that `figures` are computed from; there is one for each of `sum_names`."""
+        counts, num_right = self.counts(batch), self.num_right(output, batch)
+        sums = {"pieces": float(len(batch.piece_ids))}
+        for head, loss in self.losses(output).items():
+            total = float(loss.detach()) * counts[head]
+            sums |= {f"{head}_count": counts[head], f"{head}_loss": total, f"{head}_right": num_right[head]}
+        return sums
+
+    @property
+    def sum_names(self) -> list[str]:
+        return ["pieces", *(f"{head}_{kind}" for head in self.heads for kind in ("count", "loss", "right"))]
+
+    def figures(self, sums: Mapping[str, float]) -> dict[str, float]:
+        """What is reported in training; `loss` is what is minimized."""
+        figures = {}
+        for head in self.heads:
+            figures[f"{head}_loss"] = sums[f"{head}_loss"] / sums[f"{head}_count"]
+            figures[f"{head}_accuracy"] = sums[f"{head}_right"] / sums[f"{head}_count"]
+        return {"loss": sum(figures[f"{head}_loss"] for head in self.heads), **figures}
+
+    def heldout_figures(self, sums: Mapping[str, float]) -> dict[str, float]:
+        """What is reported on held-out text."""
+        figures = self.figures(sums)
+        return {**figures, "perplexity": math.exp(min(figures["mlm_loss"], LARGEST_EXPONENT))}
+
+    # Display
+
+    def describe_figures(self, figures: Mapping[str, float]) -> list[str]:
+        """Figures of training or of held-out text for a person, without `loss`."""
+        texts = [
+            f"{name} loss {figures[f'{head}_loss']:.3f} (accuracy {figures[f'{head}_accuracy']:.1%})"
+            for head, name in self.heads.items()
+        ]
+        if "perplexity" in figures:
+            texts.append(f"perplexity {figures['perplexity']:,.1f}")
+        return texts
+
+    def describe_instance(self, instance: InstanceBatch) -> list[str]:
+        """What `inspect --show` says about an instance besides its size."""
+        return [f"{instance.num_selected} selected"]
+
+    def describe_plan(self, facts: PlanFacts) -> list[str]:
+        """What `inspect --show` adds to the number and size of an epoch's instances."""
+        return []
+
+    def plan_remarks(self, facts: PlanFacts, num_pieces: int) -> list[str]:
+        """What the user should know about a plan; `num_pieces` are those of the corpus."""
+        return []

@@ -1,0 +1,275 @@
+"""Pairs of texts for next-sentence prediction (NSP) and sentence order (SOP), planned from sentence lengths alone.
+
+Consecutive sentences of a document make a chunk, until the target is reached or the next would not fit; the chunk is
+cut at a random sentence into A and B. NSP: half of the time B comes from a random other document instead, and the
+sentences not used go back. SOP: half of the time A and B are swapped. Which half: a coin that leans against what is in
+surplus, so that labels stay balanced though a chunk of one sentence can only be an NSP negative. (A lone sentence of an
+SOP chunk is cut at a random piece.)
+
+What is too long loses pieces from its longer side, at random from front or back. As a chunk ends before the sentence
+that would not fit, this happens only to chunks of one sentence, and to the two sentences that become a positive when
+such chunks have made too many negatives: sentences of up to half the room of an instance are never cut.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertmill.corpus.boundaries import Numbers, document_ends, document_starts, sentence_starts, whole_sentences
+from bertmill.corpus.layout import Layout, Text
+from bertmill.corpus.masking import Masker
+from bertmill.corpus.objectives.base import Objective
+from bertmill.corpus.parts import DocumentPart, Span
+from bertmill.corpus.plan_settings import Counts, PlanSettings, ShardPlan, draw_targets
+from bertmill.corpus.shards import Corpus
+from bertmill.errors import DataError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from bertmill.corpus.instances import InstanceBatch
+    from bertmill.corpus.plan import PlanFacts
+
+RECORD: np.dtype[Any] = np.dtype(
+    [("a_start", "<u8"), ("b_start", "<u8"), ("a_length", "<u4"), ("b_length", "<u4"), ("label", "u1")]
+)
+LARGEST_SURPLUS = 4  # of one label, from which on the coin always says the other
+REDRAWS = 8  # of a text from another document that does not fit beside A
+BALANCED = 0.01  # how far from half the share of a label may be
+
+
+class PairObjective(Objective):
+    """Masked pieces, and one label for each pair of texts."""
+
+    record = RECORD
+    num_special = 3
+    min_pieces = 2
+    model_class = "BertForPreTraining"
+    text_names = ("A", "B")
+    label_texts: ClassVar[tuple[str, str]]
+    borrows: ClassVar[bool]  # whether label 1 means a B from another document, or that A and B are swapped
+
+    def plan_shard(
+        self, part: DocumentPart, shard: int, settings: PlanSettings, generator: np.random.Generator
+    ) -> ShardPlan:
+        corpus, spans = part.corpus, part.spans(shard)
+        ends: list[int] = [0, *corpus.shards[shard].sentence_ends.tolist()]  # sentence i: from ends[i] to ends[i + 1]
+        chunks = list(_chunks(ends, spans, settings, generator, borrows=self.borrows))
+        columns = np.array(chunks, np.int64).reshape(-1, len(Chunk._fields)).T
+        start, cut, end, label, document, target, is_single = columns
+        base = corpus.piece_offsets[shard]
+        own = Sides(base + start, cut - start, base + cut, end - cut)
+        negatives = np.flatnonzero(label) if self.borrows else np.empty(0, np.int64)
+        whole = Sides(*(side.copy() for side in own))
+        whole.b_start[negatives], whole.b_length[negatives] = _texts_from_elsewhere(
+            part,
+            document[negatives],
+            wanted=(target - own.a_length)[negatives],
+            rooms=settings.room - own.a_length[negatives],
+            generator=generator,
+        )
+        may_lose_a = np.ones(len(chunks), np.bool_)
+        may_lose_a[negatives] = is_single[negatives] == 1
+        sides = _truncated(whole, settings.room, may_lose_a, generator)
+        lost = own.lengths - np.minimum(own.lengths, sides.lengths)  # [2, chunks]; a borrowed B is not ours to lose
+        num_pieces = sum(ends[span.stop] - ends[span.first] for span in spans)
+        num_left_out = num_pieces - int(own.lengths.sum())  # lone sentences of one piece, in SOP
+        counts = Counts(
+            instances=len(chunks),
+            pieces=int(sides.lengths.sum()),
+            labels_1=int(label.sum()),
+            one_sentence=int(is_single.sum()),
+            pieces_cut=int(lost.sum()) + num_left_out,
+            sentences_cut=int((lost > 0).sum() if self.borrows else (lost > 0).any(0).sum()) + num_left_out,
+        )
+        return ShardPlan(_records(sides, label, swap=not self.borrows), counts)
+
+    def texts(self, corpus: Corpus, records: NDArray[Any]) -> list[list[Text]]:
+        columns = (records[name].tolist() for name in ("a_start", "a_length", "b_start", "b_length"))
+        return [
+            [Text(a, a + a_length), Text(b, b + b_length, segment=1)]
+            for a, a_length, b, b_length in zip(*columns, strict=True)
+        ]
+
+    def label(self, layout: Layout, masker: Masker, epoch: int, numbers: Numbers) -> Numbers:
+        return masker.mask(layout, epoch, numbers)
+
+    def pair_labels(self, records: NDArray[Any]) -> Numbers | None:
+        return records["label"].astype(np.int64)
+
+    def counts(self, batch: InstanceBatch) -> dict[str, float]:
+        return {**super().counts(batch), "nsp": len(batch.lengths)}
+
+    def losses(self, output: Any) -> dict[str, Tensor]:
+        return {"mlm": output.mlm_loss, "nsp": output.nsp_loss}
+
+    def num_right(self, output: Any, batch: InstanceBatch) -> dict[str, float]:
+        predicted = output.seq_relationship_logits.argmax(1).cpu().numpy()
+        return {**super().num_right(output, batch), "nsp": float((predicted == batch.pair_labels).sum())}
+
+    def describe_instance(self, instance: InstanceBatch) -> list[str]:
+        assert instance.pair_labels is not None
+        label = int(instance.pair_labels[0])
+        return [*super().describe_instance(instance), f"label {label}: {self.label_texts[label]}"]
+
+    def describe_plan(self, facts: PlanFacts) -> list[str]:
+        return [f"{facts.share_of_label_1:.1%} with label 1"]
+
+    def plan_remarks(self, facts: PlanFacts, num_pieces: int) -> list[str]:
+        counts, share = facts.counts, facts.share_of_label_1
+        remarks = []
+        if counts.pieces_cut:
+            remarks.append(
+                f"cut off:    {counts.pieces_cut:,} pieces ({counts.pieces_cut / num_pieces:.2%}) of "
+                f"{counts.sentences_cut:,} sentences that are too long for a pair"
+            )
+        surplus = 2 * counts.labels_1 - counts.instances
+        if share > 0.5 + BALANCED and surplus > LARGEST_SURPLUS * len(facts.shard_ends):
+            remarks.append(
+                f"attention:  {share:.1%} of the pairs are negatives, not 50 %: {counts.one_sentence:,} chunks have "
+                "one sentence, which nothing follows; use longer documents, a larger length, mlm or mlm+sop"
+            )
+        return remarks
+
+
+class NextSentencePrediction(PairObjective):
+    """Does B follow A, or is it from another document?"""
+
+    heads: ClassVar[Mapping[str, str]] = {"mlm": "MLM", "nsp": "NSP"}
+    borrows = True
+    label_texts = ("B follows A", "B is from another document")
+
+    def check_part(self, part: DocumentPart, settings: PlanSettings) -> None:
+        if part.num_documents > 1:
+            return
+        is_split = settings.heldout_share > 0
+        whose = "its held-out part " if settings.part == "heldout" else "its part to train on "
+        raise DataError(
+            f"{whose if is_split else ''}has one document only, so no sentence can come from another one",
+            where=part.corpus.folder,
+            remedy=f"use the objective mlm or mlm+sop{', or hold out another share' if is_split else ''}",
+        )
+
+
+class SentenceOrderPrediction(PairObjective):
+    """Are A and B in order, or swapped?"""
+
+    heads: ClassVar[Mapping[str, str]] = {"mlm": "MLM", "nsp": "SOP"}  # the log has one name for both
+    borrows = False
+    label_texts = ("A and B are in order", "A and B are swapped")
+
+
+class Chunk(NamedTuple):
+    """Sentences of one document, cut in two; places are in pieces from the beginning of the shard."""
+
+    start: int
+    cut: int  # where A ends
+    end: int  # where B ends; the same as `cut` if B comes from elsewhere
+    label: int
+    document: int
+    target: int
+    has_one_sentence: bool
+
+
+class Sides(NamedTuple):
+    """Where the texts of many pairs lie, in pieces of the corpus; one array element per pair."""
+
+    a_start: Numbers
+    a_length: Numbers
+    b_start: Numbers
+    b_length: Numbers
+
+    @property
+    def lengths(self) -> Numbers:
+        return np.stack([self.a_length, self.b_length])
+
+
+def _chunks(
+    ends: list[int], spans: list[Span], settings: PlanSettings, generator: np.random.Generator, *, borrows: bool
+) -> Iterator[Chunk]:
+    """The sentences of a shard, in order, as chunks that are cut and labelled."""
+    draws = draw_targets(settings, generator, num_more=2)
+    surplus = 0  # labels 1 less labels 0
+    for document, sentence, stop in spans:
+        while sentence < stop:
+            target, where_to_cut, coin = next(draws)
+            last = _chunk_end(ends, sentence, stop, int(target), settings.room)
+            if borrows and last == sentence + 1 < stop and surplus >= LARGEST_SURPLUS:
+                last += 1
+            is_single = last == sentence + 1
+            label = int((borrows and is_single) or coin >= 0.5 + 0.5 * surplus / LARGEST_SURPLUS)
+            start, cut, end = ends[sentence], ends[last], ends[last]
+            sentence_after = last
+            if not is_single:
+                middle = sentence + 1 + int(where_to_cut * (last - sentence - 1))
+                cut = ends[middle]
+                if borrows and label:
+                    end, sentence_after = cut, middle
+            elif not borrows:
+                cut = start + 1 + int(where_to_cut * (end - start - 1))
+            sentence = sentence_after
+            if borrows or end - start > 1:  # one piece cannot be cut in two
+                surplus += 2 * label - 1
+                yield Chunk(start, cut, end, label, document, int(target), is_single)
+
+
+def _chunk_end(ends: list[int], sentence: int, stop: int, target: int, room: int) -> int:
+    """The sentence behind the chunk that begins with `sentence`."""
+    reaching = bisect_left(ends, ends[sentence] + target, sentence + 1, stop)
+    too_much = bisect_right(ends, ends[sentence] + room, sentence + 1, stop + 1)
+    return max(min(reaching, too_much - 1), sentence + 1)
+
+
+def _texts_from_elsewhere(
+    part: DocumentPart, own_documents: Numbers, wanted: Numbers, rooms: Numbers, generator: np.random.Generator
+) -> tuple[Numbers, Numbers]:
+    """For each chunk, start and length of consecutive sentences of another document of the same part.
+
+    They begin at a random sentence and end like a chunk: when there are as many pieces as `wanted`, or before the
+    sentence for which there is no room. Where even the first does not fit, the draw is repeated a few times.
+    """
+    corpus, own_places = part.corpus, part.places(own_documents)
+    start, length = np.zeros_like(rooms), np.zeros_like(rooms)
+    pending = np.arange(len(rooms))
+    for _ in range(1 + REDRAWS):
+        place = generator.integers(0, part.num_documents - 1, len(pending))
+        place += place >= own_places[pending]
+        document = part.documents(place)
+        first, stop = document_starts(corpus, document), document_ends(corpus, document)
+        sentence = first + np.floor(generator.random(len(pending)) * (stop - first)).astype(np.int64)
+        start[pending] = sentence_starts(corpus, sentence)
+        length[pending] = whole_sentences(corpus, sentence, stop, wanted[pending], rooms[pending])
+        pending = pending[length[pending] > rooms[pending]]
+        if not len(pending):
+            break
+    return start, length
+
+
+def _truncated(sides: Sides, room: int, may_lose_a: NDArray[np.bool_], generator: np.random.Generator) -> Sides:
+    """The pairs with as many pieces less as are too many.
+
+    The longer side loses until both are equally long, then they take turns, B first; but where A must stay, only B.
+    """
+    half = (room + 1) // 2
+    a_length = np.minimum(sides.a_length, np.maximum(room - sides.b_length, half))
+    a_length = np.where(may_lose_a, a_length, sides.a_length)
+    b_length = np.minimum(sides.b_length, room - a_length)
+    a_front = generator.binomial(sides.a_length - a_length, 0.5)
+    b_front = generator.binomial(sides.b_length - b_length, 0.5)
+    return Sides(sides.a_start + a_front, a_length, sides.b_start + b_front, b_length)
+
+
+def _records(sides: Sides, label: Numbers, swap: bool) -> NDArray[Any]:
+    records = np.zeros(len(label), RECORD)
+    a_first = (label == 0) | (not swap)
+    records["a_start"] = np.where(a_first, sides.a_start, sides.b_start)
+    records["b_start"] = np.where(a_first, sides.b_start, sides.a_start)
+    records["a_length"] = np.where(a_first, sides.a_length, sides.b_length)
+    records["b_length"] = np.where(a_first, sides.b_length, sides.a_length)
+    records["label"] = label
+    return records

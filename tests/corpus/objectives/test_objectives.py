@@ -1,0 +1,134 @@
+"""An objective is one file and one line of the registry, and nothing else knows its name."""
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import bertmill
+from bertmill.cli.main import main
+from bertmill.corpus.objectives import OBJECTIVES, load_objective
+from bertmill.errors import UsageError
+
+SOURCE = Path(bertmill.__file__).parent
+
+
+@pytest.fixture
+def toy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(OBJECTIVES, "toy", "tests.corpus.objectives.toy:LastPiece")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("objectives")
+    stories = ["\n".join(f"Line {line} of story {story}." for line in range(12)) for story in range(5)]
+    (folder / "stories.txt").write_text("\n\n".join(stories))
+    flags = ["--vocab", "minilm", "--out", str(folder / "corpus"), "--workers", "1", "--quiet"]
+    assert main(["corpus", str(folder / "stories.txt"), *flags]) == 0
+    return folder / "corpus"
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_toy_objective_is_planned_and_shown(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(corpus), "--show", "2", "--length", "16", "--objective", "toy"]) == 0
+    shown = capsys.readouterr().out
+    assert "toy in 16 pieces: 60 instances in the first epoch, of 6.0 pieces on average\n" in shown
+    assert "instance 2: 8 pieces, a toy\n  [CLS] line " in shown
+    assert "[MASK]‹.› [SEP]" in shown
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_toy_objective_is_pretrained(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--size", "tiny", "--steps", "4", "--length", "16", "--batch-size", "8", "--threads", "1"]
+    words = ["pretrain", "--corpus", str(corpus), "--out", str(tmp_path / "run"), "--objective", "toy", *flags]
+    assert main([*words, "--log-every", "2", "--heldout", "0.2"]) == 0
+    assert "last piece loss" in capsys.readouterr().err
+    lines = [json.loads(line) for line in (tmp_path / "run/log.jsonl").read_text().splitlines()]
+    assert {"mlm_loss", "mlm_accuracy"} < lines[0].keys()
+    assert any("heldout_perplexity" in line for line in lines)
+    provenance = json.loads((tmp_path / "run/model/bertmill.json").read_text())
+    assert provenance["objective"] == "toy"
+
+
+@pytest.mark.parametrize("command", ["pretrain", "inspect"])
+def test_an_unknown_objective_is_one_clear_error(
+    command: str, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = {"pretrain": ["--corpus", str(corpus), "--out", str(tmp_path / "run")], "inspect": [str(corpus)]}
+    assert main([command, *words[command], "--objective", "mlm+nps"]) == 2
+    assert capsys.readouterr().err == (
+        "bertmill: there is no objective called 'mlm+nps'; did you mean mlm+nsp?; known: mlm+nsp, mlm+sop, mlm, clm\n"
+    )
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_every_objective_of_the_registry_has_figures_for_all_its_sums(name: str) -> None:
+    objective = load_objective(name)
+    figures = objective.heldout_figures(dict.fromkeys(objective.sum_names, 1.0))
+    assert {"loss", "mlm_loss", "mlm_accuracy", "perplexity"} <= figures.keys()
+    assert len(objective.describe_figures(figures)) >= 2
+
+
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(UsageError, match="no objective called ''"):
+        load_objective("")
+
+
+def test_objectives_are_loaded_without_torch() -> None:
+    code = (
+        "import sys; from bertmill.corpus.objectives import OBJECTIVES, load_objective; "
+        "list(map(load_objective, OBJECTIVES)); import bertmill.corpus.build; sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_nothing_else_compares_names_of_objectives_or_keeps_a_dict_of_them() -> None:
+    own_files = set((SOURCE / "corpus/objectives").glob("*.py"))
+    found = [
+        f"{path.relative_to(SOURCE)}:{line}"
+        for path in SOURCE.rglob("*.py")
+        if path not in own_files
+        for line in lines_that_know_objectives(path.read_text(encoding="utf-8"))
+    ]
+    assert not found
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'x == "clm"',
+        '"mlm" != x',
+        'x in ("mlm+nsp", y)',
+        'x not in {"clm"}',
+        'y = {"mlm": 1}',
+        'y = dict([("a", 1)]) | {**z, "clm": 2}',
+        'match x:\n    case "mlm" | "clm":\n        pass',
+        'x.startswith("mlm")',
+    ],
+)
+def test_the_search_for_names_of_objectives_finds_them(code: str) -> None:
+    assert list(lines_that_know_objectives(code))
+
+
+def lines_that_know_objectives(code: str) -> Iterator[int]:
+    """The lines in which a name is compared, is a key of a dict, or decides a branch."""
+    for node in ast.walk(ast.parse(code)):
+        match node:
+            case ast.Compare(left=left, comparators=others):
+                asked: list[ast.AST | None] = [left, *others]
+            case ast.Dict(keys=keys):
+                asked = list(keys)
+            case ast.MatchValue(value=value):
+                asked = [value]
+            case ast.Call(func=ast.Attribute(attr="startswith" | "endswith"), args=arguments):
+                asked = list(arguments)
+            case _:
+                continue
+        constants = (each for part in asked if part is not None for each in ast.walk(part))
+        if any(isinstance(each, ast.Constant) and each.value in OBJECTIVES for each in constants):
+            yield node.lineno

@@ -1,0 +1,126 @@
+"""Plans of pairs: every sentence that fits is covered once, and labels are balanced where they can be."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from bertmill.corpus.objectives.pairs import LARGEST_SURPLUS
+from bertmill.corpus.plan import Planner
+from bertmill.corpus.plan_settings import PlanSettings
+from bertmill.corpus.shards import Corpus
+from bertmill.errors import DataError
+from tests.corpus.factory import random_documents, write_corpus
+from tests.corpus.objectives.plans import Records, documents, owners, planned, shard_sizes
+
+
+def times_covered(corpus: Corpus, slices: list[tuple[int, int]]) -> Records:
+    times = np.zeros(corpus.num_pieces, np.int64)
+    for start, length in slices:
+        times[start : start + length] += 1
+    return times
+
+
+def own_slices(records: Records, objective: str) -> list[tuple[int, int]]:
+    """The texts of pairs that are the epoch's own: not what was borrowed from another document."""
+    slices = [(int(r["a_start"]), int(r["a_length"])) for r in records]
+    return slices + [
+        (int(r["b_start"]), int(r["b_length"])) for r in records if objective == "mlm+sop" or r["label"] == 0
+    ]
+
+
+@pytest.mark.parametrize("objective", ["mlm+nsp", "mlm+sop"])
+@given(
+    lengths=documents,
+    shard_size=shard_sizes,
+    length=st.integers(5, 64),
+    short=st.sampled_from([0.0, 0.1, 1.0]),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=150)
+def test_pairs_cover_every_sentence_that_fits_and_count_what_does_not(
+    objective: str, lengths: list[list[int]], shard_size: int, length: int, short: float, seed: int
+) -> None:
+    assume(max(map(max, lengths)) > 1)
+    plan_settings = PlanSettings(objective, length, short)
+    corpus, records, facts = planned(lengths, shard_size, plan_settings, seed)
+    sentence, document = owners(lengths)
+    assert (records["a_length"] >= 1).all()
+    assert (records["b_length"] >= 1).all()
+    assert (records["a_length"] + records["b_length"] <= plan_settings.room).all()
+    times = times_covered(corpus, own_slices(records, objective))
+    assert times.max() == 1
+    sizes = np.bincount(sentence)
+    missing = sizes - np.bincount(sentence, weights=times).astype(int)
+    fits = sizes <= plan_settings.room // 2
+    if objective == "mlm+sop":
+        fits &= sizes > 1
+    assert not missing[fits].any()
+    assert missing.sum() == facts.counts.pieces_cut
+    assert (missing > 0).sum() == facts.counts.sentences_cut
+    assert facts.counts.pieces == (records["a_length"] + records["b_length"]).sum()
+    for record in records:
+        a, b = int(record["a_start"]), int(record["b_start"])
+        a_documents = set(document[a : a + int(record["a_length"])])
+        b_documents = set(document[b : b + int(record["b_length"])])
+        assert len(a_documents) == len(b_documents) == 1
+        is_borrowed = objective == "mlm+nsp" and record["label"] == 1
+        assert (a_documents != b_documents) == is_borrowed
+        if not is_borrowed:
+            assert (b > a) == (record["label"] == 0)
+            if not missing.any():
+                assert a + record["a_length"] == b or b + record["b_length"] == a
+
+
+@pytest.mark.parametrize("objective", ["mlm+nsp", "mlm+sop"])
+def test_labels_are_balanced_in_every_shard(objective: str, tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus", random_documents(4000), sentences_per_shard=500)
+    planner = Planner(corpus, tmp_path / "plan", PlanSettings(objective), 5)
+    facts, records = planner.plan(0), planner.load_records(0)
+    assert len(facts.shard_ends) == 8
+    for labels in np.split(records["label"].astype(int), facts.shard_ends[:-1]):
+        assert abs(2 * labels.sum() - len(labels)) <= LARGEST_SURPLUS + 1
+    assert planner.objective.plan_remarks(facts, corpus.num_pieces) == []
+    assert not np.array_equal(records["label"][:-1], 1 - records["label"][1:])  # a coin, not a rhythm
+
+
+def test_long_sentences_still_give_balanced_labels(tmp_path: Path) -> None:
+    """Nearly every chunk has one sentence, and yet half of the pairs are positive: two sentences that were cut."""
+    corpus = write_corpus(tmp_path / "corpus", [[40] * 30 for _ in range(40)])
+    facts = Planner(corpus, tmp_path / "plan", PlanSettings("mlm+nsp", 64), 5).plan(0)
+    assert facts.counts.one_sentence > 0.4 * facts.counts.instances
+    assert abs(facts.share_of_label_1 - 0.5) < 0.01
+    assert facts.counts.pieces_cut > 0
+
+
+def test_documents_of_one_sentence_make_balance_impossible_and_the_plan_says_so(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus", [[20]] * 50)
+    planner = Planner(corpus, tmp_path / "plan", PlanSettings("mlm+nsp", 64), 5)
+    facts = planner.plan(0)
+    assert facts.share_of_label_1 == 1
+    (remark,) = planner.objective.plan_remarks(facts, corpus.num_pieces)
+    assert "100.0% of the pairs are negatives" in remark
+
+
+def test_a_corpus_of_one_document_has_no_negatives(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus", [[5] * 100])
+    with pytest.raises(DataError, match=r"one document only.*use the objective mlm or mlm\+sop"):
+        Planner(corpus, tmp_path / "plan", PlanSettings("mlm+nsp"), 0)
+    assert Planner(corpus, tmp_path / "plan", PlanSettings("mlm+sop"), 0).plan(0).counts.instances
+
+
+def test_sentences_of_one_piece_alone_make_no_pair(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus", [[1]] * 3)
+    with pytest.raises(DataError, match="not one sentence"):
+        Planner(corpus, tmp_path / "plan", PlanSettings("mlm+sop"), 0).plan(0)
+    assert not list((tmp_path / "plan").iterdir())
+
+
+def test_short_targets_come_as_often_as_asked(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus", [[1] * 100_000])
+    sizes = Planner(corpus, tmp_path / "plan", PlanSettings("mlm+sop", 103, 0.1), 0).load_records(0)
+    total = (sizes["a_length"] + sizes["b_length"]).astype(int)
+    assert abs((total < 100).mean() - 0.1) < 0.03
+    assert total.min() < 20

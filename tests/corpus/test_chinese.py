@@ -1,0 +1,61 @@
+"""Chinese words: which ideographs continue a word, by jieba's dictionary."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertmill.corpus import chinese
+from bertmill.corpus.build import build_corpus, make_shard
+from bertmill.errors import UsageError
+from bertmill.text.tokenizer import BertTokenizer
+from bertmill.text.vocabulary import SPECIAL_TOKENS
+from bertmill.text.wordpiece import WordPiece
+
+CHINESE = WordPiece(
+    {piece: number for number, piece in enumerate([*SPECIAL_TOKENS, *"我们在北京大学图书馆，t恤", "ok"])}
+)
+
+
+def test_ideographs_inside_a_word_of_jieba_do_not_begin_one() -> None:
+    text = "我们在图书馆，北京大学T恤ok"  # 我们 在 图书馆 ， 北京大学 T恤 ok
+    shard, _ = make_shard(CHINESE, text + "\n\n", chinese_words=True)
+    plain, _ = make_shard(CHINESE, text + "\n\n", chinese_words=False)
+    assert shard.pieces.tolist() == plain.pieces.tolist()
+    begins = shard.begins_word(0, shard.num_pieces).tolist()
+    assert [int(flag) for flag in begins] == [1, 0, 1, 1, 0, 0, 1, 1, 0, 0, 0, 1, 0, 1]
+    assert plain.begins_word(0, plain.num_pieces).all()
+
+
+@given(st.text(alphabet="我们在北京大学图书馆 aT1.，𠀀é\u0301", max_size=30))
+def test_jieba_takes_word_beginnings_only_from_ideographs(text: str) -> None:
+    goes_on = chinese.goes_on_word(text)
+    assert len(goes_on) == len(text)
+    assert not goes_on[:1].any()
+    assert all("\u4e00" <= text[index] <= "\U0002ffff" for index in np.flatnonzero(goes_on))
+    assert not any(text[index - 1].isspace() for index in np.flatnonzero(goes_on))
+
+
+def test_jieba_says_nothing_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    script = "import bertmill.corpus.chinese as c; print(c.goes_on_word('北京').tolist())"
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, env=environment
+    )
+    assert (done.stdout, done.stderr) == ("[False, True]\n", "")
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_jieba_the_remedy_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jieba", None)
+    (tmp_path / "a.txt").write_text("a")
+    with pytest.raises(UsageError, match=r"pip install jieba"):
+        build_corpus(
+            [str(tmp_path / "a.txt")], BertTokenizer.from_pretrained("minilm"), tmp_path / "corpus", chinese_words=True
+        )
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
