@@ -1,4 +1,4 @@
-"""What all tests share: the network guard, the real data, the command line started as a user starts it."""
+"""What all tests share: the network guard, the real data, and the program, run in this process or in its own."""
 
 from __future__ import annotations
 
@@ -25,6 +25,13 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 from tests import program  # noqa: E402 (guarded too)
+
+# Each worker of pytest-xdist and its children get cores of their own: where threads of two processes share a core,
+# they wait for each other.
+if "PYTEST_XDIST_WORKER" in os.environ and hasattr(os, "sched_setaffinity"):
+    index, count = int(os.environ["PYTEST_XDIST_WORKER"][2:]), int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, cores[index % len(cores) :: count])
 
 hypothesis.settings.register_profile("house", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("house")

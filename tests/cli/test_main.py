@@ -44,7 +44,7 @@ for words in [["--help"], *([command, "--help"] for command in {list(COMMANDS)!r
 
 
 def test_the_installed_program_runs_every_command(bertmill_process: RunCommand, tmp_path: Path) -> None:
-    """Each command in a process of its own, from text to a prediction; other tests run commands in their own process."""
+    """Each command in a process of its own; other tests run commands in theirs."""
     sentences = [f"the {animal} is {mood} today" for animal in ("cat", "dog", "cow") for mood in ("happy", "sad")]
     (tmp_path / "a.txt").write_text("\n\n".join("\n".join(sentences) for _ in range(10)))
     (tmp_path / "rows.tsv").write_text("text\tlabel\n" + "".join(f"{text}\t{'sad' in text}\n" for text in sentences))
