@@ -14,8 +14,9 @@ endif
 
 .PHONY: test check demo bench slow docs clean
 
+# A file of tests runs in one worker, so that its fixtures are made once.
 test: check
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile
 
 check: $(INSTALLED)
 	$(BIN)/ruff check

@@ -33,6 +33,7 @@ from bertmill.training.distributed import Ranks
 from bertmill.training.objective_trainable import evaluate_on_heldout
 from bertmill.training.optimizer import make_optimizer
 from bertmill.training.schedule import Schedule
+from bertmill.training.state import RunFolder
 
 LOG_EVERY = 50
 
@@ -94,7 +95,8 @@ def train(run: Path, out: Path) -> None:
     model.save_pretrained(out / "model")
     ours = BertForPreTraining.from_pretrained(out / "model")
     with torch.inference_mode():
-        heldout = instances(Corpus(run / "heldout"), "heldout", phases[-1][0], HELDOUT_SEED)
+        heldout = instances(Corpus(RunFolder(run).heldout), "heldout", phases[-1][0], HELDOUT_SEED)
+        heldout.plan_epoch(0)
         figures = evaluate_on_heldout(ours, heldout, Ranks(torch.device("cpu")))
     print(json.dumps({"steps": steps, "pieces": pieces, "seconds": round(seconds), **figures}))
 

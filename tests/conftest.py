@@ -1,4 +1,4 @@
-"""What all tests share: the network guard, the real data, the command line started as a user starts it."""
+"""What all tests share: the network guard, the real data, and the program, run in this process or in its own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import lzma
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator
@@ -25,10 +24,19 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 # A shell's background jobs ignore Ctrl-C, and so would every child that a test sends it to.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+from tests import program  # noqa: E402 (guarded too)
+
+# Each worker of pytest-xdist and its children get cores of their own: where threads of two processes share a core,
+# they wait for each other.
+if "PYTEST_XDIST_WORKER" in os.environ and hasattr(os, "sched_setaffinity"):
+    index, count = int(os.environ["PYTEST_XDIST_WORKER"][2:]), int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, cores[index % len(cores) :: count])
+
 hypothesis.settings.register_profile("house", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("house")
 
-RunCommand = Callable[..., "subprocess.CompletedProcess[str]"]
+RunCommand = Callable[..., program.Result]
 
 
 @pytest.fixture(autouse=True)
@@ -94,14 +102,23 @@ def read_lines(data: Path) -> Callable[[str, int], list[str]]:
 
 @pytest.fixture
 def bertmill(tmp_path: Path) -> RunCommand:
-    """Run the installed program in an empty folder; returns exit code, stdout and stderr."""
+    """Run the program in this process, in an empty folder; returns exit code, stdout and stderr."""
 
-    def run(*words: str | Path, stdin: str | bytes = "") -> subprocess.CompletedProcess[str]:
-        program = Path(sys.executable).with_name("bertmill")
-        content = stdin.encode() if isinstance(stdin, str) else stdin
-        done = subprocess.run(
-            [program, *map(str, words)], cwd=tmp_path, input=content, capture_output=True, timeout=120
-        )
-        return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+    def run(*words: str | Path, stdin: str | bytes = "") -> program.Result:
+        return program.run_here(list(map(str, words)), tmp_path, _encoded(stdin))
 
     return run
+
+
+@pytest.fixture
+def bertmill_process(tmp_path: Path) -> RunCommand:
+    """The same, with the installed program in a process of its own."""
+
+    def run(*words: str | Path, stdin: str | bytes = "") -> program.Result:
+        return program.run_process(list(map(str, words)), tmp_path, _encoded(stdin))
+
+    return run
+
+
+def _encoded(stdin: str | bytes) -> bytes:
+    return stdin.encode() if isinstance(stdin, str) else stdin

@@ -1,4 +1,4 @@
-"""Chance is a function of its key; the machine is asked, not assumed."""
+"""Threads, devices, memory and precisions of the machine."""
 
 import subprocess
 import sys
@@ -9,20 +9,6 @@ import torch
 
 from bertmill.errors import ResourceError, UsageError
 from bertmill.machine import available_cores, bf16_speedup, choose_device, set_threads
-from bertmill.randomness import keyed_generator
-
-
-def test_the_same_key_gives_the_same_numbers_and_another_key_others() -> None:
-    def draw(*key: int | str) -> list[int]:
-        return keyed_generator(*key).integers(0, 1 << 62, 4).tolist()  # type: ignore[arg-type]
-
-    assert draw(1, 0, "mask") == draw(1, 0, "mask")
-    keys = [(1, 0, "mask"), (1, 0, "order"), (1, 1, "mask"), (2, 0, "mask"), (1, 23), (12, 3), (1, "23")]
-    assert len({tuple(draw(*key)) for key in keys}) == len(keys)
-
-
-def test_keyed_numbers_do_not_change_between_versions() -> None:
-    assert keyed_generator(0, "example").integers(0, 1000, 4).tolist() == [253, 877, 921, 32]
 
 
 def test_threads_default_to_the_cores_there_are(monkeypatch: pytest.MonkeyPatch) -> None:

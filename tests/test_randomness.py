@@ -1,11 +1,11 @@
-"""The keyed shuffle: a bijection for every size, different for every key, and without a pattern."""
+"""Keyed generators repeat; the keyed shuffle is a bijection for every size and without a pattern."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertmill.randomness import Permutation
+from bertmill.randomness import Permutation, keyed_generator
 
 
 @given(size=st.integers(1, 3000), seed=st.integers(0, 2**64))
@@ -53,3 +53,16 @@ def test_every_number_may_come_first() -> None:
     """Over many keys, each of six things stands first equally often."""
     counts = np.bincount([Permutation(6, seed, "order")(np.zeros(1, np.int64))[0] for seed in range(6000)])
     assert abs(counts - 1000).max() < 150
+
+
+def test_the_same_key_gives_the_same_numbers_and_another_key_others() -> None:
+    def draw(*key: int | str) -> list[int]:
+        return keyed_generator(*key).integers(0, 1 << 62, 4).tolist()  # type: ignore[arg-type]
+
+    assert draw(1, 0, "mask") == draw(1, 0, "mask")
+    keys = [(1, 0, "mask"), (1, 0, "order"), (1, 1, "mask"), (2, 0, "mask"), (1, 23), (12, 3), (1, "23")]
+    assert len({tuple(draw(*key)) for key in keys}) == len(keys)
+
+
+def test_keyed_numbers_do_not_change_between_versions() -> None:
+    assert keyed_generator(0, "example").integers(0, 1000, 4).tolist() == [253, 877, 921, 32]

@@ -96,6 +96,7 @@ def test_sentences_give_the_text_back_up_to_white_space(text: str) -> None:
     assert not rest.strip()
 
 
+@pytest.mark.slow  # it measures time
 @pytest.mark.parametrize("unit", [".", '"', ". ", '." ', "。", "A. ", "a.\t", '.." (', "[1].", ".[1]", "No. ", ".\n"])
 def test_time_is_linear_in_hostile_text(unit: str) -> None:
     assert_linear_time(split_sentences, unit * (1_000_000 // len(unit)))

@@ -153,6 +153,7 @@ def test_a_batch_moves_in_place_and_can_be_pickled() -> None:
     assert pickle.loads(pickle.dumps(batch)).data == batch.data
 
 
+@pytest.mark.slow  # it measures time
 def test_time_to_truncate_a_pair_is_linear() -> None:
     assert_linear_time(lambda text: OURS(text, text, truncation=True, max_length=64), "word " * 160_000)
 

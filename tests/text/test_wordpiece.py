@@ -29,6 +29,13 @@ from tests.linear_time import assert_linear_time
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()))
 EVERY_CHARACTER = [chr(point) for point in range(0x110000) if not 0xD800 <= point < 0xE000]
+# Planes 0 and 1, and a sample of the others, which hold little but ideographs and private use. For every character the
+# table itself is compared with theirs in tests/project/test_generated_files.py.
+MOST_CHARACTERS = [c for c in EVERY_CHARACTER if ord(c) < 0x20000 or ord(c) % 16 == 0]
+CHARACTERS = [
+    pytest.param(MOST_CHARACTERS, id="most characters"),
+    pytest.param(EVERY_CHARACTER, id="every character", marks=pytest.mark.slow),
+]
 KEPT_MARKS = set(COMBINING_CLASS_OF) - NONSPACING_CHARACTERS
 SETTINGS = [(True, None), (False, None), (False, True), (True, False)]  # lowercase, strip_accents
 
@@ -65,19 +72,21 @@ def alphabet() -> dict[str, int]:
 
 
 REAL_TEXTS = [
-    ("text/enwiki-heldout.txt.xz", -1),
-    ("text/enwiki.txt.xz", 5_000_000),
-    ("text/books.txt.xz", 5_000_000),
-    ("text/zhwiki.txt.xz", 5_000_000),
-    ("sms_spam/SMSSpamCollection", -1),
-    ("glue/SST-2/train.tsv", -1),
-    ("glue/SST-2/dev.tsv", -1),
+    *(
+        pytest.param(name, num_bytes, id=f"{num_bytes // 1_000_000} MB of {Path(name).name}", marks=marks)
+        for name in ("text/enwiki.txt.xz", "text/books.txt.xz", "text/zhwiki.txt.xz", "glue/SST-2/train.tsv")
+        for num_bytes, marks in ((1_000_000, ()), (5_000_000, pytest.mark.slow))
+    ),
+    *(
+        pytest.param(name, -1, id=Path(name).name)
+        for name in ("text/enwiki-heldout.txt.xz", "sms_spam/SMSSpamCollection", "glue/SST-2/dev.tsv")
+    ),
 ]
 
 
 @pytest.mark.parametrize("lowercase", [True, False], ids=["uncased", "cased"])
 @pytest.mark.parametrize("vocabulary", ["bert-base-uncased", "bert-base-chinese"])
-@pytest.mark.parametrize(("name", "num_bytes"), REAL_TEXTS, ids=[Path(name).name for name, _ in REAL_TEXTS])
+@pytest.mark.parametrize(("name", "num_bytes"), REAL_TEXTS)
 def test_ids_equal_theirs_on_real_text(
     data: Path,
     read_lines: Callable[[str, int], list[str]],
@@ -104,36 +113,27 @@ def test_words_and_offsets_equal_theirs_on_real_text(
         assert_equal_to_theirs(ours, theirs, read_lines(name, 500_000))
 
 
-@pytest.mark.parametrize(
-    ("lowercase", "strip_accents", "num_characters"),
-    [
-        (True, None, None),
-        (False, None, None),
-        (False, True, 0x3400),
-        (True, False, 0x3400),
-        pytest.param(False, True, None, marks=pytest.mark.slow),
-        pytest.param(True, False, None, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("characters", CHARACTERS)
+@pytest.mark.parametrize(("lowercase", "strip_accents"), SETTINGS)
 def test_every_code_point_is_treated_as_theirs(
-    lowercase: bool, strip_accents: bool | None, num_characters: int | None
+    lowercase: bool, strip_accents: bool | None, characters: list[str]
 ) -> None:
     ours = WordPiece(alphabet(), lowercase=lowercase, strip_accents=strip_accents)
     theirs = their_tokenizer(alphabet(), lowercase, strip_accents)
     # Inside a word, which shows whether it is dropped, divides, stands alone or is changed; those that change also
     # alone and before a mark; a hundred to a text.
-    characters = EVERY_CHARACTER[:num_characters]
     words = [f"a{c}b" for c in characters] + [f"{c} {c}\u0301" for c in alphabet() if len(c) == 1]
     texts = [" ".join(words[first : first + 100]) for first in range(0, len(words), 100)]
     for text, encoding in zip(texts, theirs.encode_batch_fast(texts, add_special_tokens=False), strict=True):
         assert ours.ids(text).tolist() == encoding.ids
 
 
+@pytest.mark.parametrize("characters", CHARACTERS)
 @pytest.mark.parametrize("name", ["bert-base-uncased", "bert-base-chinese"])
-def test_every_code_point_has_their_id_in_published_vocabularies(data: Path, name: str) -> None:
+def test_every_code_point_has_their_id_in_published_vocabularies(data: Path, name: str, characters: list[str]) -> None:
     vocabulary = read_vocabulary(data / f"vocab/{name}-vocab.txt")
     ours, theirs = WordPiece(vocabulary), their_tokenizer(vocabulary, True)
-    texts = [" ".join(EVERY_CHARACTER[first : first + 500]) for first in range(0, len(EVERY_CHARACTER), 500)]
+    texts = [" ".join(characters[first : first + 500]) for first in range(0, len(characters), 500)]
     for text, encoding in zip(texts, theirs.encode_batch_fast(texts, add_special_tokens=False), strict=True):
         assert ours.ids(text).tolist() == encoding.ids
 
@@ -252,6 +252,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow  # it measures time
 @pytest.mark.parametrize("kind", HOSTILE)
 @pytest.mark.parametrize("method", ["ids", "pieces"])
 def test_time_is_linear_in_the_length_of_hostile_text(kind: str, method: str) -> None:

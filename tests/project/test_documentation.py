@@ -2,11 +2,14 @@
 
 A `console` block holds commands after `$ ` and, below each, its output; `…` stands for any text, a line of
 only `…` for any lines. A `python` block is run as a script. A block that takes over 30 s has `<!-- slow -->`
-on the line before it and runs in `make slow`.
+on the line before it and runs in `make slow`. README.zh.md shows the blocks of README.md, which are run once.
+
+A plain `bertmill` or `python -c` command and a `python` block run in this process; a shell runs all other commands.
 """
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -14,11 +17,15 @@ from typing import NamedTuple
 
 import pytest
 
+from tests import program
+
 ROOT = Path(__file__).parent.parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "README.zh.md", *(ROOT / "docs").glob("*.md")])
 BLOCK = re.compile(r"(<!-- slow -->\n)?^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # These run the tests or install things; that they exist is checked instead.
 NOT_RUN_HERE = {"make test", "make check", "make slow", "make bench", "make docs"}
+# Words and quoted words: nothing that a shell would replace, redirect or start.
+PLAIN = re.compile(r"""(bertmill|python -c) ([\w ./:=+,@%-]|'[^']*'|"[^"$`\\!]*")*""")
 
 
 class Block(NamedTuple):
@@ -43,27 +50,51 @@ def parameters() -> list:  # type: ignore[type-arg]
     return [
         pytest.param(block, id=f"{block.page}:{block.line}", marks=[pytest.mark.slow] if block.is_slow else [])
         for block in blocks()
+        if block.page != "README.zh.md"
     ]
 
 
 @pytest.mark.parametrize("block", parameters())
 def test_what_a_page_shows_is_what_happens(block: Block, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    outside_make = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
-    environment = outside_make | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "100"}
+    environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "100"}
     if "BERTMILL_DATA" in block.content or "-m benchmarks" in block.content:
         environment["BERTMILL_DATA"] = str(request.getfixturevalue("data"))
     if block.kind == "python":
-        subprocess.run([sys.executable, "-c", block.content], check=True, cwd=tmp_path, env=environment)
+        run_python(block.content, tmp_path, environment)
         return
     for command, expected in commands(block.content):
         if command in NOT_RUN_HERE:
             assert f"\n{command.split()[1]}:" in (ROOT / "Makefile").read_text()
             continue
-        folder = ROOT if command.startswith(("make ", "python -m benchmarks")) else tmp_path
-        done = subprocess.run(["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True)
+        done = run_command(command, tmp_path, environment)
         output = done.stdout + done.stderr
         assert re.fullmatch(pattern_of(expected), output.strip()), f"$ {command}\n{output}"
         assert done.returncode == 0, f"$ {command}\n{output}"
+
+
+def run_command(command: str, folder: Path, environment: dict[str, str]) -> program.Result:
+    if is_plain(command):
+        name, *words = shlex.split(command)
+        if name == "bertmill":
+            return program.run_here(words, folder, environment=environment)
+        return run_python(words[1], folder, environment)
+    outside_make = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    return subprocess.run(
+        ["bash", "-c", command],
+        cwd=ROOT if command.startswith(("make ", "python -m benchmarks")) else folder,
+        env=outside_make | environment,
+        capture_output=True,
+        text=True,
+    )
+
+
+def run_python(code: str, folder: Path, environment: dict[str, str]) -> program.Result:
+    return program.capture(lambda: exec(code, {"__name__": "__main__"}), folder, environment=environment)
+
+
+def is_plain(command: str) -> bool:
+    """Whether no shell is needed to run the command."""
+    return PLAIN.fullmatch(command) is not None
 
 
 def commands(content: str) -> list[tuple[str, str]]:
@@ -88,6 +119,27 @@ def pattern_of(expected: str) -> str:
 def test_a_wrong_output_would_be_noticed() -> None:
     assert re.fullmatch(pattern_of("a\n…\nb 1 … 2"), "a\nx\ny\nb 1 x 2")
     assert not re.fullmatch(pattern_of("a\nb"), "a\nc")
+
+
+@pytest.mark.parametrize(
+    ("command", "plain"),
+    [
+        ('bertmill tokenize --model minilm --text "Zoë\'s café"', True),
+        ("bertmill fill run/model 'a [MASK] | b' --top-k 2", True),
+        ("python -c \"print('a')\"", True),
+        ("python -c \"print('$a')\"", False),
+        ("bertmill inspect zh | grep words", False),
+        ("bertmill vocab *.txt --out v", False),
+        ("bertmill check $FOLDER", False),
+        ("bertmill check a; rm a", False),
+        ("bertmill check a\nrm a", False),
+        ("python -c 'print()' > a.txt", False),
+        ("bertmill check \\\n  a", False),
+        ("make demo", False),
+    ],
+)
+def test_a_command_that_needs_a_shell_gets_one(command: str, plain: bool) -> None:
+    assert is_plain(command) == plain
 
 
 def test_both_readmes_show_the_same_commands() -> None:

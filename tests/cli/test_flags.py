@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from bertmill.cli.flags import settings_from_words
 from bertmill.config.commands import FillSettings, FinetuneSettings, PredictSettings
 from bertmill.errors import UsageError
+from tests.conftest import RunCommand
 
 
 @pytest.mark.parametrize(
@@ -47,3 +50,7 @@ def test_numbers_are_finite(flag: str) -> None:
 def test_one_choice_is_none() -> None:
     with pytest.raises(UsageError, match="--choice must be given at least twice"):
         settings_from_words("predict", PredictSettings, ["model", "--text", "a", "--choice", "b"])
+
+
+def test_an_argument_is_not_offered_as_a_flag(bertmill: RunCommand, tmp_path: Path) -> None:
+    assert "did you mean" not in bertmill("inspect", "--folder", str(tmp_path)).stderr

@@ -1,14 +1,14 @@
-"""`bertmill vocab`, started as a user starts it."""
+"""`bertmill vocab`."""
 
 import json
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import RunCommand
+from tests.program import PROGRAM
 
 LINES = "".join(f"the quick brown fox number {number} jumps over the lazy dog\n" for number in range(300))
 
@@ -66,8 +66,7 @@ def test_what_cannot_be_done_is_one_line_and_leaves_nothing(
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path, workers: str) -> None:
     (tmp_path / "a.txt").write_text(" ".join(f"word{number}" for number in range(20_000)))
-    program = Path(sys.executable).with_name("bertmill")
-    command = f"ulimit -f 64; {program} vocab a.txt --out v --workers {workers} --quiet"  # files of up to 64 kB
+    command = f"ulimit -f 64; {PROGRAM} vocab a.txt --out v --workers {workers} --quiet"  # files of up to 64 kB
     done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True)
     assert done.stderr == "bertmill: v: cannot be written: File too large; free some space and try again\n"
     assert done.returncode == 6
@@ -76,8 +75,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path, workers: str
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_sigterm_is_one_line_and_leaves_nothing(tmp_path: Path, workers: str) -> None:
-    program = Path(sys.executable).with_name("bertmill")
-    words = [program, "vocab", "-", "--out", "v", "--workers", workers]
+    words = [PROGRAM, "vocab", "-", "--out", "v", "--workers", workers]
     process = subprocess.Popen(words, cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdin is not None
     process.stdin.write(LINES.encode() * 1000)

@@ -1,4 +1,4 @@
-"""`bertmill tokenize`, started as a user starts it."""
+"""`bertmill tokenize`."""
 
 import json
 from pathlib import Path

@@ -1,34 +1,13 @@
-"""What long commands show while they run."""
+"""What a training shows while it runs."""
 
 from __future__ import annotations
 
-import io
-import re
-import sys
 import time
 
 import pytest
 
-from bertmill.cli.progress import counting
 from bertmill.cli.training import TrainingDisplay
 from bertmill.training.progress import Beginning
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_the_line_of_a_terminal_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", Terminal())
-    monkeypatch.setattr("bertmill.cli.progress.BAR_INTERVAL_S", 0.0)
-    assert list(counting(iter("ab"), "rows")) == ["a", "b"]
-    assert re.fullmatch(r"1 rows, [\d,]+ a second\r2 rows, [\d,]+ a second\r\n", sys.stderr.getvalue())  # type: ignore[attr-defined]
-
-
-def test_nothing_is_shown_of_what_is_done_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    assert list(counting(range(3), "rows")) == [0, 1, 2]
-    assert capsys.readouterr().err == ""
 
 
 def test_measuring_on_dev_is_no_part_of_the_speed(

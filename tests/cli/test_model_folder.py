@@ -1,4 +1,4 @@
-"""`bertmill inspect` and `bertmill check`, started as a user starts them."""
+"""`bertmill inspect` and `bertmill check` of a model."""
 
 import json
 from pathlib import Path
