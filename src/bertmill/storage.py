@@ -220,22 +220,20 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     if not path.exists():
         raise IntegrityError("is missing", where=path, remedy="the folder was not written to its end")
     content = read_json(path, max_bytes=MAX_MANIFEST_BYTES)
-    if content.get("format", MANIFEST_FORMAT) != MANIFEST_FORMAT:
-        problem = f"has format {content['format']!r}, but this version of bertmill supports format {MANIFEST_FORMAT}"
-        raise IntegrityError(problem, where=path, remedy="upgrade bertmill")
+    require_format(content.get("format", MANIFEST_FORMAT), MANIFEST_FORMAT, path)
     return content
 
 
 def _manifest_entries(folder: Path) -> dict[str, Any]:
     """The entries of the files in the manifest of `folder`."""
     entries = read_manifest(folder).get("files")
-    is_entry = isinstance(entries, dict) and all(
-        isinstance(entry, dict) and isinstance(entry.get("bytes"), int) and isinstance(entry.get("sha256"), str)
-        for entry in entries.values()
-    )
-    if not isinstance(entries, dict) or not is_entry:
+    if not isinstance(entries, dict) or not all(map(_is_entry, entries.values())):
         raise IntegrityError("is not a manifest of bertmill", where=folder / MANIFEST)
     return entries
+
+
+def _is_entry(entry: Any) -> bool:
+    return isinstance(entry, dict) and isinstance(entry.get("bytes"), int) and isinstance(entry.get("sha256"), str)
 
 
 def sha256_of(path: Path) -> str:
@@ -350,8 +348,5 @@ def _disk_errors(path: Path) -> Iterator[None]:
 def require_format(number: Any, supported: int, path: Path) -> None:
     """IntegrityError unless the file has the format number that this version reads."""
     if number != supported:
-        raise IntegrityError(
-            f"has format {number!r}, and this version of bertmill reads format {supported}",
-            where=path,
-            remedy="use the version that wrote it, or a newer one",
-        )
+        what = f"has format {number!r}, but this version of bertmill supports format {supported}"
+        raise IntegrityError(what, where=path, remedy="upgrade bertmill")
