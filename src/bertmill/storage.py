@@ -207,11 +207,8 @@ def verify_manifest(folder: Path, names: Collection[str] | None = None) -> None:
     expected = _manifest_entries(folder)
     problems = [problem for name in names or expected if (problem := difference(folder, name, expected.get(name)))]
     if problems:
-        raise IntegrityError(
-            "; ".join(problems),
-            where=folder,
-            remedy=f"copy or make it again; of a model that you changed yourself, remove {MANIFEST}",
-        )
+        remedy = f"copy or create it again; if you changed a model yourself, remove its {MANIFEST}"
+        raise IntegrityError("; ".join(problems), where=folder, remedy=remedy)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -330,9 +327,8 @@ def _full_disk(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
-        raise ResourceError(
-            f"cannot be written: {error.strerror}", where=path, remedy="free some space and try again"
-        ) from error
+        remedy = "free some space and try again"
+        raise ResourceError(f"cannot be written: {error.strerror}", where=path, remedy=remedy) from error
 
 
 @contextmanager

@@ -148,14 +148,6 @@ def test_both_readmes_show_the_same_commands() -> None:
     assert english
 
 
-def test_every_source_file_stands_in_the_tree_of_the_readme() -> None:
-    tree = (ROOT / "README.md").read_text().split("## The tree")[1]
-    source = ROOT / "src/bertmill"
-    names = [path.relative_to(source) for path in source.rglob("*.py") if path.name != "__init__.py"]
-    missing = [str(name) for name in names if not re.search(rf"\b{re.escape(name.name)}\b", tree)]
-    assert not missing
-
-
 def test_no_block_escapes_by_its_kind() -> None:
     for page in PAGES:
         for number, fence in enumerate(re.findall(r"^\s*```(.*)$", page.read_text(), re.MULTILINE)):

@@ -87,8 +87,6 @@ class BertTokenizer:
         settings["never_split"] = self.never_split or None
         write_tokenizer_files(Path(folder), self.vocab, self.all_special_tokens, settings)
 
-    # What is in the vocabulary
-
     @property
     def vocab(self) -> dict[str, int]:
         return self.wordpiece.vocabulary
@@ -129,8 +127,6 @@ class BertTokenizer:
 
     def num_special_tokens_to_add(self, pair: bool = False) -> int:
         return 3 if pair else 2
-
-    # Text to ids
 
     def __call__(
         self,
@@ -202,8 +198,6 @@ class BertTokenizer:
         """The pieces of a text as strings."""
         return self(text, pair, add_special_tokens=add_special_tokens, **arguments).tokens()
 
-    # Ids to text
-
     def convert_tokens_to_ids(self, tokens: str | Sequence[str]) -> Any:
         """The id of a piece or the ids of several; unknown pieces have the id of `[UNK]`."""
         if isinstance(tokens, str):
@@ -237,8 +231,6 @@ class BertTokenizer:
         if len(rows) > 0 and isinstance(rows[0], int):
             rows = [rows]
         return [self.decode(ids, skip_special_tokens) for ids in rows]
-
-    # Parts of a call
 
     def _limit(self, strategy: Strategy, max_length: int | None) -> int:
         """The largest number of pieces in a row."""
