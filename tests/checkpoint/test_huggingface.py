@@ -267,7 +267,6 @@ def test_a_hostile_folder_ends_in_one_line_and_runs_no_code(case: str, folder: P
 OPEN_WITH_LITTLE_MEMORY = """
 import resource, sys, torch
 from bertmill import BertForPreTraining
-from bertmill.checkpoint.huggingface import BODY_RULES, OLD_RULES, canonical, hugging_face_name
 from bertmill.errors import BertmillError
 in_use = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (in_use + (200 << 20),) * 2)
