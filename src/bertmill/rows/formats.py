@@ -169,7 +169,7 @@ def _line_record(line: Line, repairs: Repairs) -> Record:
 def _listed_records(content: Any, file: RowFile) -> Iterator[Record]:
     if not isinstance(content, JsonList):
         raise DataError(
-            f"expected a list of records, found a {type_of(content)}",
+            f"expected a list of records (found: {type_of(content)})",
             where=file.path,
             remedy="write a list, or a .jsonl with one record per line",
         )
