@@ -1,22 +1,31 @@
-"""What a column is for is told, or guessed only where the guess is safe."""
+"""Columns are those that the user names, or those with common names; otherwise the error names the remedy."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import repeat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bertmill.config.commands import RowSettings
 from bertmill.errors import BertmillError, DataError, UsageError
-from bertmill.tasks.columns import PRESETS, Columns, choose_columns, parse_columns, told_columns
-from bertmill.tasks.reading import RowCounts, read_labelled
-from bertmill.tasks.rows import read_rows
+from bertmill.rows.bad_rows import BadRowError
+from bertmill.rows.columns import PRESETS, Columns, given_columns, parse_columns, read_fields
+from bertmill.rows.row import Record
+from tests.rows.factory import read_labelled, row_file, write, write_records
 
 
-def guess(
-    tmp_path: Path, content: str, *, name: str = "a.tsv", need_label: bool = True, told: str | None = None
-) -> Columns:
-    (tmp_path / name).write_text(content)
-    rows = read_rows(str(tmp_path / name))
-    return choose_columns(rows, told_columns(told, None), need_label=need_label)[0]
+def read(path: str, *, labelled: bool = True, **settings: Any) -> list[Record]:
+    return list(read_fields(row_file(path, **settings), labelled=labelled))
+
+
+def fields(path: str, *, labelled: bool = True, **settings: Any) -> list[Mapping[str, Any]]:
+    return [record.fields for record in read(path, labelled=labelled, **settings)]
+
+
+# Columns that the user names
 
 
 @pytest.mark.parametrize(
@@ -30,7 +39,7 @@ def guess(
         ("text=q,choices=options", Columns("q", choices=("options",))),
     ],
 )
-def test_columns_are_told_by_name_or_by_number(text: str, columns: Columns) -> None:
+def test_columns_are_given_by_name_or_by_number(text: str, columns: Columns) -> None:
     assert parse_columns(text) == columns
 
 
@@ -45,21 +54,70 @@ def test_columns_are_told_by_name_or_by_number(text: str, columns: Columns) -> N
         ("label=a", "names no text; add text=COLUMN"),
         ("text=a,label=a", "uses a column twice"),
         ("text=a,choices=b++c", "or an empty name"),
+        ("text=0,label=1", "columns are counted from 1"),
     ],
 )
-def test_what_cannot_be_read_is_said(text: str, message: str) -> None:
+def test_columns_that_cannot_be_parsed_are_refused(text: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_columns(text)
     assert message in str(caught.value)
 
 
 def test_presets_and_columns_exclude_each_other() -> None:
-    assert told_columns(None, "cola") == Columns("4", label="2", has_header=False)
-    assert told_columns(None, None) is None
-    with pytest.raises(UsageError, match="say the same thing"):
-        told_columns("text=a", "cola")
-    with pytest.raises(UsageError, match="no preset 'glue'; choose one of sst2, cola"):
-        told_columns(None, "glue")
+    assert given_columns(RowSettings(preset="cola")) == Columns("4", label="2", has_header=False)
+    assert given_columns(RowSettings()) is None
+    with pytest.raises(UsageError, match="--columns and --preset exclude each other"):
+        given_columns(RowSettings(columns="text=a", preset="cola"))
+    with pytest.raises(UsageError, match=r"there is no preset called 'sst3'; did you mean sst2\?; known: sst2, cola"):
+        given_columns(RowSettings(preset="sst3"))
+
+
+def test_a_table_without_header_is_read_by_number(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.tsv", "gj04\t1\t\tOne text.\ngj04\t0\t*\tAnother.\n")
+    expected = [{"text": "One text.", "label": "1"}, {"text": "Another.", "label": "0"}]
+    assert fields(file, columns="text=4,label=2") == fields(file, preset="cola") == expected
+    assert [record.place for record in read(file, preset="cola")] == [f"{file}:1", f"{file}:2"]
+
+
+def test_columns_that_are_not_named_are_not_read(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.csv", "text,pair,label,score\na,b,c,d\n")
+    assert fields(file, columns="text=pair,label=score") == [{"text": "b", "label": "d"}]
+
+
+def test_choices_are_gathered_from_several_columns_or_from_one_list(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.csv", "q,a,b,right\nwhy,this,that,1\n")
+    expected = [{"text": "why", "label": "1", "choices": ["this", "that"]}]
+    assert fields(file, columns="text=q,label=right,choices=a+b") == expected
+    file = write_records(tmp_path / "a.jsonl", {"q": "why", "right": "1", "all": ["this", "that"]})
+    assert fields(file, columns="text=q,label=right,choices=all") == expected
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ("text=nothing,label=label", "a.tsv:1: there is no column 'nothing'; the first row is text = 'text', label = "),
+        ("text=text,label=twice", "a.tsv:1: there are several columns 'twice'"),
+        ("text=7,label=2", "a.tsv:1: there is no column '7'; the first row is 1 = 'text', 2 = 'label'"),
+        ("text=1,label=2", "a.tsv:1: the first row looks like a header: text, label; use names instead of numbers"),
+        ("text=text", "--columns names no label; add label=COLUMN"),
+    ],
+)
+def test_columns_that_do_not_fit_the_file_are_refused(tmp_path: Path, columns: str, message: str) -> None:
+    with pytest.raises(BertmillError) as caught:
+        fields(write(tmp_path / "a.tsv", "text\tlabel\ttwice\ttwice\na\t1\t2\t3\n"), columns=columns)
+    assert message in str(caught.value)
+    assert "--columns" in str(caught.value)
+
+
+def test_a_column_that_a_record_lacks_is_a_problem_of_this_record(tmp_path: Path) -> None:
+    file = write_records(tmp_path / "a.jsonl", {"text": "a", "label": 1}, {"text": "b"})
+    good, bad = read(file)
+    assert good == Record(f"{file}:1", {"text": "a", "label": 1})
+    assert bad.problem is not None
+    assert (bad.problem.reason, bad.problem.what) == ("missing column", "this row has no column 'label'")
+
+
+# Common names
 
 
 HEADERS = {
@@ -77,140 +135,190 @@ HEADERS = {
 
 
 @pytest.mark.parametrize("preset", PRESETS.keys() - {"cola"})
-def test_the_layouts_of_glue_are_recognised_by_their_headers(tmp_path: Path, preset: str) -> None:
-    row = "\t".join(f"value {number}" for number in range(HEADERS[preset].count("\t") + 1))
-    assert guess(tmp_path, f"{HEADERS[preset]}\n{row}\n") == PRESETS[preset]
+def test_the_headers_of_glue_are_recognised_without_a_preset(tmp_path: Path, preset: str) -> None:
+    names = HEADERS[preset].split("\t")
+    row = "\t".join(f"value of {name}" for name in names)
+    file = write(tmp_path / "a.tsv", f"{HEADERS[preset]}\n{row}\n")
+    columns = PRESETS[preset].columns
+    (found,) = fields(file)
+    assert found["text"] == f"value of {columns.text}"
+    assert found.get("pair") == (columns.pair and f"value of {columns.pair}")
+    assert found["label"] == f"value of {columns.label}"
+    assert found.get("choices", []) == [f"value of {name}" for name in columns.choices]
+    assert fields(file, preset=preset) == [found]
+
+
+@pytest.mark.parametrize("preset", ["sst2", "rte"])
+def test_a_preset_needs_no_label_where_none_is_read(tmp_path: Path, preset: str) -> None:
+    header = HEADERS[preset].removesuffix("\tlabel")
+    file = write(tmp_path / "a.tsv", f"{header}\n{header}\n")
+    assert [set(row) for row in fields(file, preset=preset, labelled=False)] == [
+        {"text"} if preset == "sst2" else {"text", "pair"}
+    ]
+    with pytest.raises(DataError, match="there is no column 'label'"):
+        fields(file, preset=preset)
 
 
 @pytest.mark.parametrize(
-    ("content", "columns"),
+    ("name", "content", "expected"),
     [
-        ("Label\tSMS\nham\tOk\n", Columns("SMS", label="Label")),
-        ("id\t Review \tclass\n1\tgood\t1\n", Columns("Review", label="class")),
-        ("label\tcomentario\n1\tbueno\n", Columns("comentario", label="label")),
-    ],
-)
-def test_well_known_names_are_found_whatever_their_case(tmp_path: Path, content: str, columns: Columns) -> None:
-    assert guess(tmp_path, content) == columns
-
-
-@pytest.mark.parametrize(
-    ("record", "columns"),
-    [
-        ('{"text": "a", "label": 1}', Columns("text", label="label")),
-        ('{"premise": "a", "hypothesis": "b", "label": 1}', Columns("premise", "hypothesis", "label")),
+        ("a.tsv", "Label\tSMS\nham\tOk\n", {"text": "Ok", "label": "ham"}),
+        ("a.csv", "id, Review ,class\n1,good,1\n", {"text": "good", "label": "1"}),
+        ("a.tsv", "label\tcomentario\n1\tbueno\n", {"text": "bueno", "label": "1"}),  # the only other column
+        ("a.jsonl", 'not JSON\n{"text": "a", "label": 1}\n', {"text": "a", "label": 1}),
         (
-            '{"context": "c", "question": "q", "options": ["a", "b"], "answer": 1}',
-            Columns("context", "question", "answer", ("options",)),
+            "a.jsonl",
+            '{"premise": "a", "hypothesis": "b", "label": 1}\n',
+            {"text": "a", "pair": "b", "label": 1},
         ),
-        ('{"question": "q", "choices": ["a", "b"], "label": "b"}', Columns("question", None, "label", ("choices",))),
-        ('{"question": "q", "endings": "no list", "label": "b"}', Columns("question", None, "label")),
+        (
+            "a.jsonl",
+            '{"context": "c", "question": "q", "options": ["a", "b"], "answer": 1}\n',
+            {"text": "c", "pair": "q", "label": 1, "choices": ["a", "b"]},
+        ),
+        ("a.jsonl", '{"question": "q", "endings": "no list", "label": "b"}\n', {"text": "q", "label": "b"}),
+        ("a.json", '[{"sentence": "a", "label": null}]', {"text": "a", "label": None}),
     ],
 )
-def test_keys_of_records_are_names_too(tmp_path: Path, record: str, columns: Columns) -> None:
-    assert guess(tmp_path, f"not JSON\n{record}\n", name="a.jsonl") == columns
-
-
-def test_two_columns_without_header_are_told_apart_by_their_values(tmp_path: Path) -> None:
-    lines = [f"text number {number}\t{'pos' if number % 3 else 'neg'}" for number in range(12)]
-    assert guess(tmp_path, "\n".join(lines)) == Columns("1", label="2", has_header=False)
-    swapped = ["\t".join(reversed(line.split("\t"))) for line in lines]
-    assert guess(tmp_path, "\n".join(swapped)) == Columns("2", label="1", has_header=False)
-
-
-def test_a_label_that_is_called_like_a_column_is_no_header(tmp_path: Path) -> None:
-    lines = [f"what is {number}\t{'question' if number % 2 == 0 else 'answer'}" for number in range(20)]
-    assert guess(tmp_path, "\n".join(lines)) == Columns("1", label="2", has_header=False)
+def test_common_names_are_recognised_in_headers_and_records(
+    tmp_path: Path, name: str, content: str, expected: dict[str, Any]
+) -> None:
+    assert fields(write(tmp_path / name, content))[-1] == expected
 
 
 @pytest.mark.parametrize(
     "content",
     [
-        "gj04\t1\t\tOne text.\ngj04\t0\t*\tAnother.\n",  # four columns, no names
-        "a\tb\nc\td\n",  # two alike
-        "comentario\tclase\n" + "".join(f"texto {number}\t{number % 2}\n" for number in range(20)),  # maybe a header
+        "gj04\t1\t\tOne text.\ngj04\t0\t*\tAnother.\n",  # no header
+        "spam\tBuy now!\nham\tSee you.\n" * 10,  # values are not looked at
+        "text number 1\tpos\ntext number 2\tneg\n",
         "text\treview\tlabel\na\tb\t1\n",  # two texts
         "text\tlabel\tscore\na\tb\t1\n",  # two labels
+        "Text\ttext\tlabel\na\tb\t1\n",
         "text\tid\tother\na\tb\t1\n",  # no label
         "index\tsentence\n0\tA text\n1\tAnother\n",  # no label, though there are two columns
     ],
 )
-def test_who_is_unsure_asks(tmp_path: Path, content: str) -> None:
+def test_columns_without_known_names_need_a_flag(tmp_path: Path, content: str) -> None:
     with pytest.raises(DataError) as caught:
-        guess(tmp_path, content)
-    assert "a.tsv:1: cannot tell which column is the text and which the label: 1 = " in str(caught.value)
-    assert "; say it, for example --columns text=" in str(caught.value)
+        fields(write(tmp_path / "a.tsv", content))
+    assert "a.tsv:1: cannot tell which columns hold the text and the label: 1 = '" in str(caught.value)
+    assert "; name them with --columns text=COLUMN,label=COLUMN, by header or by number" in str(caught.value)
 
 
-def test_records_show_their_keys_when_unsure(tmp_path: Path) -> None:
+def test_the_keys_of_a_record_without_known_names_are_listed(tmp_path: Path) -> None:
+    file = write_records(tmp_path / "a.jsonl", {"id": 3, "body_text": "x" * 50})
+    with pytest.raises(DataError, match=rf"id = '3', body_text = '{'x' * 30}…'; name them with --columns"):
+        fields(file)
+
+
+def test_a_table_of_one_column_cannot_be_labelled(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"a.tsv:1: .*text,label.*; separate columns by commas in a \.csv and by tabs"):
+        fields(write(tmp_path / "a.tsv", "text,label\nfine,1\n"))
+
+
+# Rows without labels
+
+
+@pytest.mark.parametrize(
+    ("content", "texts"),
+    [
+        ("A text\nAnother, with a comma\n", ["A text", "Another, with a comma"]),
+        ("sentence\nA text\n", ["A text"]),
+        (" Text \nA text\n", ["A text"]),
+        ("index\tsentence\n0\tA text\n", ["A text"]),
+        ("text\tlabel\tscore\na\tb\t1\n", ["a"]),
+        ("label\tcomentario\n1\tbueno\n", ["bueno"]),
+    ],
+)
+def test_texts_are_found_without_labels(tmp_path: Path, content: str, texts: list[str]) -> None:
+    file = write(tmp_path / "a.txt", content)
+    assert fields(file, labelled=False) == [{"text": text} for text in texts]
+
+
+def test_several_columns_without_known_names_need_a_flag_without_labels_too(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.tsv", "ham\tText number 1\nspam\tText number 2\n")
     with pytest.raises(
-        DataError, match=r"id = '3', body_text = 'x'; say it, for example --columns text=body_text,label=id$"
+        DataError, match=r"which columns hold the text: 1 = 'ham', 2 = .*name them with --columns text="
     ):
-        guess(tmp_path, '{"id": 3, "body_text": "x"}\n', name="a.jsonl")
+        fields(file, labelled=False)
+    assert fields(file, labelled=False, columns="text=2")[1] == {"text": "Text number 2"}
 
 
-@pytest.mark.parametrize(
-    ("content", "columns"),
-    [
-        ("index\tsentence\n0\tA text\n", Columns("sentence")),
-        ("sentence\nA text\n", Columns("sentence")),
-        ("A text\nAnother\n", Columns("1", has_header=False)),
-        ("text\tlabel\tscore\na\tb\t1\n", Columns("text")),
-    ],
-)
-def test_without_need_of_labels_texts_are_enough(tmp_path: Path, content: str, columns: Columns) -> None:
-    assert guess(tmp_path, content, need_label=False) == columns
+def test_labels_are_not_read_where_they_are_not_wanted(tmp_path: Path) -> None:
+    file = write_records(tmp_path / "a.jsonl", {"text": "a", "label": "x"}, {"text": "b"}, {"text": "c", "label": {}})
+    expected = [{"text": "a"}, {"text": "b"}, {"text": "c"}]
+    assert fields(file, labelled=False) == expected
+    assert fields(file, labelled=False, columns="text=text,label=label") == expected
 
 
-def test_a_column_that_is_left_out_because_it_looks_like_labels_is_named(tmp_path: Path) -> None:
-    content = "".join(f"{'spam' if number % 3 else 'ham'}\tText number {number}\n" for number in range(40))
-    assert guess(tmp_path, content, need_label=False) == Columns("2", has_header=False, not_read="1")
-    file = tmp_path / "b.tsv"
-    file.write_text(content, encoding="utf-8")
-    counts = RowCounts()
-    assert len(list(read_labelled(str(file), counts=counts, with_label=False))) == 40
-    assert counts.remark == "column 1 is not read: it looks like labels (--columns says otherwise)"
+def test_a_given_label_is_missed_only_where_it_is_read(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.tsv", "index\tsentence\n0\tA text\n")
+    given = "text=sentence,label=label"
+    assert fields(file, labelled=False, columns=given) == [{"text": "A text"}]
+    with pytest.raises(DataError, match=r"a.tsv:1: there is no column 'label'; the first row is index = 'index'"):
+        fields(file, columns=given)
 
 
-def test_a_label_that_is_told_but_not_there_is_missed_only_where_it_is_needed(tmp_path: Path) -> None:
-    content = "index\tsentence\n0\tA text\n"
-    assert guess(tmp_path, content, told="text=sentence,label=label", need_label=False) == Columns("sentence")
-    with pytest.raises(DataError, match=r"a.tsv:1: has no column 'label'; it has 1 = 'index', 2 = 'sentence'; say"):
-        guess(tmp_path, content, told="text=sentence,label=label")
-
-
-def test_a_header_is_no_row_where_labels_are_not_wanted_either(tmp_path: Path) -> None:
+def test_a_header_is_not_a_row_without_labels_either(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="looks like a header: sentence, label"):
-        guess(tmp_path, "sentence\tlabel\nA text\t1\n", told="text=1,label=2", need_label=False)
+        fields(write(tmp_path / "a.tsv", "sentence\tlabel\nA text\t1\n"), columns="text=1,label=2", labelled=False)
 
 
-def test_a_name_that_stands_there_twice_in_other_letters_is_not_known(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="cannot tell which column is the text"):
-        guess(tmp_path, "Text\ttext\tlabel\na\tb\t1\n")
+# Rows that differ from the first
 
 
 @pytest.mark.parametrize(
-    ("told", "message"),
+    ("row", "reason", "what"),
     [
-        ("text=nothing,label=label", "has no column 'nothing'"),
-        ("text=text,label=twice", "has several columns 'twice'"),
-        ("text=7,label=2", "has no column '7'"),
-        ("text=1,label=2", "looks like a header: text, label; use the names"),
-        ("text=text", "--columns names no label; add label=COLUMN"),
+        ("x", "too few columns", "this row has 1 column, the first row has 3"),
+        ("x\ty", "too few columns", "this row has 2 columns, the first row has 3"),
+        ("x\ty\tz\t", "too many columns", "this row has 4 columns, the first row has 3"),
     ],
 )
-def test_columns_that_do_not_fit_the_file_are_refused(tmp_path: Path, told: str, message: str) -> None:
-    with pytest.raises(BertmillError) as caught:
-        guess(tmp_path, "text\tlabel\ttwice\ttwice\na\t1\t2\t3\n", told=told)
-    assert message in str(caught.value)
+def test_a_row_of_another_width_is_a_bad_row(tmp_path: Path, row: str, reason: str, what: str) -> None:
+    _, bad = read(write(tmp_path / "a.tsv", f"text\tlabel\tid\na\tb\tc\n{row}\n"))
+    assert bad.problem is not None
+    assert (bad.problem.reason, bad.problem.what) == (reason, what)
+    assert bad.problem.remedy == "correct it, or check --separator and --quotes"
 
 
-def test_a_pair_that_the_first_record_does_not_have_is_not_lost_silently(tmp_path: Path) -> None:
-    file = tmp_path / "a.jsonl"
-    file.write_text('{"text": "a", "label": "x"}\n{"text": "b", "pair": "c", "label": "y"}\n')
-    with pytest.raises(DataError, match=r"a.jsonl:2: has a pair of texts, the second in 'pair'"):
-        list(read_labelled(str(file)))
-    assert [row.texts for row in read_labelled(str(file), RowSettings(columns="text=text,label=label"))] == [
-        ("a",),
-        ("b",),
-    ]
+def test_a_second_text_that_the_first_record_does_not_have_is_not_lost_silently(tmp_path: Path) -> None:
+    file = write_records(tmp_path / "a.jsonl", {"text": "a", "label": "x"}, {"text": "b", "pair": "c", "label": "y"})
+    good, bad = read(file)
+    assert good.problem is None
+    assert bad.problem is not None
+    assert bad.problem.what == "this row has a second text in 'pair', the first row has one text only"
+    assert fields(file, columns="text=text,label=label") == [{"text": "a", "label": "x"}, {"text": "b", "label": "y"}]
+
+
+# Files
+
+
+@pytest.mark.parametrize("name", ["a.conll", "a.tsv"])
+def test_a_format_of_another_task_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(
+        UsageError, match=r"the format conll cannot be read for this task; .*tsv, csv, jsonl, json, par"
+    ):
+        fields(write(tmp_path / name, "text\tlabel\na\tb\n"), format="conll")
+
+
+@pytest.mark.parametrize("settings", [{"quotes": "literal"}, {"separator": ";"}])
+def test_settings_of_tables_are_refused_for_records(tmp_path: Path, settings: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match=f"--{next(iter(settings))} cannot be used with this task and format"):
+        fields(write_records(tmp_path / "a.jsonl", {"text": "a", "label": "b"}), **settings)
+
+
+def test_an_endless_file_of_bad_records_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    endless = repeat(Record("-:1", {}, problem=BadRowError("bad", "bad")))
+    monkeypatch.setattr("bertmill.rows.columns.read_records", lambda file, unfold: endless)
+    with pytest.raises(DataError, match="1,000 of 1,000 rows"):
+        list(read_labelled(row_file("-", format="jsonl", on_bad_row="skip")))
+
+
+def test_parquet_gives_the_same_fields(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    file = str(tmp_path / "a.parquet")
+    parquet.write_table(arrow.table({"sentence": ["one", "two"], "label": [0, 1]}), file)
+    assert fields(file) == [{"text": "one", "label": 0}, {"text": "two", "label": 1}]

@@ -26,7 +26,9 @@ from tests.rows.factory import row_file, write, write_records
 
 # Text repair removes or replaces NUL, carriage returns, surrogates and byte order marks; tests/text covers it.
 CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0\r\ufeff") | st.sampled_from('",\t\n a')
-LITERAL_CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0\r\n\t\ufeff") | st.sampled_from('",')
+LITERAL_CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0\r\n\t\ufeff") | st.sampled_from(
+    '",'
+)
 
 
 def tables(characters: st.SearchStrategy[str]) -> st.SearchStrategy[list[list[str]]]:
@@ -74,9 +76,7 @@ def test_any_text_without_tab_and_newline_survives_a_tsv(
 
 
 @given(table=tables(CHARACTERS.filter(lambda character: character not in ",\n")))
-def test_literal_quotes_in_a_csv_survive_too(
-    tmp_path_factory: pytest.TempPathFactory, table: list[list[str]]
-) -> None:
+def test_literal_quotes_in_a_csv_survive_too(tmp_path_factory: pytest.TempPathFactory, table: list[list[str]]) -> None:
     file = write(tmp_path_factory.getbasetemp() / "literal.csv", "".join(",".join(row) + "\n" for row in table))
     assert cells(file, quotes="literal") == table
 
@@ -209,7 +209,7 @@ def test_tables_are_streamed(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("content", "settings", "expected"),
     [
-        ('"a,b\tc"\n', {}, ["\"a,b", 'c"']),  # tab-separated with literal quotes
+        ('"a,b\tc"\n', {}, ['"a,b', 'c"']),  # tab-separated with literal quotes
         ('"a,b",c\n', {"format": "csv"}, ["a,b", "c"]),
         ('"a;b";c\n', {"separator": ";", "quotes": "standard"}, ["a;b", "c"]),
     ],

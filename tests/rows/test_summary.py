@@ -1,28 +1,33 @@
-"""The first look counts what is there."""
+"""The data summary counts rows, lengths, labels and dev rows that occur in train."""
+
+from __future__ import annotations
 
 from pathlib import Path
 
-from bertmill.tasks.choose import Choose
-from bertmill.tasks.classify import Classify
-from bertmill.tasks.first_look import FirstLook
-from bertmill.tasks.labelled import LabelledRow
-from bertmill.tasks.reading import read_labelled
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertmill.rows.summary import DataSummary
+from tests.rows.factory import LabelledRow, read_labelled, row_file
 
 
 def count_words(text: str) -> int:
     return len(text.split())
 
 
-def labels_of(row: LabelledRow) -> tuple[str, ...]:
-    assert isinstance(row.label, str)
+def one_label(row: LabelledRow) -> tuple[str, ...]:
     return (row.label,)
 
 
-def rows_of(*labels: str | tuple[str, ...]) -> list[LabelledRow]:
-    return [LabelledRow(f"a:{i}", (f"text {i}",), label) for i, label in enumerate(labels, start=1)]
+def split_label(row: LabelledRow) -> tuple[str, ...]:
+    return tuple(filter(None, row.label.split("|")))
 
 
-def test_a_look_in_words() -> None:
+def rows_of(*labels: str) -> list[LabelledRow]:
+    return [LabelledRow(f"a:{number}", (f"text {number}",), label) for number, label in enumerate(labels, start=1)]
+
+
+def test_the_summary_as_text() -> None:
     train = [
         LabelledRow("train:1", ("one",), "good"),
         LabelledRow("train:2", ("one two\nthree",), "bad"),
@@ -30,13 +35,13 @@ def test_a_look_in_words() -> None:
         LabelledRow("train:4", ("one two",), "good"),
     ]
     dev = [LabelledRow("dev:1", ("one two",), "odd")]
-    assert FirstLook.at(train, dev, count_words, labels_of).lines() == [
-        "train: 4 rows; pieces: least 1, 50 % 2, 90 % 100, 99 % 100, most 100",
-        "dev: 1 rows; pieces: least 2, 50 % 2, 90 % 2, 99 % 2, most 2",
+    assert DataSummary.of(train, dev, count_words, one_label).lines() == [
+        "train: 4 rows; pieces: min 1, 50 % 2, 90 % 100, 99 % 100, max 100",
+        "dev: 1 rows; pieces: min 2, 50 % 2, 90 % 2, 99 % 2, max 2",
         "label good: train 3 (75.0%), dev 0 (0.0%)",
         "label bad: train 1 (25.0%), dev 0 (0.0%)",
         "label odd: train 0 (0.0%), dev 1 (100.0%)",
-        "rows of dev whose texts stand in train as well: 1",
+        "1 dev rows also occur in train",
         "train:1, label good",
         "    one",
         "train:3, label good",
@@ -46,55 +51,70 @@ def test_a_look_in_words() -> None:
     ]
 
 
-def test_quantiles_are_lengths_that_so_many_rows_do_not_exceed() -> None:
-    rows = [LabelledRow("a:1", ("x " * length,), "l") for length in range(100, 0, -1)]
-    look = FirstLook.at(rows, rows, count_words, labels_of)
-    assert list(look.parts["train"].lengths.values()) == [1, 50, 90, 99, 100]
+@given(lengths=st.lists(st.integers(1, 30), min_size=1, max_size=50))
+def test_a_quantile_is_the_smallest_length_that_this_share_of_the_rows_does_not_exceed(lengths: list[int]) -> None:
+    rows = [LabelledRow("a:1", ("x " * length,), "l") for length in lengths]
+    quantiles = DataSummary.of(rows, rows, count_words, one_label).parts["train"].lengths
+    assert (quantiles["min"], quantiles["max"]) == (min(lengths), max(lengths))
+    for name, percent in (("50 %", 50), ("90 %", 90), ("99 %", 99)):
+        reached = [
+            length for length in sorted(lengths) if 100 * sum(n <= length for n in lengths) >= percent * len(lengths)
+        ]
+        assert quantiles[name] == reached[0]
 
 
-def test_a_row_is_as_long_as_its_texts_and_its_longest_choice() -> None:
-    row = LabelledRow("a:1", ("a b", "c"), "g", ("d e f", "g"))
-    look = FirstLook.at([row], [row], count_words, Choose().labels_of)
-    assert look.parts["train"].lengths["most"] == 6
-    assert look.parts["train"].labels == {"choice 1": 1}  # from 0 on, as answers count
-    assert look.lines()[-4:] == ["    a b", "    c", "    choice: d e f", "    choice: g"]
+def test_a_length_is_that_of_all_texts() -> None:
+    row = LabelledRow("a:1", ("a b", "c", "d e f"), "g")
+    summary = DataSummary.of([row], [row], count_words, one_label)
+    assert summary.parts["train"].lengths["max"] == 6
+    assert summary.lines()[-3:] == ["    a b", "    c", "    d e f"]
 
 
 def test_only_twenty_labels_are_listed() -> None:
     rows = rows_of(*(f"label{number}" for number in range(23)))
-    lines = FirstLook.at(rows, rows, count_words, labels_of).lines()
+    lines = DataSummary.of(rows, rows, count_words, one_label).lines()
     assert sum(line.startswith("label ") for line in lines) == 20
-    assert "… and 3 more" in lines
+    assert "… and 3 more labels" in lines
 
 
-def test_many_numbers_are_a_range() -> None:
-    look = FirstLook.at(rows_of(*map(str, range(30)), "29"), rows_of("2.5"), count_words, labels_of)
-    assert look.lines()[2:4] == [
-        "labels of train: from 0 to 29, 14.97 on average",
-        "labels of dev: from 2.5 to 2.5, 2.5 on average",
+def test_many_numbers_are_summarised_by_their_range() -> None:
+    summary = DataSummary.of(rows_of(*map(str, range(30)), "29"), rows_of("2.5"), count_words, one_label)
+    assert summary.lines()[2:4] == [
+        "labels of train: from 0 to 29, mean 14.97",
+        "labels of dev: from 2.5 to 2.5, mean 2.5",
     ]
 
 
 def test_numbers_beside_a_word_are_counted() -> None:
-    lines = FirstLook.at(rows_of(*map(str, range(30))), rows_of("other"), count_words, labels_of).lines()
+    lines = DataSummary.of(rows_of(*map(str, range(30))), rows_of("other"), count_words, one_label).lines()
     assert "label 0: train 1 (3.3%), dev 0 (0.0%)" in lines
 
 
 def test_a_part_without_labels_has_no_range() -> None:
-    several = Classify(tuple(map(str, range(30))), multi_label=True)
-    look = FirstLook.at(rows_of(*several.labels), rows_of(()), count_words, several.labels_of)
-    assert [line for line in look.lines() if line.startswith("labels")] == [
-        "labels of train: from 0 to 29, 14.5 on average"
+    lines = DataSummary.of(rows_of(*map(str, range(30))), rows_of(""), count_words, split_label).lines()
+    assert [line for line in lines if line.startswith("labels")] == ["labels of train: from 0 to 29, mean 14.5"]
+
+
+def test_each_of_several_labels_counts_and_a_sample_may_have_none() -> None:
+    rows = rows_of("", "a", "a|b", "a|b")
+    summary = DataSummary.of(rows, rows, count_words, split_label)
+    assert summary.parts["train"].labels == {"a": 3, "b": 2}
+    assert [line for line in summary.lines() if line.startswith("a:")] == [
+        "a:1, label none",
+        "a:3, label a, b",
+        "a:4, label a, b",
     ]
 
 
-def test_several_labels_count_each_and_none_count_nothing() -> None:
-    several = Classify(("a", "b"), multi_label=True)
-    rows = rows_of(("a", "b"), ("a",), (), "a|b")
-    look = FirstLook.at(rows, rows, count_words, several.labels_of)
-    assert look.parts["train"].labels == {"a": 3, "b": 2}
+def test_control_characters_do_not_reach_the_terminal() -> None:
+    row = LabelledRow("a:1", ("one\x1b[31m\ntwo",), "x\x07")
+    lines = DataSummary.of([row], [row], count_words, one_label).lines()
+    assert all(line.isprintable() for line in lines)
 
 
 def test_texts_in_both_parts_are_found(data: Path) -> None:
-    train, dev = (list(read_labelled(str(data / f"chnsenticorp/{part}.tsv"))) for part in ("train", "dev"))
-    assert FirstLook.at(train, dev, len, labels_of).num_shared == 338
+    train, dev = (
+        list(read_labelled(row_file(data / f"chnsenticorp/{part}.tsv", columns="text=1,label=2")))
+        for part in ("train", "dev")
+    )
+    assert DataSummary.of(train, dev, len, one_label).num_shared == 338

@@ -218,9 +218,9 @@ def _renamed(record: Record, columns: Columns) -> Record:
 def _require_columns(columns: Columns, names: Sequence[str], first: Cells) -> None:
     for name in columns.names:
         if names.count(name) != 1:
-            count = "no column" if name not in names else "several columns"
+            found = "is no column" if name not in names else "are several columns"
             raise DataError(
-                f"there is {count} {name!r}; the first row is {_listed(dict(zip(names, first.values, strict=True)))}",
+                f"there {found} {name!r}; the first row is {_listed(dict(zip(names, first.values, strict=True)))}",
                 where=first.place,
                 remedy="name the columns with --columns",
             )
