@@ -69,6 +69,7 @@ def test_chinese_sentiment_has_no_header_and_needs_columns(data: Path) -> None:
         assert rows[0].place.endswith(":1")
 
 
+@pytest.mark.slow
 def test_reading_is_fast(data: Path) -> None:
     start = time.process_time()
     assert len(read(row_file(data / "glue/SST-2/train.tsv"))) == 67_349
