@@ -88,7 +88,7 @@ def make_parser(command: str, kind: type[Settings]) -> argparse.ArgumentParser:
     )
     of_command = COMMAND_SETTINGS.get(command, kind).model_fields
     groups: dict[str, list[str]] = {"required": [], "common": [], "task": [], "other": []}
-    for name, field in kind.model_fields.items():
+    for name, field in sorted(kind.model_fields.items(), key=lambda item: POSITIONAL not in item[1].metadata):
         groups[_group(field, name not in of_command)].append(name)
     for title, names in groups.items():
         group = parser.add_argument_group(f"{title} settings") if names else None
