@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,11 @@ class LabelledRow(Row):
 
 def write(path: Path, content: bytes | str) -> str:
     """Write a file, compressed if its suffix says so; returns its name."""
-    compressors = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
+    compressors: dict[str, Callable[[bytes], bytes]] = {
+        ".gz": gzip.compress,
+        ".xz": lzma.compress,
+        ".zst": zstandard.compress,
+    }
     raw = content.encode() if isinstance(content, str) else content
     path.write_bytes(compressors.get(path.suffix, bytes)(raw))
     return str(path)

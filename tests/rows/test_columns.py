@@ -304,7 +304,7 @@ def test_a_format_of_another_task_is_refused(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("settings", [{"quotes": "literal"}, {"separator": ";"}])
-def test_settings_of_tables_are_refused_for_records(tmp_path: Path, settings: dict[str, str]) -> None:
+def test_settings_of_tables_are_refused_for_records(tmp_path: Path, settings: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=f"--{next(iter(settings))} cannot be used with this task and format"):
         fields(write_records(tmp_path / "a.jsonl", {"text": "a", "label": "b"}), **settings)
 

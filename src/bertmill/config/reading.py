@@ -26,6 +26,7 @@ TrainingT = TypeVar("TrainingT", bound=TrainingSettings)
 
 RUN_FILE = "config.toml"  # identifies a run folder
 RUN_FORMAT = 1
+_DAMAGED_REMEDY = "restore the file, or start a new run"
 _DURATIONS = {"steps", "epochs", "budget"}  # exclude each other
 
 
@@ -106,7 +107,10 @@ def read_run_settings(kind: type[TrainingT], out: Path, command: str) -> Trainin
 
 def _read_run(path: Path, command: str) -> dict[str, Any]:
     """The settings in a run's config.toml as they are there; an error if another command or version wrote it."""
-    written_by = _parse_toml(path).get("command")
+    try:
+        written_by = _parse_toml(path).get("command")
+    except UsageError as error:
+        raise IntegrityError(error.what, where=path, remedy=_DAMAGED_REMEDY) from None
     if written_by is None:
         what = "is a run of an earlier version, which this version cannot resume"
         raise IntegrityError(what, where=path.parent, remedy="start a new run")
@@ -123,7 +127,7 @@ def _validate_run(kind: type[TrainingT], content: Mapping[str, Any], path: Path)
     except ValidationError as error:
         details = (f"{'.'.join(map(str, detail['loc']))}: {detail['msg'].lower()}" for detail in error.errors())
         what = f"is damaged: {'; '.join(details)}"
-        raise IntegrityError(what, where=path, remedy="restore the file, or start a new run") from None
+        raise IntegrityError(what, where=path, remedy=_DAMAGED_REMEDY) from None
 
 
 def run_toml(settings: TrainingSettings, command: str) -> str:
