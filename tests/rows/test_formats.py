@@ -22,7 +22,7 @@ from bertmill.rows.row import Record
 from bertmill.rows.source import RowFile
 from bertmill.text.repair import Repairs
 from tests.linear_time import assert_linear_time
-from tests.rows.factory import row_file, write, write_records
+from tests.rows.factory import row_file, write
 
 # Text repair removes or replaces NUL, carriage returns, surrogates and byte order marks; tests/text covers it.
 CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0\r\ufeff") | st.sampled_from('",\t\n a')
@@ -329,12 +329,6 @@ def test_json_that_is_not_a_list_is_refused_unless_a_task_knows_its_form(tmp_pat
     assert list(read_records(file, unfold)) == [Record("here", {"a": 1})]
     file = row_file(write(tmp_path / "b.json", '[{"a": 1}]'))
     assert [record.fields for record in read_records(file, unfold)] == [{"a": 1}]
-
-
-@pytest.mark.parametrize(("fields", "expected"), [({"idx": 3}, 3), ({"id": "", "guid": "g"}, "g"), ({"a": 1}, None)])
-def test_a_record_may_have_an_id(tmp_path: Path, fields: dict[str, Any], expected: str | int | None) -> None:
-    (record,) = read_records(row_file(write_records(tmp_path / "a.jsonl", fields)))
-    assert record.id == expected
 
 
 # Parquet

@@ -21,9 +21,9 @@ from bertmill.config.reading import unknown_name
 from bertmill.errors import DataError, UsageError
 from bertmill.rows.bad_rows import ROWS_BEFORE_STOPPING, BadRowError
 from bertmill.rows.column_names import KnownNames, find_known_names, is_known_name
-from bertmill.rows.formats import RECORDS, TABLES, Cells, Unfold, read_records, read_table
+from bertmill.rows.formats import TABLES, Cells, Unfold, read_records, read_table
 from bertmill.rows.row import Record, record_id
-from bertmill.rows.source import RowFile
+from bertmill.rows.source import FORMATS, RowFile
 from bertmill.text.printable import one_line
 
 _KEYS = ("text", "pair", "label", "choices")
@@ -73,7 +73,7 @@ def read_fields(file: RowFile, *, labelled: bool, unfold: Unfold = lambda _conte
 
     Without `labelled` no label is read, whatever the file has. `unfold` is passed on to `read_records`.
     """
-    file.require_format(*TABLES, *RECORDS)
+    file.require_format(*FORMATS)
     given = given_columns(file.settings)
     if labelled and given is not None and given.label is None:
         raise UsageError("--columns names no label", remedy="add label=COLUMN")
