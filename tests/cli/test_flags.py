@@ -1,15 +1,55 @@
-"""Words on the command line become settings, wherever the flags stand."""
+"""Words on the command line become settings, wherever the flags stand; help has groups and knows the tasks."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from bertmill.cli.flags import settings_from_words
-from bertmill.config.commands import FillSettings, FinetuneSettings, PredictSettings
+from bertmill.cli.flags import make_parser, settings_from_words
+from bertmill.cli.main import COMMANDS
+from bertmill.config.commands import COMMAND_SETTINGS, FillSettings, FinetuneSettings, PredictSettings, PretrainSettings
+from bertmill.config.fields import POSITIONAL
+from bertmill.config.reading import flag_of, read_settings, run_toml
 from bertmill.errors import UsageError
-from tests.conftest import RunCommand
+from bertmill.tasks import TASKS, settings_for
+
+REQUIRED = ["--model", "minilm", "--train", "rows.tsv", "--out", "run"]
+
+
+def finetune_words(*words: str) -> Any:
+    settings = settings_from_words("finetune", [*words, *REQUIRED])
+    assert isinstance(settings, FinetuneSettings)
+    return settings
+
+
+def help_of(capsys: pytest.CaptureFixture[str], command: str, *words: str) -> str:
+    assert settings_from_words(command, [*words, "--help"]) is None
+    return capsys.readouterr().out
+
+
+def groups_of(help_text: str) -> dict[str, str]:
+    """The text of each group of help, by its title."""
+    groups: dict[str, str] = {}
+    title = ""
+    for line in help_text.splitlines():
+        if line.endswith(":") and not line.startswith(" "):
+            title = line.removesuffix(":")
+        groups[title] = groups.get(title, "") + line + "\n"
+    return groups
+
+
+def entries(group: str) -> list[str]:
+    """The first line of each flag or argument of a group."""
+    return [line for line in group.splitlines() if line.startswith("  ") and line[2] != " "]
+
+
+# Words
 
 
 @pytest.mark.parametrize(
@@ -18,39 +58,192 @@ from tests.conftest import RunCommand
         ["model", "--top-k", "3", "one [MASK]", "two [MASK]"],
         ["--top-k", "3", "model", "one [MASK]", "two [MASK]"],
         ["model", "one [MASK]", "two [MASK]", "--top-k", "3"],
-        ["model", "one [MASK]", "--top-k", "3", "two [MASK]"],
+        ["model", "one [MASK]", "--top-k=3", "two [MASK]"],
     ],
 )
 def test_flags_may_stand_anywhere_among_arguments(words: list[str]) -> None:
-    settings = settings_from_words("fill", FillSettings, words)
-    assert settings is not None
+    settings = settings_from_words("fill", words)
+    assert isinstance(settings, FillSettings)
     assert (settings.model, settings.texts, settings.top_k) == ("model", ["one [MASK]", "two [MASK]"], 3)
 
 
-def test_an_argument_may_be_left_out() -> None:
-    settings = settings_from_words("predict", PredictSettings, ["model", "--text", "a film"])
-    assert settings is not None
+def test_an_optional_argument_may_be_omitted() -> None:
+    settings = settings_from_words("predict", ["model", "--text", "a film"])
+    assert isinstance(settings, PredictSettings)
     assert settings.file is None
-    given = settings_from_words("predict", PredictSettings, ["model", "--quiet", "rows.tsv"])
-    assert given is not None
-    assert given.file == "rows.tsv"
+    settings = settings_from_words("predict", ["model", "--quiet", "rows.tsv"])
+    assert isinstance(settings, PredictSettings)
+    assert (settings.file, settings.quiet) == ("rows.tsv", True)
 
 
-def test_one_argument_too_many_is_told() -> None:
-    with pytest.raises(UsageError, match="'three' is one argument too many"):
-        settings_from_words("predict", PredictSettings, ["model", "rows.tsv", "three"])
+@given(text=st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(lambda text: text.strip()))
+def test_any_value_after_an_equals_sign_arrives_unchanged(text: str) -> None:
+    settings = settings_from_words("predict", ["model", f"--text={text}"])
+    assert isinstance(settings, PredictSettings)
+    assert settings.text == text
 
 
-@pytest.mark.parametrize("flag", ["--epochs", "--learning-rate", "--weight-decay"])
-def test_numbers_are_finite(flag: str) -> None:
-    with pytest.raises(UsageError, match=f"{flag}: .*finite"):
-        settings_from_words("finetune", FinetuneSettings, ["classify", flag, "inf"])
+@pytest.mark.parametrize(
+    ("command", "words", "message"),
+    [
+        ("predict", ["model", "rows.tsv", "three"], "'three' is one argument too many"),
+        ("predict", ["model", "--text", "a", "--choice", "b"], "--choice must be given at least twice"),
+        ("predict", ["model", "--txt", "a"], r"unknown flag --txt; did you mean --text\?"),
+        ("predict", ["model", "--text"], "argument --text: expected one argument; `bertmill predict --help` lists"),
+        ("fill", [], "MODEL is required: .* · TEXTS is required: "),
+        (
+            "pretrain",
+            ["--step=3"],
+            r"unknown flag --step; did you mean --steps\? · --out is required: .*--corpus is",
+        ),
+        ("finetune", ["classify", "--epochs", "inf"], "--epochs: .*finite"),
+        ("finetune", ["classify", "--learning-rate", "nan"], "--learning-rate: .*finite"),
+        ("finetune", ["classify", "--weight-decay", "inf"], "--weight-decay: .*finite"),
+        ("finetune", ["classify", "--batch-size", "x"], r"--batch-size: .*valid integer.* \(got 'x'\)"),
+    ],
+)
+def test_wrong_words_are_reported_together(command: str, words: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        settings_from_words(command, words)
 
 
-def test_one_choice_is_none() -> None:
-    with pytest.raises(UsageError, match="--choice must be given at least twice"):
-        settings_from_words("predict", PredictSettings, ["model", "--text", "a", "--choice", "b"])
+# Tasks
 
 
-def test_an_argument_is_not_offered_as_a_flag(bertmill: RunCommand, tmp_path: Path) -> None:
-    assert "did you mean" not in bertmill("inspect", "--folder", str(tmp_path)).stderr
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["classify", "--class-weights", "balanced"],
+        ["--class-weights", "balanced", "classify"],
+        ["--class-weights=balanced", "classify"],
+        ["--metric", "tag", "classify", "--class-weights", "balanced"],
+        ["--seed", "3", "classify", "--class-weights", "balanced"],
+    ],
+)
+def test_options_of_a_task_are_flags_of_finetune_wherever_the_task_stands(words: list[str]) -> None:
+    settings = finetune_words(*words)
+    assert (settings.task, settings.class_weights) == ("classify", "balanced")
+
+
+def test_a_flag_value_that_is_the_name_of_a_task_is_not_the_task() -> None:
+    words = ["--out", "tag", "classify", "--model", "answer", "--train", "choose"]
+    settings = settings_from_words("finetune", words)
+    assert isinstance(settings, FinetuneSettings)
+    assert (settings.task, settings.out, settings.model) == ("classify", Path("tag"), "answer")
+
+
+@pytest.mark.parametrize("task", ["regress", "tag"])
+def test_an_option_of_another_task_is_an_unknown_flag(task: str) -> None:
+    with pytest.raises(UsageError, match="unknown flag --class-weights"):
+        finetune_words(task, "--class-weights", "balanced")
+
+
+def test_options_that_contradict_each_other_are_refused() -> None:
+    with pytest.raises(UsageError, match="--class-weights and --label-smoothing cannot be used with --multi-label"):
+        finetune_words("classify", "--multi-label", "--label-smoothing", "0.1")
+
+
+@pytest.mark.parametrize("words", [["clasify"], ["clasify", "--help"], ["--seed", "1", "clasify"]])
+def test_an_unknown_task_gets_a_suggestion(words: list[str]) -> None:
+    with pytest.raises(UsageError) as caught:
+        settings_from_words("finetune", words)
+    known = ", ".join(TASKS)
+    assert str(caught.value) == f"there is no task called 'clasify'; did you mean classify?; known: {known}"
+
+
+def test_the_task_may_come_from_the_file_of_config(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text('task = "classify"\nclass-weights = "balanced"\n')
+    for words in (["--config", str(file)], [f"--config={file}"]):
+        settings = finetune_words(*words)
+        assert (settings.task, settings.class_weights) == ("classify", "balanced")
+    with pytest.raises(UsageError, match=r"settings.toml: unknown key class_weights"):
+        finetune_words("tag", "--config", str(file))
+
+
+@pytest.mark.parametrize("given", [["classify"], []])
+def test_a_run_is_resumed_with_its_task_and_options(tmp_path: Path, given: list[str]) -> None:
+    flags = {"task": "classify", "model": "minilm", "train": "rows.tsv", "out": tmp_path, "multi_label": True}
+    (tmp_path / "config.toml").write_text(run_toml(read_settings(settings_for("classify"), flags), "finetune"))
+    for words in (["--out", str(tmp_path), "--resume"], ["--resume", f"--out={tmp_path}"]):
+        settings: Any = settings_from_words("finetune", [*given, *words])
+        assert (settings.task, settings.multi_label, settings.model) == ("classify", True, "minilm")
+    with pytest.raises(UsageError, match=r"config.toml: TASK cannot change when a run is resumed; omit it, or start a"):
+        settings_from_words("finetune", ["tag", "--out", str(tmp_path), "--resume"])
+
+
+# Help
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_lists_every_flag_once_with_what_is_required_first(
+    capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    text = help_of(capsys, command)
+    groups = groups_of(text)
+    order = ["required settings", "common settings", "task settings", "other settings", "files and help"]
+    assert list(groups)[1:] == [title for title in order if title in groups]
+    usage = groups[""].splitlines()[0]
+    assert usage.startswith(f"usage: bertmill {command} ")
+    for name, field in COMMAND_SETTINGS[command].model_fields.items():
+        flag = flag_of(name, field) if POSITIONAL not in field.metadata else name.removesuffix("s").upper()
+        first_words = ((title, line.split()[0].rstrip(",")) for title in groups for line in entries(groups[title]))
+        (title,) = (title for title, word in first_words if word == flag)
+        assert (title == "required settings") == field.is_required()
+        if field.is_required():
+            assert flag in usage
+    assert "--config FILE.toml" in groups["files and help"]
+
+
+def test_common_settings_come_before_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
+    groups = groups_of(help_of(capsys, "pretrain"))
+    assert "--steps N" in groups["common settings"]
+    assert "--weight-decay X" in groups["other settings"]
+    groups = groups_of(help_of(capsys, "predict"))
+    assert groups["required settings"].splitlines()[1].split()[0] == "MODEL"
+    assert "FILE " in groups["common settings"]
+    assert "--text TEXT" in groups["common settings"]
+
+
+@pytest.mark.parametrize("words", [["classify", "--help"], ["--help", "classify"], ["-h", "--seed", "1", "classify"]])
+def test_finetune_classify_help_shows_its_options(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    assert settings_from_words("finetune", words) is None
+    options = groups_of(capsys.readouterr().out)["task settings"]
+    assert [line.split()[0] for line in options.splitlines()[1:] if line.startswith("  --")] == [
+        "--multi-label,",
+        "--class-weights",
+        "--label-smoothing",
+    ]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_help_of_a_task_shows_its_own_options_only(capsys: pytest.CaptureFixture[str], task: str) -> None:
+    text = help_of(capsys, "finetune", task)
+    own = settings_for(task).model_fields.keys() - FinetuneSettings.model_fields.keys()
+    others = {
+        name for other in TASKS for name in settings_for(other).model_fields
+    } - FinetuneSettings.model_fields.keys()
+    for name in others:
+        assert (f"--{name.replace('_', '-')}" in text) == (name in own)
+    assert ("task settings" in groups_of(text)) == bool(own)
+
+
+def test_help_of_finetune_alone_names_the_way_to_the_options(capsys: pytest.CaptureFixture[str]) -> None:
+    text = help_of(capsys, "finetune")
+    assert "bertmill finetune TASK --help" in text
+    assert "task settings" not in groups_of(text)
+
+
+@pytest.mark.parametrize("words", [["--help"], ["finetune", "--help"]])
+def test_help_imports_no_torch(words: list[str]) -> None:
+    program = f"import sys; from bertmill.cli.main import main; main({words!r}); sys.exit('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_defaults_are_shown() -> None:
+    text = " ".join(make_parser("pretrain", PretrainSettings).format_help().split())
+    assert "(default: mini)" in text
+    assert "(default: 80/10/10)" in text
+    assert "(default: None)" not in text
+    assert "(default: False)" not in text

@@ -11,7 +11,6 @@ import argparse
 import types
 import typing
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, Union
 
@@ -21,6 +20,8 @@ from bertmill.config.commands import COMMAND_SETTINGS, FinetuneSettings, Setting
 from bertmill.config.fields import COMMON, POSITIONAL
 from bertmill.config.reading import RUN_FILE, flag_of, key_of, read_settings, read_toml
 from bertmill.errors import UsageError
+
+HELP_FLAGS = ("-h", "--help")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -32,7 +33,7 @@ def settings_from_words(command: str, words: Sequence[str]) -> Settings | None:
     """The settings that `words` give, or None after printing help."""
     kind = settings_class(command, words)
     parser = make_parser(command, kind)
-    if "-h" in words or "--help" in words:
+    if any(flag in words for flag in HELP_FLAGS):
         print(parser.format_help(), end="")
         return None
     known, rest = parser.parse_known_intermixed_args(list(words))
@@ -53,20 +54,22 @@ def settings_class(command: str, words: Sequence[str]) -> type[Settings]:
         return kind
     from bertmill.tasks import TASKS, settings_for
 
-    is_first = bool(words) and not words[0].startswith("-")
-    task = words[0] if is_first else next((word for word in words if word in TASKS), None)
-    task = task or _task_in_files(words)
+    known, rest = make_parser(command, kind).parse_known_intermixed_args(
+        [word for word in words if word not in HELP_FLAGS]
+    )
+    task = getattr(known, "task", None)
+    if task is not None and task not in TASKS:  # it may be the value of a task's option
+        task = next((word for word in rest if word in TASKS), task)
+    task = task or _task_in_files(known)
     return settings_for(task) if task else kind
 
 
-def _task_in_files(words: Sequence[str]) -> str | None:
+def _task_in_files(known: argparse.Namespace) -> str | None:
     """The task that the file of --config, or the run to resume, names."""
-    given = dict(pairwise(words))
-    config, out = given.get("--config"), given.get("--out")
-    for path in [Path(config)] if config else [Path(out) / RUN_FILE] if out else []:
-        if path.is_file() and "task" in (content := read_toml(path)):
-            return str(content["task"])
-    return None
+    paths = [Path(known.config)] if hasattr(known, "config") else []
+    paths += [Path(known.out) / RUN_FILE] if hasattr(known, "resume") and hasattr(known, "out") else []
+    tasks = (read_toml(path).get("task") for path in paths if path.is_file())
+    return next((str(task) for task in tasks if task is not None), None)
 
 
 def make_parser(command: str, kind: type[Settings]) -> argparse.ArgumentParser:
@@ -85,7 +88,7 @@ def make_parser(command: str, kind: type[Settings]) -> argparse.ArgumentParser:
     )
     of_command = COMMAND_SETTINGS.get(command, kind).model_fields
     groups: dict[str, list[str]] = {"required": [], "common": [], "task": [], "other": []}
-    for name, field in kind.model_fields.items():
+    for name, field in sorted(kind.model_fields.items(), key=lambda item: POSITIONAL not in item[1].metadata):
         groups[_group(field, name not in of_command)].append(name)
     for title, names in groups.items():
         group = parser.add_argument_group(f"{title} settings") if names else None
@@ -94,7 +97,7 @@ def make_parser(command: str, kind: type[Settings]) -> argparse.ArgumentParser:
             _add_field(group, name, kind.model_fields[name])
     others = parser.add_argument_group("files and help")
     others.add_argument("--config", metavar="FILE.toml", help="settings from a file; flags win over it")
-    others.add_argument("-h", "--help", action="help", help="show this message")
+    others.add_argument(*HELP_FLAGS, action="help", help="show this message")
     return parser
 
 
@@ -123,10 +126,8 @@ def _add_field(parser: argparse._ArgumentGroup, name: str, field: FieldInfo) -> 
     help_text = (field.description or "") + _default_text(field)
     help_text = help_text.replace("%", "%%")
     if POSITIONAL in field.metadata:
-        may_be_left_out = None if field.is_required() else "?"
-        parser.add_argument(
-            key_of(name, field), nargs="*" if is_list else may_be_left_out, metavar=_singular(name), help=help_text
-        )
+        nargs = "*" if is_list else "?"  # a file may give what the words do not
+        parser.add_argument(key_of(name, field), nargs=nargs, metavar=_singular(name), help=help_text)
     elif kind is bool:
         parser.add_argument(
             flag_of(name, field), dest=key_of(name, field), action=argparse.BooleanOptionalAction, help=help_text

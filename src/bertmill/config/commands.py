@@ -202,7 +202,7 @@ class WindowSettings(Settings):
 
 
 class FinetuneSettings(TrainingSettings, RowSettings, WindowSettings):
-    """Fine-tune a model on labelled rows."""
+    """Fine-tune a model on labelled rows. `bertmill finetune TASK --help` adds the options of a task."""
 
     task: Annotated[str, POSITIONAL] = Field(description="classify, regress, choose, tag or answer")
     model: Annotated[str, NAME_OR_PATH, MAY_MOVE] = Field(

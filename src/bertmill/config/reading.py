@@ -1,7 +1,7 @@
 """Flags over files as settings: the layers, from the lowest, are a resumed run, the file of --config, and flags.
 
-One error lists every problem. The config.toml of a run begins with `format` and `command`; the rest are its settings,
-with everything decided. What may differ when a run is resumed is marked on the fields (fields.py).
+One error lists every problem. The config.toml of a run has `format`, `command` and a table of its settings, with
+everything decided. What may differ when a run is resumed is marked on the fields (fields.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from bertmill.config.commands import Settings, TrainingSettings
+from bertmill.config.commands import COMMAND_SETTINGS, Settings, TrainingSettings
 from bertmill.config.fields import MAY_CHANGE, MAY_MOVE, NAME_OR_PATH, PATH, POSITIONAL, heldout_share
 from bertmill.errors import IntegrityError, UsageError
 from bertmill.storage import require_format
@@ -26,6 +26,7 @@ TrainingT = TypeVar("TrainingT", bound=TrainingSettings)
 
 RUN_FILE = "config.toml"  # identifies a run folder
 RUN_FORMAT = 1
+_DAMAGED_REMEDY = "restore the file, or start a new run"
 _DURATIONS = {"steps", "epochs", "budget"}  # exclude each other
 
 
@@ -66,13 +67,15 @@ def read_settings(
 
 def _stored(kind: type[TrainingSettings], given: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of the run to resume, if there is one, without those that `given` replaces."""
-    path = Path(str(given.get("out", ""))) / RUN_FILE
-    if not path.exists():
+    path = Path(str(given.get("out"))) / RUN_FILE
+    if "out" not in given or not path.exists():
         return {}
-    stored = read_toml(path)
+    command = next(name for name, settings in COMMAND_SETTINGS.items() if issubclass(kind, settings))
+    stored = _read_run(path, command)
     for name, field in kind.model_fields.items():
         if POSITIONAL in field.metadata and given.get(name, stored.get(name)) != stored.get(name):
             raise _cannot_change([name.upper()], path)
+    _validate_run(kind, stored, path)
     dropped = _DURATIONS if _DURATIONS & given.keys() else set()
     return {name: value for name, value in stored.items() if name not in dropped}
 
@@ -80,9 +83,10 @@ def _stored(kind: type[TrainingSettings], given: Mapping[str, Any]) -> dict[str,
 def read_toml(path: Path) -> dict[str, Any]:
     """The settings in a TOML file, or in the config.toml of a run."""
     content = _parse_toml(path)
-    if "format" in content and "command" in content:  # of a run
-        require_format(content.pop("format"), RUN_FORMAT, path)
-        del content["command"]
+    if "command" in content:  # of a run
+        require_format(content.get("format"), RUN_FORMAT, path)
+        settings = content.get("settings")
+        content = settings if isinstance(settings, dict) else {}
     return {key.replace("-", "_"): value for key, value in content.items()}
 
 
@@ -98,24 +102,37 @@ def _parse_toml(path: Path) -> dict[str, Any]:
 def read_run_settings(kind: type[TrainingT], out: Path, command: str) -> TrainingT:
     """The settings of the run in `out`; UsageError if another command started it."""
     path = out / RUN_FILE
-    content = _parse_toml(path)
-    if "command" not in content:
-        what = "is a run of an earlier version, which this version cannot resume"
-        raise IntegrityError(what, where=out, remedy="start a new run")
-    if content["command"] != command:
-        what = f"is a run of `bertmill {content['command']}`"
-        raise UsageError(what, where=out, remedy=f"resume it with `bertmill {content['command']} --resume`")
+    return _validate_run(kind, {**_read_run(path, command), "out": out}, path)
+
+
+def _read_run(path: Path, command: str) -> dict[str, Any]:
+    """The settings in a run's config.toml as they are there; an error if another command or version wrote it."""
     try:
-        return kind.model_validate({**read_toml(path), "out": out})
+        written_by = _parse_toml(path).get("command")
+    except UsageError as error:
+        raise IntegrityError(error.what, where=path, remedy=_DAMAGED_REMEDY) from None
+    if written_by is None:
+        what = "is a run of an earlier version, which this version cannot resume"
+        raise IntegrityError(what, where=path.parent, remedy="start a new run")
+    settings = read_toml(path)
+    if written_by != command:
+        what = f"is a run of `bertmill {written_by}`"
+        raise UsageError(what, where=path.parent, remedy=f"resume it with `bertmill {written_by} --resume`")
+    return settings
+
+
+def _validate_run(kind: type[TrainingT], content: Mapping[str, Any], path: Path) -> TrainingT:
+    try:
+        return kind.model_validate(content)
     except ValidationError as error:
         details = (f"{'.'.join(map(str, detail['loc']))}: {detail['msg'].lower()}" for detail in error.errors())
         what = f"is damaged: {'; '.join(details)}"
-        raise IntegrityError(what, where=path, remedy="restore the file, or start a new run") from None
+        raise IntegrityError(what, where=path, remedy=_DAMAGED_REMEDY) from None
 
 
 def run_toml(settings: TrainingSettings, command: str) -> str:
     """The content of a run's config.toml; what is not set is left out."""
-    lines = [f"format = {RUN_FORMAT}\n", f'command = "{command}"\n']
+    lines = [f"format = {RUN_FORMAT}\n", f'command = "{command}"\n', "\n[settings]\n"]
     for name, field in type(settings).model_fields.items():
         value = getattr(settings, name)
         if value is not None:

@@ -12,18 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from bertmill.config.commands import RowSettings
 from bertmill.config.reading import unknown_name
 from bertmill.errors import DataError, UsageError
-from bertmill.rows.bad_rows import BadRowError
+from bertmill.rows.bad_rows import ROWS_BEFORE_STOPPING, BadRowError
 from bertmill.rows.column_names import KnownNames, find_known_names, is_known_name
 from bertmill.rows.formats import TABLES, Cells, Unfold, read_records, read_table
 from bertmill.rows.row import Record, record_id
-from bertmill.rows.source import RowFile
+from bertmill.rows.source import FORMATS, RowFile
 from bertmill.text.printable import one_line
 
 _KEYS = ("text", "pair", "label", "choices")
@@ -73,14 +73,16 @@ def read_fields(file: RowFile, *, labelled: bool, unfold: Unfold = lambda _conte
 
     Without `labelled` no label is read, whatever the file has. `unfold` is passed on to `read_records`.
     """
+    file.require_format(*FORMATS)
     given = given_columns(file.settings)
     if labelled and given is not None and given.label is None:
         raise UsageError("--columns names no label", remedy="add label=COLUMN")
     if file.format in TABLES:
         records, columns = _named_rows(read_table(file), given, labelled)
     else:
+        file.require_default("separator", "quotes")
         records, columns = _columns_of_records(read_records(file, unfold), given, labelled)
-    columns = columns if labelled else replace(columns, label=None)
+    columns = _without_label(columns, labelled)
     return (record if record.problem else _renamed(record, columns) for record in records)
 
 
@@ -116,6 +118,10 @@ def parse_columns(text: str) -> Columns:
     return replace(columns, has_header=not are_numbers)
 
 
+def _without_label(columns: Columns, labelled: bool) -> Columns:
+    return columns if labelled else replace(columns, label=None)
+
+
 def _named_rows(rows: Iterator[Cells], given: Columns | None, labelled: bool) -> tuple[Iterable[Record], Columns]:
     """The rows of a table by the names of its header, or by numbers, and the columns to use."""
     first = next(rows, None)
@@ -131,7 +137,7 @@ def _named_rows(rows: Iterator[Cells], given: Columns | None, labelled: bool) ->
         _refuse_header(columns, first)
         rows = chain([first], rows)
         header = [str(number) for number in range(1, len(first.values) + 1)]
-    _require_columns(columns, header, first)
+    _require_columns(_without_label(columns, labelled), header, first)
     return (_table_record(row, header) for row in rows), columns
 
 
@@ -140,7 +146,8 @@ def _table_record(row: Cells, names: Sequence[str]) -> Record:
     if len(row.values) == len(names):
         return Record(row.place, fields, record_id(fields))
     many = "many" if len(row.values) > len(names) else "few"
-    what = f"this row has {len(row.values)} columns, the first row has {len(names)}"
+    columns = "1 column" if len(row.values) == 1 else f"{len(row.values)} columns"
+    what = f"this row has {columns}, the first row has {len(names)}"
     problem = BadRowError(f"too {many} columns", what, "correct it, or check --separator and --quotes")
     return Record(row.place, fields, problem=problem)
 
@@ -152,12 +159,12 @@ def _columns_of_records(
     if given is not None:
         return records, given
     head: list[Record] = []
-    for record in records:
+    for record in islice(records, ROWS_BEFORE_STOPPING):  # with more bad ones, reading stops in any case
         head.append(record)
         if record.problem is None:
             break
     if not head or head[-1].problem is not None:
-        return head, Columns("text")
+        return chain(head, records), Columns("text")
     first = head[-1]
     lists = [name for name, value in first.fields.items() if isinstance(value, list)]
     columns = _recognised(list(first.fields), lists, labelled)
@@ -211,9 +218,9 @@ def _renamed(record: Record, columns: Columns) -> Record:
 def _require_columns(columns: Columns, names: Sequence[str], first: Cells) -> None:
     for name in columns.names:
         if names.count(name) != 1:
-            count = "no column" if name not in names else "several columns"
+            found = "is no column" if name not in names else "are several columns"
             raise DataError(
-                f"there is {count} {name!r}; the first row is {_listed(dict(zip(names, first.values, strict=True)))}",
+                f"there {found} {name!r}; the first row is {_listed(dict(zip(names, first.values, strict=True)))}",
                 where=first.place,
                 remedy="name the columns with --columns",
             )

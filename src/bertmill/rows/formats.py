@@ -12,7 +12,6 @@ except for .json.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -29,7 +28,6 @@ TABLES = ("tsv", "csv")
 RECORDS = ("jsonl", "json", "parquet")
 _MAX_ROW_CHARACTERS = 1 << 24  # a quote that is never closed must not fill the memory
 _PARQUET_ROWS = 1024  # read at a time
-_CSV_QUOTED = re.compile(r'"(?:[^"]|"")*""(?:[^"]|"")*"')
 _QUOTES_REMEDY = "write a quote inside a quoted field twice, or use --quotes literal if quotes are ordinary characters"
 
 # What a task makes of a .json file that is not a list of records; None: the form is not its own either.
@@ -93,11 +91,16 @@ def _with_warning(rows: Iterable[Cells], file: RowFile) -> Iterator[Cells]:
     """The same rows; the first cell that looks CSV-quoted gives a warning."""
     has_warned = False
     for row in rows:
-        if not has_warned and any(map(_CSV_QUOTED.fullmatch, row.values)):
+        if not has_warned and any(map(_looks_quoted, row.values)):
             has_warned = True
             advice = "use --quotes standard if quotes wrap fields"
             file.counts.warnings.append(f"{row.place}: a cell looks CSV-quoted, but quotes are literal here; {advice}")
         yield row
+
+
+def _looks_quoted(cell: str) -> bool:
+    """Whether a cell can only come from a .csv: it is quoted, and has quotes inside."""
+    return '""' in cell[1:-1] and _is_quoted(cell)
 
 
 def _split_quoted(lines: Iterable[Line], separator: str) -> Iterator[Cells]:
@@ -144,10 +147,13 @@ def _add_fields(fields: list[str], parts: list[str], line: str, separator: str, 
 
 
 def _unquote(field: str, place: str) -> str:
-    inside = field[1:-1]
-    if field[-1] != '"' or '"' in inside.replace('""', ""):
+    if not _is_quoted(field):
         raise DataError(f"malformed quotes in {one_line(field, 40)}", where=place, remedy=_QUOTES_REMEDY)
-    return inside.replace('""', '"')
+    return field[1:-1].replace('""', '"')
+
+
+def _is_quoted(field: str) -> bool:
+    return field[0] == field[-1] == '"' and '"' not in field[1:-1].replace('""', "")
 
 
 def _line_record(line: Line, repairs: Repairs) -> Record:
@@ -163,7 +169,7 @@ def _line_record(line: Line, repairs: Repairs) -> Record:
 def _listed_records(content: Any, file: RowFile) -> Iterator[Record]:
     if not isinstance(content, JsonList):
         raise DataError(
-            f"expected a list of records, found a {type_of(content)}",
+            f"expected a list of records (found: {type_of(content)})",
             where=file.path,
             remedy="write a list, or a .jsonl with one record per line",
         )

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bertmill.tasks.json_files import JsonList, JsonObject, line_of, read_whole_json, type_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bertmill.errors import DataError
+from bertmill.rows.json_files import JsonList, JsonObject, line_of, read_whole_json, type_of
 from bertmill.text.repair import Repairs
 
 VALUES = st.recursive(
@@ -71,6 +71,6 @@ def test_what_is_not_json_is_told(tmp_path: Path, text: str, message: str) -> No
 
 
 def test_a_file_that_is_too_large_to_hold_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bertmill.tasks.json_files._MAX_CHARACTERS", 10)
+    monkeypatch.setattr("bertmill.rows.json_files._MAX_CHARACTERS", 10)
     with pytest.raises(DataError, match=r"has more than 10 characters; write a \.jsonl"):
         read(tmp_path, json.dumps([{"text": "a"}]))

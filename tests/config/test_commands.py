@@ -1,0 +1,137 @@
+"""The settings of commands: every field is documented, and fields that contradict each other are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bertmill.cli.main import COMMANDS
+from bertmill.config.commands import (
+    COMMAND_SETTINGS,
+    FinetuneSettings,
+    PredictSettings,
+    PretrainSettings,
+    RowSettings,
+    Settings,
+    TrainingSettings,
+)
+from bertmill.config.fields import MAY_CHANGE, MAY_MOVE, NAME_OR_PATH, PATH
+from bertmill.config.reading import key_of, read_settings
+from bertmill.errors import UsageError
+from bertmill.tasks import TASKS, settings_for
+
+FINETUNE = {"task": "classify", "model": "minilm", "train": "rows.tsv", "out": "run"}
+PRETRAIN = {"corpus": "corpus", "out": "run"}
+ALWAYS_CHANGEABLE = {
+    *("quiet", "out", "resume", "log_every", "save_every", "keep", "on_nonfinite", "gradient_checkpointing", "compile"),
+    *("device", "threads"),
+}
+
+
+def test_every_command_has_settings_and_a_description() -> None:
+    assert COMMAND_SETTINGS.keys() == COMMANDS.keys()
+    for kind in COMMAND_SETTINGS.values():
+        assert kind.__doc__
+        assert kind.__doc__ != Settings.__doc__
+
+
+@pytest.mark.parametrize("kind", [*COMMAND_SETTINGS.values(), *map(settings_for, TASKS)])
+def test_every_field_has_a_description_and_a_key_of_its_own(kind: type[Settings]) -> None:
+    keys = [key_of(name, field) for name, field in kind.model_fields.items()]
+    assert len(set(keys)) == len(keys)
+    assert all(field.description for field in kind.model_fields.values())
+    assert not {"config", "help", "command"} & set(keys)  # they have a meaning already
+
+
+@pytest.mark.parametrize("kind", [PretrainSettings, FinetuneSettings])
+def test_required_settings_are_not_optional(kind: type[TrainingSettings]) -> None:
+    for field in kind.model_fields.values():
+        if field.is_required():
+            assert type(None) not in getattr(field.annotation, "__args__", ())
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_options_of_a_task_do_not_replace_settings_of_the_command(task: str) -> None:
+    joined = settings_for(task)
+    assert issubclass(joined, FinetuneSettings)
+    for name, field in FinetuneSettings.model_fields.items():
+        assert joined.model_fields[name].annotation == field.annotation
+        assert joined.model_fields[name].metadata == field.metadata
+
+
+@pytest.mark.parametrize(
+    ("kind", "may_change", "may_move"),
+    [
+        (PretrainSettings, ALWAYS_CHANGEABLE | {"eval_every", "workers"}, {"corpus", "init"}),
+        (FinetuneSettings, ALWAYS_CHANGEABLE, {"model", "train", "dev"}),
+        (settings_for("classify"), ALWAYS_CHANGEABLE, {"model", "train", "dev"}),
+    ],
+)
+def test_the_fields_that_may_change_when_a_run_is_resumed(
+    kind: type[TrainingSettings], may_change: set[str], may_move: set[str]
+) -> None:
+    def marked(marker: str) -> set[str]:
+        return {name for name, field in kind.model_fields.items() if marker in field.metadata}
+
+    assert marked(MAY_CHANGE) == may_change
+    assert marked(MAY_MOVE) == may_move
+    assert may_move <= marked(PATH) | marked(NAME_OR_PATH)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"steps": 10, "epochs": 2}, "--steps and --epochs exclude each other"),
+        ({"steps": 10, "budget": "1h", "epochs": 1}, "--steps and --epochs and --budget exclude each other"),
+        ({"steps": 0}, "--steps: .*greater than or equal to 1"),
+        ({"length": "x"}, "--length: should have the form 128"),
+        ({"heldout": "1.5"}, "--heldout: should be a share between 0 and 1"),
+        ({"objective": "mlm+nps"}, "--objective: .*'mlm\\+nsp', 'mlm\\+sop', 'mlm' or 'clm'"),
+    ],
+)
+def test_wrong_settings_of_pretrain_are_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        read_settings(PretrainSettings, {**PRETRAIN, **given})
+
+
+@pytest.mark.parametrize(
+    ("task", "given", "message"),
+    [
+        ("classify", {"multi_label": True, "label_smoothing": 0.1}, "cannot be used with --multi-label"),
+        ("classify", {"multi_label": True, "class_weights": "balanced"}, "cannot be used with --multi-label"),
+        ("classify", {"label_smoothing": 1}, "--label-smoothing: .*less than 1"),
+        ("classify", {"dev": "1.5"}, "--dev: should be a share between 0 and 1"),
+        ("regress", {"seeds": 0}, "--seeds: "),
+        ("regress", {"quotes": "auto"}, "--quotes: .*'literal' or 'standard'"),
+        ("regress", {"separator": "::"}, "--separator: should be a single character, or tab"),
+        ("regress", {"on_bad_row": "ignore"}, "--on-bad-row: .*'stop' or 'skip'"),
+    ],
+)
+def test_wrong_settings_of_finetune_are_refused(task: str, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        read_settings(settings_for(task), {**FINETUNE, "task": task, **given})
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "give either a file"),
+        ({"file": "-", "text": "a"}, "give either a file"),
+        ({"file": "-", "pair": "a"}, "go with --text"),
+        ({"file": "-", "question": "a"}, "go with --text"),
+        ({"file": "-", "choice": ["a", "b"]}, "go with --text"),
+        ({"text": "a", "question": "b", "pair": "c"}, "--question goes without --pair and --choice"),
+        ({"text": "a", "choice": ["b"]}, "--choice must be given at least twice"),
+        ({"text": " "}, "must not be empty"),
+        ({"text": "a", "choice": ["b", ""]}, "must not be empty"),
+    ],
+)
+def test_wrong_settings_of_predict_are_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        read_settings(PredictSettings, {"model": "run/model", **given})
+
+
+def test_rows_are_read_with_the_defaults_of_their_format() -> None:
+    settings = RowSettings()
+    assert (settings.format, settings.separator, settings.quotes, settings.on_bad_row) == (None, None, None, "stop")

@@ -1,0 +1,56 @@
+"""Files of rows, and a typed row with one label."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import zstandard
+
+from bertmill.config.commands import RowSettings
+from bertmill.rows.columns import read_fields
+from bertmill.rows.labels import label_text
+from bertmill.rows.row import Record, Row
+from bertmill.rows.source import RowFile
+
+
+@dataclass(frozen=True)
+class LabelledRow(Row):
+    label: str = ""
+
+    def fields(self) -> dict[str, Any]:
+        return {"text": self.texts[0]}
+
+
+def write(path: Path, content: bytes | str) -> str:
+    """Write a file, compressed if its suffix says so; returns its name."""
+    compressors: dict[str, Callable[[bytes], bytes]] = {
+        ".gz": gzip.compress,
+        ".xz": lzma.compress,
+        ".zst": zstandard.compress,
+    }
+    raw = content.encode() if isinstance(content, str) else content
+    path.write_bytes(compressors.get(path.suffix, bytes)(raw))
+    return str(path)
+
+
+def write_records(path: Path, *records: Any) -> str:
+    return write(path, "".join(f"{json.dumps(record)}\n" for record in records))
+
+
+def row_file(path: str | Path, **settings: Any) -> RowFile:
+    return RowFile(str(path), RowSettings(**settings))
+
+
+def read_labelled(file: RowFile) -> Iterator[LabelledRow]:
+    """The first text and the label of every row."""
+
+    def parse(record: Record) -> LabelledRow:
+        return LabelledRow(record.place, (record.fields["text"],), label_text(record.fields["label"]))
+
+    return file.rows(read_fields(file, labelled=True), parse)

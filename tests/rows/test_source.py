@@ -1,0 +1,126 @@
+"""A row file knows its format; every bad row stops the reading or is counted."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from bertmill.errors import DataError, UsageError
+from tests.rows.factory import LabelledRow, read_labelled, row_file, write, write_records
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("a.csv", "csv"),
+        ("a.CSV.gz", "csv"),
+        ("a.tsv", "tsv"),
+        ("a.jsonl.zst", "jsonl"),
+        ("a.json", "json"),
+        ("a.parquet", "parquet"),
+        ("a.txt", "tsv"),
+        ("a.xz", "tsv"),
+        ("folder.csv/a", "tsv"),
+        ("a.conll", "tsv"),
+        ("-", "tsv"),
+    ],
+)
+def test_the_suffix_decides_the_format(path: str, expected: str) -> None:
+    assert row_file(path).format == expected
+    assert row_file(path, format="jsonl").format == "jsonl"
+
+
+def test_a_task_may_require_formats_and_default_settings() -> None:
+    file = row_file("a.csv", preset="sst2", quotes="literal")
+    file.require_format("csv", "tsv")
+    with pytest.raises(
+        UsageError, match=r"a\.csv: the format csv cannot be read for this task; .*--format: jsonl, json"
+    ):
+        file.require_format("jsonl", "json")
+    file.require_default("columns", "separator")
+    with pytest.raises(UsageError, match=r"a\.csv: --preset and --quotes cannot be used with this task and format"):
+        file.require_default("preset", "columns", "quotes")
+
+
+def test_texts_keep_every_character_and_labels_lose_blanks_around_them(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "text\tlabel\n  two blanks \u3000 \t 1 \n")
+    assert list(read_labelled(row_file(path))) == [LabelledRow(f"{path}:2", ("  two blanks \u3000 ",), "1")]
+
+
+def test_a_row_is_identified_by_its_id_or_by_its_number(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "id\ttext\tlabel\nx7\ta\t1\n\tb\t0\n")
+    assert [row.id for row in read_labelled(row_file(path))] == ["x7", 2]
+    path = write_records(tmp_path / "a.jsonl", {"text": "a", "label": 1, "idx": 12}, {"text": "b", "label": 0})
+    assert [row.id for row in read_labelled(row_file(path))] == [12, 2]
+    rows = [{"text": "a", "label": 1}, {"text": "b"}, *[{"text": "c", "label": 0}] * 38]
+    path = write_records(tmp_path / "b.jsonl", *rows)
+    assert [row.id for row in read_labelled(row_file(path, on_bad_row="skip"))] == [1, *range(3, 41)]
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad", "reason", "what"),
+    [
+        ("a.tsv", "t\tx\n", "t\n", "too few columns", "this row has 1 column, the first row has 2; correct it"),
+        ("a.csv", "t,x\n", "t,x,y\n", "too many columns", "this row has 3 columns, the first row has 2; correct it"),
+        ("a.tsv", "t\tx\n", "t\t\n", "empty label", "the label is empty; correct it"),
+        ("a.jsonl", '{"text": "t", "label": 1}\n', "{\n", "not a JSON object", "is not JSON: "),
+        ("a.jsonl", '{"text": "t", "label": 1}\n', "3\n", "not a JSON object", "is not a JSON object (found: int)"),
+        ("a.jsonl", '{"text": "t", "label": 1}\n', '{"text": "t"}\n', "missing column", "this row has no column 'lab"),
+    ],
+)
+def test_a_bad_row_stops_the_reading_or_is_counted(
+    tmp_path: Path, name: str, good: str, bad: str, reason: str, what: str
+) -> None:
+    header = {"a.tsv": "text\tlabel\n", "a.csv": "text,label\n"}.get(name, good)
+    rest = good if name != "a.jsonl" else ""
+    path = write(tmp_path / name, header + good * 19 + bad + rest)
+    with pytest.raises(DataError) as caught:
+        list(read_labelled(row_file(path)))
+    assert str(caught.value).startswith(f"{path}:21: {what}")
+    assert str(caught.value).endswith(", or skip such rows with --on-bad-row skip")
+    file = row_file(path, on_bad_row="skip")
+    assert len(list(read_labelled(file))) == 20
+    assert file.counts.skipped == {reason: 1}
+    assert list(file.counts.remarks(" in a")) == [f"skipped in a: 1 of 21 rows ({reason} 1)"]
+
+
+def test_too_many_bad_rows_stop_after_the_good_ones_of_a_short_file(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "text\tlabel\n" + "t\t\n" * 6 + "t\tx\n" * 94)
+    reading = read_labelled(row_file(path, on_bad_row="skip"))
+    assert len(list(islice(reading, 94))) == 94
+    with pytest.raises(DataError, match=r"a\.tsv: more than 5% of the rows are bad: 6 of 100 rows \(empty label 6\)"):
+        next(reading)
+
+
+def test_too_many_bad_rows_stop_early_in_a_long_file(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "text\tlabel\n" + "t\tx\n" * 900 + "t\t\n" * 100_000)
+    file = row_file(path, on_bad_row="skip")
+    with pytest.raises(DataError, match="100 of 1,000 rows"):
+        list(read_labelled(file))
+    assert file.counts.num_rows == 1000
+
+
+def test_a_file_of_bad_records_only_says_so(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", "no\n" * 3000)
+    with pytest.raises(DataError, match=r"a.jsonl:1: is not JSON"):
+        list(read_labelled(row_file(path)))
+    with pytest.raises(DataError, match="1,000 of 1,000 rows"):
+        list(read_labelled(row_file(path, on_bad_row="skip")))
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("a.tsv", ""), ("a.tsv", "\n\n"), ("a.tsv", "text\tlabel\n"), ("a.csv", ""), ("a.jsonl", "\n"), ("a.json", "[]")],
+)
+def test_a_file_without_rows_is_refused(tmp_path: Path, name: str, content: str) -> None:
+    with pytest.raises(DataError, match=rf"{name}: the file has no rows"):
+        list(read_labelled(row_file(write(tmp_path / name, content))))
+
+
+def test_repairs_are_counted_for_every_format(tmp_path: Path) -> None:
+    file = row_file(write(tmp_path / "a.json", json.dumps([{"text": "a\ud800", "label": 1}])))
+    assert [row.texts for row in read_labelled(file)] == [("a\ufffd",)]
+    assert list(file.counts.remarks()) == ["repaired: 1 lone surrogates"]

@@ -1,0 +1,120 @@
+"""The data summary counts rows, lengths, labels and dev rows that occur in train."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertmill.rows.summary import DataSummary
+from tests.rows.factory import LabelledRow, read_labelled, row_file
+
+
+def count_words(text: str) -> int:
+    return len(text.split())
+
+
+def one_label(row: LabelledRow) -> tuple[str, ...]:
+    return (row.label,)
+
+
+def split_label(row: LabelledRow) -> tuple[str, ...]:
+    return tuple(filter(None, row.label.split("|")))
+
+
+def rows_of(*labels: str) -> list[LabelledRow]:
+    return [LabelledRow(f"a:{number}", (f"text {number}",), label) for number, label in enumerate(labels, start=1)]
+
+
+def test_the_summary_as_text() -> None:
+    train = [
+        LabelledRow("train:1", ("one",), "good"),
+        LabelledRow("train:2", ("one two\nthree",), "bad"),
+        LabelledRow("train:3", ("x " * 100,), "good"),
+        LabelledRow("train:4", ("one two",), "good"),
+    ]
+    dev = [LabelledRow("dev:1", ("one two",), "odd")]
+    assert DataSummary.of(train, dev, count_words, one_label).lines() == [
+        "train: 4 rows; pieces: min 1, 50 % 2, 90 % 100, 99 % 100, max 100",
+        "dev: 1 rows; pieces: min 2, 50 % 2, 90 % 2, 99 % 2, max 2",
+        "label good: train 3 (75.0%), dev 0 (0.0%)",
+        "label bad: train 1 (25.0%), dev 0 (0.0%)",
+        "label odd: train 0 (0.0%), dev 1 (100.0%)",
+        "1 dev rows also occur in train",
+        "train:1, label good",
+        "    one",
+        "train:3, label good",
+        f"    {'x ' * 50}…",
+        "train:4, label good",
+        "    one two",
+    ]
+
+
+@given(lengths=st.lists(st.integers(1, 30), min_size=1, max_size=50))
+def test_a_quantile_is_the_smallest_length_that_this_share_of_the_rows_does_not_exceed(lengths: list[int]) -> None:
+    rows = [LabelledRow("a:1", ("x " * length,), "l") for length in lengths]
+    quantiles = DataSummary.of(rows, rows, count_words, one_label).parts["train"].lengths
+    assert (quantiles["min"], quantiles["max"]) == (min(lengths), max(lengths))
+    for name, percent in (("50 %", 50), ("90 %", 90), ("99 %", 99)):
+        reached = [
+            length for length in sorted(lengths) if 100 * sum(n <= length for n in lengths) >= percent * len(lengths)
+        ]
+        assert quantiles[name] == reached[0]
+
+
+def test_a_length_is_that_of_all_texts() -> None:
+    row = LabelledRow("a:1", ("a b", "c", "d e f"), "g")
+    summary = DataSummary.of([row], [row], count_words, one_label)
+    assert summary.parts["train"].lengths["max"] == 6
+    assert summary.lines()[-3:] == ["    a b", "    c", "    d e f"]
+
+
+def test_only_twenty_labels_are_listed() -> None:
+    rows = rows_of(*(f"label{number}" for number in range(23)))
+    lines = DataSummary.of(rows, rows, count_words, one_label).lines()
+    assert sum(line.startswith("label ") for line in lines) == 20
+    assert "… and 3 more labels" in lines
+
+
+def test_many_numbers_are_summarised_by_their_range() -> None:
+    summary = DataSummary.of(rows_of(*map(str, range(30)), "29"), rows_of("2.5"), count_words, one_label)
+    assert summary.lines()[2:4] == [
+        "labels of train: from 0 to 29, mean 14.97",
+        "labels of dev: from 2.5 to 2.5, mean 2.5",
+    ]
+
+
+def test_numbers_beside_a_word_are_counted() -> None:
+    lines = DataSummary.of(rows_of(*map(str, range(30))), rows_of("other"), count_words, one_label).lines()
+    assert "label 0: train 1 (3.3%), dev 0 (0.0%)" in lines
+
+
+def test_a_part_without_labels_has_no_range() -> None:
+    lines = DataSummary.of(rows_of(*map(str, range(30))), rows_of(""), count_words, split_label).lines()
+    assert [line for line in lines if line.startswith("labels")] == ["labels of train: from 0 to 29, mean 14.5"]
+
+
+def test_each_of_several_labels_counts_and_a_sample_may_have_none() -> None:
+    rows = rows_of("", "a", "a|b", "a|b")
+    summary = DataSummary.of(rows, rows, count_words, split_label)
+    assert summary.parts["train"].labels == {"a": 3, "b": 2}
+    assert [line for line in summary.lines() if line.startswith("a:")] == [
+        "a:1, label none",
+        "a:3, label a, b",
+        "a:4, label a, b",
+    ]
+
+
+def test_control_characters_do_not_reach_the_terminal() -> None:
+    row = LabelledRow("a:1", ("one\x1b[31m\ntwo",), "x\x07")
+    lines = DataSummary.of([row], [row], count_words, one_label).lines()
+    assert all(line.isprintable() for line in lines)
+
+
+def test_texts_in_both_parts_are_found(data: Path) -> None:
+    train, dev = (
+        list(read_labelled(row_file(data / f"chnsenticorp/{part}.tsv", columns="text=1,label=2")))
+        for part in ("train", "dev")
+    )
+    assert DataSummary.of(train, dev, len, one_label).num_shared == 338

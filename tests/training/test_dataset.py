@@ -1,0 +1,190 @@
+"""The data of a fine-tuning: labels of all rows, bad rows reported or counted, the metric, remarks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bertmill.batching.windows import Windows, make_windows
+from bertmill.config.reading import read_settings
+from bertmill.errors import DataError, UsageError
+from bertmill.tasks import load_task, settings_for
+from bertmill.tasks.base import encode_rows
+from bertmill.tasks.classify import Classify, ClassRow
+from bertmill.text.tokenizer import BertTokenizer
+from bertmill.training.dataset import Dataset, read_dataset
+from tests.rows.factory import row_file, write
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> BertTokenizer:
+    return BertTokenizer.from_pretrained("minilm")
+
+
+class Reader:
+    """Reads the data set of a fine-tuning whose training rows are given as lines, below a header."""
+
+    def __init__(self, folder: Path, tokenizer: BertTokenizer) -> None:
+        self.folder = folder
+        self.tokenizer = tokenizer
+
+    def __call__(self, lines: list[str], task: str = "classify", **more: Any) -> Dataset:
+        train = more.get("train") or self.write("rows.tsv", lines)
+        given = {"task": task, "model": "minilm", "out": "run", **more, "train": train}
+        settings = read_settings(settings_for(task), given)
+        kind = load_task(task)
+        return read_dataset(settings, kind, make_windows(settings, self.tokenizer, 512, *kind.window))
+
+    def write(self, name: str, lines: list[str]) -> str:
+        return write(self.folder / name, "".join(f"{line}\n" for line in ["text\tlabel", *lines]))
+
+
+@pytest.fixture
+def read(tmp_path: Path, tokenizer: BertTokenizer) -> Reader:
+    return Reader(tmp_path, tokenizer)
+
+
+def test_a_rare_label_may_be_in_either_part(read: Reader) -> None:
+    lines = [f"text {number}\t{'a|b' if number % 2 else ''}" for number in range(20)]
+    for place in range(20):
+        rare = [*lines[:place], f"text {place}\trare", *lines[place + 1 :]]
+        data = read(rare, multi_label=True, dev="0.3")
+        assert isinstance(data.task, Classify)
+        assert data.task.class_names == ("a", "b", "rare")
+        assert (0.0, 0.0, 0.0) in [example.target for example in data.train]
+
+
+def test_the_split_does_not_depend_on_the_seed_of_the_training(read: Reader) -> None:
+    lines = [f"text {number}\t{number % 2}" for number in range(40)]
+    parts = [read(lines, seed=seed, dev="0.25") for seed in (0, 1)]
+    texts = [[example.row.texts for example in data.dev] for data in parts]
+    assert texts[0] == texts[1]
+    assert (len(parts[0].train), len(parts[0].dev)) == (30, 10)
+
+
+@pytest.mark.parametrize(
+    ("task", "has_share", "bad", "reason", "what"),
+    [
+        (
+            "regress",
+            True,
+            "high",
+            "label is not a number",
+            "the label 'high' is not a number; correct it, or use class",
+        ),
+        ("regress", False, "high", "label is not a number", "the label 'high' is not a number; correct it, or use"),
+        ("classify", False, "x", "unknown label", "the label 'x' is not one of 0, 1; correct it, or train"),
+    ],
+)
+def test_a_label_that_the_task_cannot_use_is_a_bad_row(
+    read: Reader, task: str, has_share: bool, bad: str, reason: str, what: str
+) -> None:
+    good = [f"text {number}\t{number % 2}" for number in range(40)]
+    other = read.write("dev.tsv", [*good, f"odd\t{bad}"])
+    rows, dev, file = (
+        ([*good, f"odd\t{bad}"], "0.5", read.folder / "rows.tsv") if has_share else (good, other, Path(other))
+    )
+    with pytest.raises(DataError, match=re.escape(f"{file}:42: {what}")) as caught:
+        read(rows, task, dev=dev)
+    assert str(caught.value).endswith("or skip such rows with --on-bad-row skip")
+    data = read(rows, task, dev=dev, on_bad_row="skip")
+    assert data.remarks[-1] == f"skipped in {file}: 1 of 41 rows ({reason} 1)"
+
+
+def test_numbers_that_are_all_the_same_cannot_be_learned(read: Reader) -> None:
+    with pytest.raises(DataError, match=r"rows\.tsv: all rows have the same number"):
+        read([f"text {number}\t2.5" for number in range(40)], "regress")
+
+
+def test_too_many_bad_rows_name_the_training_file(read: Reader) -> None:
+    lines = [f"text {number}\t{number if number % 5 else 'x'}" for number in range(40)]
+    with pytest.raises(DataError, match=r"rows\.tsv: more than 5% of the rows are bad: 8 of 40 rows"):
+        read(lines, "regress", dev="0.5", on_bad_row="skip")
+
+
+def test_repairs_are_remarked(read: Reader) -> None:
+    data = read(["one\tno\r", "two\x00\tyes\r", "three\tno\r", "four\tyes\r"], dev="0.5")
+    assert data.remarks[-1] == f"repaired in {read.folder / 'rows.tsv'}: 1 nuls, 4 carriage returns"
+
+
+def test_cells_that_look_quoted_are_remarked_once_per_file(read: Reader) -> None:
+    lines = [f'"text ""{number}"""\t{number % 2}' for number in range(20)]
+    warning = "a cell looks CSV-quoted, but quotes are literal here; use --quotes standard if quotes wrap fields"
+    data = read(lines, dev="0.5")
+    assert [line for line in data.remarks if "CSV" in line] == [f"{read.folder / 'rows.tsv'}:2: {warning}"]
+    data = read(lines, dev=read.write("dev.tsv", lines))
+    assert [line for line in data.remarks if "CSV" in line] == [
+        f"{read.folder / 'rows.tsv'}:2: {warning}",
+        f"{read.folder / 'dev.tsv'}:2: {warning}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("task", "more", "metric"),
+    [
+        ("classify", {}, "accuracy"),
+        ("classify", {"metric": "f1"}, "f1"),
+        ("classify", {"multi_label": True}, "micro_f1"),
+        ("regress", {}, "pearson"),
+    ],
+)
+def test_the_metric_is_the_given_one_or_the_first_of_the_task(
+    read: Reader, task: str, more: dict[str, Any], metric: str
+) -> None:
+    lines = [f"text {number}\t{number % 2}" for number in range(20)]
+    assert read(lines, task, dev="0.5", **more).metric == metric
+
+
+def test_an_unknown_metric_gets_a_suggestion(read: Reader) -> None:
+    with pytest.raises(
+        UsageError, match=r"no metric called 'acuracy'; did you mean accuracy\?; known: accuracy, f1, m"
+    ):
+        read([f"text {number}\t{number % 2}" for number in range(20)], metric="acuracy")
+
+
+@pytest.mark.parametrize(("task", "metric"), [("classify", "matthews"), ("regress", "pearson")])
+def test_a_preset_brings_its_metric_if_the_task_has_it(read: Reader, task: str, metric: str) -> None:
+    content = "".join(f"gj04\t{number % 2}\t\ttext {number}\n" for number in range(20))
+    train = write(read.folder / "cola.tsv", content)
+    assert read([], task, train=train, preset="cola", dev="0.5").metric == metric
+
+
+def test_a_file_that_is_also_the_dev_file_is_counted_twice(read: Reader) -> None:
+    lines = [*(f"text {number}\t{number % 2}" for number in range(40)), "odd\thigh"]
+    file = read.folder / "rows.tsv"
+    data = read(lines, "regress", dev=str(file), on_bad_row="skip")
+    assert data.remarks[-2:] == [f"skipped in {file}: 1 of 41 rows (label is not a number 1)"] * 2
+
+
+def test_rows_that_a_task_cannot_encode_end_an_endless_file(tokenizer: BertTokenizer) -> None:
+    file = row_file("-", on_bad_row="skip")
+
+    def endless() -> Iterator[ClassRow]:
+        for number in count(1):
+            assert number <= 1000
+            file.counts.num_rows += 1
+            yield ClassRow(f"-:{number}", ("a text",), "unknown")
+
+    windows = Windows(tokenizer, 512, None, truncate=False)
+    with pytest.raises(DataError, match=r"more than 5% of the rows are bad: 1,000 of 1,000 rows \(unknown label"):
+        list(encode_rows(Classify(("a", "b")), endless(), windows, file))
+
+
+def test_classes_that_are_numbers_and_a_small_dev_set_are_remarked(read: Reader) -> None:
+    data = read([f"text {number}\t{number / 7}" for number in range(50)] + ["text\t0.0"], dev="0.2")
+    assert data.remarks[-2] == "the labels are 50 numbers, and each is a class; regress learns values"
+    why = "rows about the same text stay together, and every label keeps a text to train with"
+    assert data.remarks[-1] == f"only 1 rows could be split off as dev rows: {why}"
+
+
+def test_the_data_summary_comes_first(read: Reader) -> None:
+    lines = [f"text {number}\t{number % 2}" for number in range(20)]
+    data = read(lines, dev=read.write("dev.tsv", lines[:5]))
+    assert data.remarks[0].startswith("train: 20 rows; pieces: min ")
+    assert data.remarks[1].startswith("dev: 5 rows; pieces: min ")
+    assert "5 dev rows also occur in train" in data.remarks
