@@ -194,11 +194,11 @@ def test_the_config_of_a_run_serves_as_config_of_another(finetune_run: Path) -> 
 DAMAGES: dict[str, tuple[Callable[[str], str], str]] = {
     "newer format": (
         lambda text: text.replace("format = 1\n", "format = 2\n"),
-        "config.toml: has format 2, and this version of bertmill reads format 1; use the version that wrote it, or a n",
+        "config.toml: has format 2, but this version of bertmill supports format 1; upgrade bertmill",
     ),
     "no format": (
         lambda text: text.replace("format = 1\n", ""),
-        "config.toml: has format None, and this version of bertmill reads format 1",
+        "config.toml: has format None, but this version of bertmill supports format 1",
     ),
     "earlier version": (
         lambda text: text.partition("[settings]\n")[2],
