@@ -28,6 +28,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 hypothesis.settings.register_profile("house", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("house")
 
+pytest_plugins = ["tests.finetuned"]
+
 RunCommand = Callable[..., "subprocess.CompletedProcess[str]"]
 
 

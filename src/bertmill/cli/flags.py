@@ -123,10 +123,8 @@ def _add_field(parser: argparse._ArgumentGroup, name: str, field: FieldInfo) -> 
     help_text = (field.description or "") + _default_text(field)
     help_text = help_text.replace("%", "%%")
     if POSITIONAL in field.metadata:
-        may_be_left_out = None if field.is_required() else "?"
-        parser.add_argument(
-            key_of(name, field), nargs="*" if is_list else may_be_left_out, metavar=_singular(name), help=help_text
-        )
+        # None is required here: the run to resume may have it, and pydantic reports it with the other problems.
+        parser.add_argument(key_of(name, field), nargs="*" if is_list else "?", metavar=_singular(name), help=help_text)
     elif kind is bool:
         parser.add_argument(
             flag_of(name, field), dest=key_of(name, field), action=argparse.BooleanOptionalAction, help=help_text
