@@ -36,6 +36,8 @@ if "PYTEST_XDIST_WORKER" in os.environ and hasattr(os, "sched_setaffinity"):
 hypothesis.settings.register_profile("house", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("house")
 
+pytest_plugins = ["tests.finetuned"]
+
 RunCommand = Callable[..., program.Result]
 
 

@@ -76,7 +76,7 @@ def _stored(kind: type[TrainingSettings], given: Mapping[str, Any]) -> dict[str,
         if POSITIONAL in field.metadata and given.get(name, stored.get(name)) != stored.get(name):
             raise _cannot_change([name.upper()], path)
     _validate_run(kind, stored, path)
-    dropped = _DURATIONS if _DURATIONS & given.keys() else set()
+    dropped = {"quiet"} | (_DURATIONS if _DURATIONS & given.keys() else set())
     return {name: value for name, value in stored.items() if name not in dropped}
 
 

@@ -64,9 +64,9 @@ class Run(Generic[SettingsT]):
         if not self.is_new:
             before = read_run_settings(type(settings), self.folder.path, self.command)
             settings = before.model_copy(update=movable_fields(settings))
-        if self.ranks.is_first:
-            write_file(self.folder.sources, json.dumps(dict(sources)) + "\n")
+        if self.ranks.is_first:  # the settings first: they make the folder a run that can be resumed
             write_file(self.folder.config, run_toml(with_whole_paths(settings), self.command))
+            write_file(self.folder.sources, json.dumps(dict(sources)) + "\n")
 
     def finish(self, model: BertPreTrainedModel, tokenizer: BertTokenizer, metadata: Mapping[str, Any]) -> Path | None:
         """Write the model folder with its metadata."""

@@ -27,7 +27,7 @@ from bertmill.rows.bad_rows import BadRowError, unknown_label
 from bertmill.rows.source import RowFile
 from bertmill.tasks.base import Answer, Array, Example, Score, Scores, Task, TaskOptions, probabilities, run_windows
 from bertmill.tasks.metrics import ClassReport, Counts, class_table, precision_recall_f1, ratio
-from bertmill.tasks.sequence import refuse_other_fields
+from bertmill.tasks.sequence import refuse_other_fields, text_in
 from bertmill.tasks.tag.rows import WordsRow, parse_words, read_words
 from bertmill.tasks.tag.schemes import (
     OUTSIDE,
@@ -85,8 +85,11 @@ class Tag(Task[WordsRow, TagExample]):
         refuse_other_fields(fields, ("text", "words"), cls.name)
         if len(fields) != 1:
             raise BadRowError("no text", "the task tag takes either 'text' or 'words'")
-        (content,) = fields.values()
-        return parse_words({"words": content}, place)
+        if "text" in fields:
+            return parse_words({"words": text_in(fields, "text")}, place)
+        if isinstance(fields["words"], str):
+            raise BadRowError("wrong type", "the field 'words' should be a list of texts")
+        return parse_words(fields, place)
 
     @classmethod
     def from_rows(cls, rows: Sequence[WordsRow], options: TaskOptions, tokenizer: BertTokenizer, where: str) -> Self:

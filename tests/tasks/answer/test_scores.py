@@ -1,13 +1,14 @@
-"""Exact match and F1 of answers: SQuAD's rules, against a second implementation written from their description."""
+"""Tests for exact match and F1: against a second implementation of SQuAD's rules, written from their description."""
 
 from __future__ import annotations
 
 import string
 
 import pytest
-from bertmill.tasks.answer_scores import answer_scores
 from hypothesis import given
 from hypothesis import strategies as st
+
+from bertmill.tasks.answer.scores import answer_scores
 
 ANSWERS = st.text() | st.lists(
     st.sampled_from(["the", "a", "An", "cat", "Cat", "cats", "U.S.", "1,000", "(x)", "é", "“q”", " ", "\t", "''"])
@@ -62,7 +63,7 @@ def _is_word(character: str) -> bool:
 
 
 @given(ANSWERS, st.lists(ANSWERS, max_size=3))
-def test_scores_are_those_of_the_rules(answer: str, wanted: list[str]) -> None:
+def test_scores_follow_the_rules(answer: str, wanted: list[str]) -> None:
     if all(map(is_plain, [answer, *wanted])):
         assert answer_scores(answer, wanted) == pytest.approx(scores_by_the_rules(answer, wanted))
 

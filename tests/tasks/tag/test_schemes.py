@@ -1,4 +1,4 @@
-"""Tags as spans: equal to seqeval, whatever the scheme and however impossible the sequence."""
+"""Tests for tags as spans: equal to seqeval for every scheme and every sequence."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from bertmill.tasks.labelled import LabelledRow
-from bertmill.tasks.tag_schemes import Entity, entities, iob2, scheme_of, strict_entities
 from hypothesis import given
 from hypothesis import strategies as st
 from seqeval.metrics import f1_score, precision_score, recall_score
 from seqeval.metrics.sequence_labeling import get_entities
 from seqeval.scheme import IOB2
 
-from bertmill.tasks.base import EncodedExample, Example
-from bertmill.tasks.tag import Tag
+from bertmill.tasks.tag.rows import WordsRow
+from bertmill.tasks.tag.schemes import Entity, entities, iob2, scheme_of, strict_entities
+from bertmill.tasks.tag.task import Tag, TagExample
 
 IOB_TAGS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 ALL_TAGS = (*IOB_TAGS, "E-PER", "S-PER", "E-LOC", "S-LOC", "B", "I", "E", "S")
@@ -28,36 +27,33 @@ def sentences(tags: Sequence[str], seed: int) -> list[list[str]]:
     return [draw.choices(tags, k=draw.randint(1, 12)) for _ in range(NUM_SENTENCES)]
 
 
-def test_entities_of_ten_thousand_sequences_are_those_of_seqeval() -> None:
+def test_entities_of_ten_thousand_sequences_equal_seqeval() -> None:
     for tags in sentences(ALL_TAGS, 1):
         assert [(kind, first, end - 1) for kind, first, end in entities(tags)] == get_entities(tags)
 
 
-def test_f1_of_ten_thousand_sequences_is_that_of_seqeval() -> None:
-    given_tags, wanted_tags = sentences(IOB_TAGS, 2), sentences(IOB_TAGS, 3)
+def test_f1_of_ten_thousand_sequences_equals_seqeval() -> None:
     pairs = [
-        (given_row[: len(wanted)] + ["O"] * (len(wanted) - len(given_row)), wanted)
-        for given_row, wanted in zip(given_tags, wanted_tags, strict=True)
+        (predicted[: len(expected)] + ["O"] * (len(expected) - len(predicted)), expected)
+        for predicted, expected in zip(sentences(IOB_TAGS, 2), sentences(IOB_TAGS, 3), strict=True)
     ]
     task = Tag(IOB_TAGS, has_spans=True)
     numbers = {tag: number for number, tag in enumerate(IOB_TAGS)}
-    judgements = []
-    for given_row, wanted in pairs:
-        target = tuple(numbers[tag] for tag in wanted)
-        encoded = EncodedExample(Example(LabelledRow("f:1", ("",)), target), ())
-        judgements.append(
-            task.judge(encoded, np.eye(len(numbers), dtype=np.float32)[[numbers[tag] for tag in given_row]])
-        )
-    figures = task.metrics(np.stack(judgements))
-    given_all, wanted_all = zip(*pairs, strict=True)
+    scores = []
+    for predicted, expected in pairs:
+        target = tuple(numbers[tag] for tag in expected)
+        example = TagExample(WordsRow("f:1", ("",), ()), (), target, np.zeros(0, np.int64))
+        scores.append(task.score(example, np.eye(len(numbers), dtype=np.float32)[[numbers[tag] for tag in predicted]]))
+    figures = task.metrics(np.stack(scores))
+    all_predicted, all_expected = map(list, zip(*pairs, strict=True))
     for name, theirs in (("precision", precision_score), ("recall", recall_score), ("f1", f1_score)):
-        assert figures[name] == pytest.approx(theirs(list(wanted_all), list(given_all)), abs=1e-12)
-        strict = theirs(list(wanted_all), list(given_all), mode="strict", scheme=IOB2)
+        assert figures[name] == pytest.approx(theirs(all_expected, all_predicted), abs=1e-12)
+        strict = theirs(all_expected, all_predicted, mode="strict", scheme=IOB2)
         assert figures[f"strict_{name}"] == pytest.approx(strict, abs=1e-12)
 
 
 @given(st.lists(st.sampled_from(IOB_TAGS)))
-def test_iob2_tags_mean_the_same_spans_read_either_way(tags: list[str]) -> None:
+def test_iob2_tags_have_the_same_spans_read_either_way(tags: list[str]) -> None:
     spans = entities(tags)
     written = iob2(spans, len(tags))
     assert entities(written) == strict_entities(written) == spans
@@ -77,11 +73,11 @@ def test_iob2_tags_mean_the_same_spans_read_either_way(tags: list[str]) -> None:
         ("O O", None),
     ],
 )
-def test_schemes_are_told_apart(tags: str, scheme: str | None) -> None:
+def test_schemes_are_recognised(tags: str, scheme: str | None) -> None:
     assert scheme_of([tags.split()]) == scheme
 
 
-def test_the_same_spans_are_read_out_of_every_scheme() -> None:
+def test_every_scheme_gives_the_same_spans() -> None:
     spans = [Entity("X", 0, 3), Entity("X", 4, 5), Entity("X", 5, 6)]
     for tags in ("I-X I-X I-X O I-X B-X", "B-X I-X I-X O B-X B-X", "B-X I-X E-X O S-X S-X", "B-X M-X E-X O S-X S-X"):
         assert entities(tags.split()) == spans

@@ -1,0 +1,187 @@
+"""Tests for windows: they cover every piece, and their outputs are merged by the text they show."""
+
+from __future__ import annotations
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertmill.batching.by_length import PIECES_PER_BATCH
+from bertmill.batching.windows import (
+    Window,
+    Windows,
+    in_portions,
+    make_windows,
+    merge_windows,
+    pack,
+    plan_sequence,
+    recorded_settings,
+    widest_context,
+)
+from bertmill.config.commands import WindowSettings
+from bertmill.errors import IntegrityError, UsageError
+from bertmill.text.tokenizer import BertTokenizer
+
+LENGTHS = st.lists(st.integers(0, 400), min_size=1, max_size=2).map(tuple)
+
+
+@given(LENGTHS, st.integers(2, 60), st.none() | st.integers(1, 80))
+def test_windows_fit_and_cover_every_piece(lengths: tuple[int, ...], room: int, stride: int | None) -> None:
+    plan = plan_sequence(lengths, room, stride)
+    for ranges in plan:
+        assert sum(end - start for start, end in ranges) <= room
+    for text, length in enumerate(lengths):
+        seen = {piece for ranges in plan for piece in range(*ranges[text])}
+        assert seen == set(range(length))
+
+
+def test_a_text_that_fits_is_one_window() -> None:
+    assert plan_sequence((3, 4), 7, None) == [((0, 3), (0, 4))]
+
+
+def test_the_stride_is_what_a_window_advances() -> None:
+    assert plan_sequence((10,), 4, 3) == [((0, 4),), ((3, 7),), ((6, 10),)]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> BertTokenizer:
+    return BertTokenizer.from_pretrained("minilm")
+
+
+def test_a_window_is_what_the_tokenizer_returns(tokenizer: BertTokenizer) -> None:
+    ((window,),) = Windows(tokenizer, 64).of([("A film.", "Not a good one.")])
+    encoded = tokenizer("A film.", "Not a good one.")
+    assert window.ids.tolist() == encoded["input_ids"]
+    assert window.num_first == encoded["token_type_ids"].index(1)
+    assert window.weight == len(window.ids) - 3
+
+
+@pytest.mark.parametrize(("truncate", "outcome"), [(True, "truncated"), (False, "read in windows")])
+def test_an_example_that_does_not_fit_counts_once_however_many_choices_it_has(
+    truncate: bool, outcome: str, tokenizer: BertTokenizer
+) -> None:
+    windows = Windows(tokenizer, 8, truncate=truncate)
+    windows.of([("one two",), ("three",)])
+    assert windows.remark is None
+    for _ in range(2):
+        sequences = windows.of([("word " * 30,), ("word " * 40,)])
+        assert (max(map(len, sequences)) == 1) == truncate
+    assert windows.remark == f"2 rows are longer than 8 pieces: {outcome}"
+
+
+def test_threads_get_the_same_windows_and_counts_are_exact(tokenizer: BertTokenizer) -> None:
+    texts = [f"word {number} " * (number % 12 + 1) for number in range(100)]
+    alone = Windows(tokenizer, 16)
+    expected = [[window.ids.tolist() for window in alone.of([(text,)])[0]] for text in texts]
+    num_long = sum(len(windows) > 1 for windows in expected)
+    num_threads = 8
+    shared = Windows(tokenizer, 16)
+    barrier = threading.Barrier(num_threads)
+
+    def encode(_: int) -> list[list[list[int]]]:
+        barrier.wait()
+        found = []
+        for text in texts:
+            (windows,) = shared.of([(text,)])
+            assert shared.pieces(text).ids.tolist() == tokenizer.wordpiece.pieces(text, split_special=True).ids.tolist()
+            found.append([window.ids.tolist() for window in windows])
+            shared.count("texts were counted")
+        return found
+
+    with ThreadPoolExecutor(num_threads) as pool:
+        assert list(pool.map(encode, range(num_threads))) == [expected] * num_threads
+    assert shared.remark is not None
+    assert set(shared.remark.split("; ")) == {
+        f"{num_threads * num_long:,} rows are longer than 16 pieces: read in windows",
+        f"{num_threads * len(texts):,} texts were counted",
+    }
+
+
+@given(st.lists(st.integers(1, 9000), min_size=1, max_size=30))
+def test_portions_are_all_windows_in_order_and_bounded(lengths: list[int]) -> None:
+    windows = [Window(np.zeros(length, np.uint32), 1, 1) for length in lengths]
+    portions = list(in_portions(windows))
+    assert [window for portion in portions for window in portion] == windows
+    for portion in portions:
+        assert len(portion) == 1 or sum(len(window.ids) for window in portion) <= PIECES_PER_BATCH
+
+
+def test_a_window_without_room_is_refused(tokenizer: BertTokenizer) -> None:
+    with pytest.raises(UsageError, match="has no room for two texts; use at least 5"):
+        make_windows(WindowSettings(), tokenizer, 4)
+
+
+def test_settings_that_the_model_cannot_read_are_refused(tokenizer: BertTokenizer) -> None:
+    with pytest.raises(UsageError, match="--max-length 600 exceeds the 512 positions of the model"):
+        make_windows(WindowSettings(max_length=600), tokenizer, 512)
+    with pytest.raises(UsageError, match=r"the stride 40 must be smaller than the window \(32\)"):
+        make_windows(WindowSettings(max_length=32, stride=40), tokenizer, 512)
+
+
+def test_defaults_give_way_to_settings_and_to_the_positions_of_the_model(tokenizer: BertTokenizer) -> None:
+    def found(**settings: int) -> tuple[int, int | None]:
+        windows = make_windows(WindowSettings(**settings), tokenizer, 256, 384, 128)
+        return windows.max_length, windows.stride
+
+    assert found() == (256, 85)  # a third of the window, so that windows overlap
+    assert found(max_length=48) == (48, 16)
+    assert found(max_length=48, stride=40) == (48, 40)
+    assert make_windows(WindowSettings(), tokenizer, 256).metadata() == {
+        "max_length": 256,
+        "stride": None,
+        "truncate": False,
+    }
+
+
+def test_a_model_folder_completes_settings(tmp_path: Path) -> None:
+    recorded = {"max_length": 16, "stride": 7, "truncate": True}
+    (tmp_path / "bertmill.json").write_text(json.dumps({"windows": recorded}), encoding="utf-8")
+
+    def completed(**settings: int | bool) -> tuple[int | None, int | None, bool | None]:
+        windows = recorded_settings(WindowSettings(**settings), tmp_path)
+        return windows.max_length, windows.stride, windows.truncate
+
+    assert completed() == completed(max_length=16) == (16, 7, True)
+    assert completed(max_length=32) == (32, None, True)  # the stride belongs to another length
+    assert completed(max_length=32, stride=4, truncate=False) == (32, 4, False)
+    (tmp_path / "bertmill.json").write_text('{"windows": {"max_length": "many"}}', encoding="utf-8")
+    with pytest.raises(IntegrityError, match=r"bertmill.json: has no valid window settings"):
+        completed()
+
+
+@given(st.integers(0, 2000), st.integers(1, 510), st.integers(1, 600))
+def test_every_piece_has_its_widest_context_in_a_window_that_shows_it(num_pieces: int, room: int, stride: int) -> None:
+    ranges = [part for (part,) in plan_sequence((num_pieces,), room, stride)]
+    starts, ends = np.array(ranges).T
+    for piece, number in enumerate(widest_context(ranges, num_pieces).tolist()):
+        contexts = np.minimum(piece - starts, ends - 1 - piece)
+        assert contexts[number] == contexts.max() >= 0
+
+
+def test_tasks_that_need_every_piece_refuse_truncation(tokenizer: BertTokenizer) -> None:
+    with pytest.raises(UsageError, match="truncation would leave words without a tag"):
+        Windows(tokenizer, 32, truncate=True).slide(5, 30)
+
+
+def test_packing_keeps_segments() -> None:
+    windows = [Window(np.array([1, 2, 3], np.uint32), 2, 1), Window(np.array([4, 5], np.uint32), 2, 1)]
+    batch = pack(windows)
+    assert batch.piece_ids is not None
+    assert batch.piece_ids.tolist() == [1, 2, 3, 4, 5]
+    assert batch.segments is not None
+    assert batch.segments.tolist() == [0, 0, 1, 0, 0]
+    assert list(batch.lengths) == [3, 2]
+
+
+def test_merging_is_the_mean_by_pieces_of_text() -> None:
+    ids = np.zeros(3, np.uint32)
+    sequences = [[Window(ids, 3, 3), Window(ids, 3, 1)], [Window(ids, 3, 5)]]
+    merged = merge_windows(torch.tensor([[4.0, 0.0], [0.0, 8.0], [7.0, 7.0]]), sequences)
+    assert merged.tolist() == [[3.0, 2.0], [7.0, 7.0]]

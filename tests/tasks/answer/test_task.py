@@ -1,0 +1,259 @@
+"""Tests for answer: parts of the passage as given, no answer, the threshold, and the limit of pieces."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from bertmill.batching.windows import Windows, make_windows
+from bertmill.config.commands import WindowSettings
+from bertmill.errors import IntegrityError, UsageError
+from bertmill.model.config import BertConfig
+from bertmill.rows.bad_rows import BadRowError
+from bertmill.rows.split import SplitKey
+from bertmill.tasks.answer.rows import QuestionRow
+from bertmill.tasks.answer.spans import QuestionExample
+from bertmill.tasks.answer.task import DEFAULT_ANSWER_PIECES, AnswerQuestions
+from bertmill.tasks.base import Answer, TaskOptions
+from bertmill.tasks.metrics import intervals
+from tests.tasks.answer.questions import PASSAGE, QUESTION, TASK, TOKENIZER, encode, logits_for, row_of
+
+ALL = AnswerQuestions(top_k=20)
+
+
+def decode(task: AnswerQuestions, example: QuestionExample, output: np.ndarray) -> Answer:
+    (answer,) = task.decode([example], [output])
+    return answer
+
+
+def from_rows(*rows: QuestionRow) -> AnswerQuestions:
+    return AnswerQuestions.from_rows(rows, TaskOptions(), TOKENIZER, "file")
+
+
+def test_the_example_of_the_paper() -> None:
+    example = encode(row_of(PASSAGE, "Paris"))
+    ((first, last),) = example.spans
+    (window,) = example.sequences[0]
+    assert TOKENIZER.convert_ids_to_tokens(window.ids[first : last + 1].tolist()) == ["paris"]
+    output = np.zeros((example.num_pieces, 2), np.float32)
+    output[first, 0] = output[last, 1] = 5
+    answer = decode(TASK, example, output)
+    assert (answer["answer"], answer["start"], answer["end"]) == ("Paris", 25, 30)
+    assert TASK.show(answer) == f"Paris (25–30) {answer['score']:.4f}"
+    several = decode(ALL, example, output)
+    assert len(several["answers"]) == 20
+    assert several["answers"][0] == answer
+    assert sum(each["score"] for each in several["answers"]) == pytest.approx(1)
+
+
+def test_decoding_a_batch_gives_what_each_example_gives_alone() -> None:
+    examples = [encode(row_of(passage, question="q ?"), 20, 7) for passage in ("a bb", "ccc " * 30, "\u200b")]
+    outputs = [logits_for(example, seed) for seed, example in enumerate(examples)]
+    alone = [decode(ALL, example, output) for example, output in zip(examples, outputs, strict=True)]
+    assert ALL.decode(examples, outputs) == alone
+
+
+def test_the_loss_is_the_mean_of_start_and_end_over_the_windows() -> None:
+    example = encode(row_of(" ".join(f"w{number}" for number in range(60)), "w30"), 48, 20)
+    assert TASK.weight(example) == len(example.spans) > 2
+    output = torch.from_numpy(logits_for(example))
+    begin, expected = 0, 0.0
+    for window, span in zip(example.sequences[0], example.spans, strict=True):
+        of_window = output[begin : begin + len(window.ids)]
+        begin += len(window.ids)
+        for column, place in enumerate(span):
+            expected += float(-of_window[:, column].log_softmax(0)[place]) / 2
+    assert float(TASK.loss([output], [example])) == pytest.approx(expected, rel=1e-5)
+
+
+# No answer
+
+
+def test_the_threshold_is_the_one_with_the_best_f1() -> None:
+    # Margins 3, 1, -1, -3; the first and the third question have an answer, and it is found.
+    scores = np.array([[1, 1, 1, 3.0], [0, 0, 0, 1.0], [1, 1, 1, -1.0], [0, 0, 0, -3.0]])
+    task = AnswerQuestions(0.0)
+    assert task.metrics(scores)["f1"] == 0.5
+    tuned, description = task.tuned(scores)
+    assert tuned.null_threshold == 2.0  # as good as -2, and answers fewer questions
+    assert description == "null threshold 2"
+    assert tuned.metrics(scores)["f1"] == tuned.metrics(scores)["exact"] == 0.75
+    assert tuned.metrics(scores)["f1_at_zero"] == 0.5
+    assert TASK.tuned(scores) == (TASK, "")
+
+
+def test_equal_margins_are_answered_together_or_not_at_all() -> None:
+    ties = np.array([[0, 0, 0, 2.0], [1, 1, 1, 1.0], [1, 1, 1, 1.0], [0, 0, 0, 1.0]])
+    assert AnswerQuestions(0.0).tuned(ties)[0].metrics(ties)["f1"] == 0.5
+
+
+def test_the_threshold_may_be_beyond_all_margins() -> None:
+    never, _ = AnswerQuestions(0.0).tuned(np.array([[0, 0, 0, 3.0], [0, 0, 0, 1.0]]))
+    assert never.null_threshold is not None
+    assert never.null_threshold > 3
+    always, _ = AnswerQuestions(0.0).tuned(np.array([[1, 1, 1, 3.0], [1, 1, 1, -1e9]]))
+    assert always.null_threshold is not None
+    assert always.null_threshold < -1e8
+
+
+def test_no_answer_is_empty_with_its_probability() -> None:
+    example = encode(row_of(PASSAGE, "Paris"))
+    output = np.zeros((example.num_pieces, 2), np.float32)
+    output[0] = 5
+    assert decode(TASK, example, output)["answer"]  # a model for questions that all have answers
+    task = AnswerQuestions(0.0)
+    answer = decode(task, example, output)
+    assert (answer["answer"], answer["start"], answer["end"]) == ("", 0, 0)
+    assert answer["score"] > 0.99
+    assert task.show(answer).startswith("no answer")
+    several = decode(AnswerQuestions(-20.0, top_k=3), example, output)["answers"]
+    assert [bool(each["answer"]) for each in several] == [True, False, True]
+    assert task.error(example, output, task.score(example, output)) > 0
+    assert decode(AnswerQuestions(-20.0), example, output)["answer"]
+
+
+def test_a_passage_without_a_piece_has_no_answer() -> None:
+    example = encode(row_of("\u200b"))
+    for task in (TASK, AnswerQuestions(0.0)):
+        assert decode(task, example, logits_for(example)) == {"answer": "", "start": 0, "end": 0, "score": 1.0}
+
+
+def test_questions_of_a_kind_that_does_not_occur_have_no_metric() -> None:
+    scores = np.array([[1, 1, 1, 3.0], [0, 0, 0, 1.0]])
+    task = AnswerQuestions(0.0)
+    assert "unanswerable_right" not in task.metrics(scores[:1])
+    assert "answerable_f1" not in task.metrics(scores[1:])
+    assert intervals(task.metrics, scores)["answerable_f1"] == (1.0, 1.0)  # not 0 in samples without any
+
+
+# Construction
+
+
+def test_unanswerable_training_questions_give_a_threshold() -> None:
+    assert from_rows(row_of(PASSAGE, "Paris")).null_threshold is None
+    task = from_rows(row_of(PASSAGE, "Paris"), replace(row_of(PASSAGE), answers=()))
+    assert task.null_threshold == 0.0
+    assert task.reads_cls
+    assert task.labels(row_of(PASSAGE, "Paris")) == ("answerable",)
+    assert task.expected(row_of(PASSAGE, "Paris")) == ("Paris",)
+    assert task.labels(row_of(PASSAGE)) == ()
+
+
+def test_answers_may_be_as_long_as_nearly_all_training_answers() -> None:
+    def task_for(*lengths: int) -> AnswerQuestions:
+        passage = " ".join(["word"] * max(lengths))
+        return from_rows(*(row_of(passage, " ".join(["word"] * length)) for length in lengths))
+
+    usual = task_for(*[3] * 200, 200)
+    assert usual.max_answer_pieces == DEFAULT_ANSWER_PIECES
+    assert not usual.remarks()
+    long = task_for(*range(1, 101))
+    assert long.max_answer_pieces == 99
+    assert long.remarks() == ["answers have at most 99 pieces, like 99% of the training answers"]
+    example = encode(row_of(" ".join(["word"] * 99), " ".join(["word"] * 99)))
+    output = np.zeros((example.num_pieces, 2), np.float32)
+    ((first, last),) = example.spans
+    output[first, 0] = output[last, 1] = 5
+    assert decode(long, example, output)["answer"].count("word") == 99
+    assert decode(TASK, example, output)["answer"].count("word") <= DEFAULT_ANSWER_PIECES
+
+
+def test_the_shortest_answer_of_a_question_counts_for_the_limit() -> None:
+    row = QuestionRow("f:1", (QUESTION, "word " * 80), ((0, 5 * 70 - 1), (0, 5 * 50 - 1)))  # 70 words and 50
+    assert from_rows(row).max_answer_pieces == 50
+
+
+@pytest.mark.parametrize(
+    "metadata", [{"null_threshold": "low"}, {"max_answer_pieces": 0}, {"max_answer_pieces": "many"}]
+)
+def test_metadata_that_makes_no_sense_is_refused(metadata: dict[str, Any]) -> None:
+    config = BertConfig.of_size("tiny").with_settings(architectures=["BertForQuestionAnswering"])
+    with pytest.raises(IntegrityError, match="null_threshold or max_answer_pieces is not a valid number"):
+        AnswerQuestions.from_folder(config, metadata)
+    recorded = {"null_threshold": 1.5, "max_answer_pieces": 107}
+    assert AnswerQuestions.from_folder(config, recorded) == AnswerQuestions(1.5, 107)
+    assert AnswerQuestions(1.5, 107).metadata() == recorded
+
+
+def test_questions_about_a_passage_stay_together() -> None:
+    assert TASK.split_key(row_of(PASSAGE)) == SplitKey(PASSAGE)
+
+
+# Encoding
+
+
+def test_a_long_question_is_truncated_and_counted() -> None:
+    windows = Windows(TOKENIZER, 384, 128)
+    assert TASK.encode(row_of(PASSAGE, question="why " * 100), windows).offset == 64 + 2
+    assert windows.remark == "1 questions are too long: truncated"
+
+
+def test_answers_that_cannot_be_found_are_counted() -> None:
+    long_answer = " ".join(["word"] * DEFAULT_ANSWER_PIECES)
+    for answer, max_length, is_lost in (
+        (long_answer, 384, False),
+        (long_answer + " word", 384, True),
+        (long_answer, 32, True),
+        (None, 384, False),
+    ):
+        windows = Windows(TOKENIZER, max_length, 16)
+        TASK.encode(row_of(f"{long_answer} word.", answer), windows)
+        assert ("1 answers are too long, or cut by the window" in (windows.remark or "")) == is_lost
+
+
+def test_a_passage_of_ten_thousand_words_is_read_whole() -> None:
+    example = encode(row_of("It is so. " * 2_500 + "Paris", "Paris"))
+    output = logits_for(example)
+    last = max(number for number, span in enumerate(example.spans) if span != (0, 0))
+    begin = sum(len(window.ids) for window in example.sequences[0][:last])
+    output[begin + example.spans[last][0]] = 50
+    assert decode(TASK, example, output)["start"] == 25_000
+
+
+def test_short_windows_overlap_by_more_than_an_answer() -> None:
+    windows = make_windows(WindowSettings(), TOKENIZER, 128, *TASK.window)
+    example = TASK.encode(row_of(" ".join(["word"] * 400)), windows)
+    assert all(next_start < end - DEFAULT_ANSWER_PIECES for (_, end), (next_start, _) in pairwise(example.ranges))
+
+
+def test_truncation_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"truncation would leave .* answers unfound; disable truncate"):
+        TASK.encode(row_of(PASSAGE), Windows(TOKENIZER, 32, truncate=True))
+
+
+# Requests
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"passage": PASSAGE}, "the field 'question' is missing"),
+        ({"question": "q"}, "the field 'passage' is missing"),
+        ({"question": "q", "passage": " "}, "the field 'passage' is empty"),
+        ({"question": ["q"], "passage": "p"}, "the field 'question' should be a text, not list"),
+        ({"question": "q", "passage": "p", "pair": "x"}, "the task answer does not take the field 'pair'"),
+    ],
+)
+def test_a_request_needs_a_question_and_a_passage(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadRowError, match=message):
+        TASK.request(fields)
+
+
+def test_the_passage_of_a_request_has_three_names() -> None:
+    for name in ("passage", "context", "text"):
+        assert TASK.request({"question": "q", name: "p"}) == QuestionRow("request", ("q", "p"))
+
+
+def test_settings_for_answers() -> None:
+    assert AnswerQuestions(1.5).answering(top_k=3) == AnswerQuestions(1.5, top_k=3)
+    assert AnswerQuestions(1.5).answering(may_have_none=False).null_threshold is None
+    assert AnswerQuestions().answering(may_have_none=True).null_threshold == 0.0
+    with pytest.raises(UsageError):
+        AnswerQuestions().answering(top_k=0)
+    with pytest.raises(UsageError):
+        AnswerQuestions().answering(length=3)

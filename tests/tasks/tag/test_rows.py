@@ -1,0 +1,185 @@
+"""Tests for reading sentences with tags: columns, records and plain text."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bertmill.config.commands import RowSettings
+from bertmill.errors import DataError, UsageError
+from bertmill.rows.source import RowFile
+from bertmill.tasks.tag.rows import WordsRow, read_words
+from bertmill.text import files
+
+CONLL = """-DOCSTART- -X- -X- O
+
+EU NNP B-NP I-ORG
+rejects VBZ B-VP O
+
+Peter NNP B-NP I-PER
+Blackburn NNP I-NP I-PER
+"""
+
+
+def read(path: Path, content: str, *, labelled: bool = True, **settings: Any) -> list[WordsRow]:
+    path.write_text(content, encoding="utf-8")
+    return list(read_words(RowFile(str(path), RowSettings(**settings)), labelled))
+
+
+def words(row: WordsRow) -> list[str]:
+    return [row.texts[0][start:end] for start, end in row.words]
+
+
+def test_columns_are_separated_by_blanks_or_tabs_and_may_be_in_any_order(tmp_path: Path) -> None:
+    first, second = read(tmp_path / "eng.train", CONLL)
+    assert (words(first), first.tags, first.place) == (["EU", "rejects"], ("I-ORG", "O"), f"{tmp_path}/eng.train:3")
+    assert (second.texts, second.tags) == (("Peter Blackburn",), ("I-PER", "I-PER"))
+    swapped = read(tmp_path / "a.tsv", "# a comment\nNOUN\tdogs and cats\nVERB\trun\n", columns="text=2,label=1")
+    assert (words(swapped[0]), swapped[0].tags) == (["dogs and cats", "run"], ("NOUN", "VERB"))
+    assert read(tmp_path / "b.tsv", "#\tSYM\n1\tNUM")[0].tags == ("SYM", "NUM")
+
+
+@pytest.mark.parametrize(
+    ("content", "sentences"),
+    [
+        ("-DOCSTART-\n\nEU NNP I-ORG\n", [["EU"]]),
+        ("-DOCSTART- O\n\nEU NNP B-NP I-ORG\n", [["EU"]]),
+        ("-DOCSTART-\n\nNew York\tB-LOC\n", [["New York"]]),
+        ("O -DOCSTART-\n\nb\ta\n", [["b"]]),
+        ("# SYM\n1 NUM\n", [["#", "1"]]),
+        ("# a\tcomment\n#another\n#\tSYM\n", [["#"]]),
+        ("1\u00a0000 O\n\u3000 O\n", [["1\u00a0000", "\u3000"]]),
+        ("\u3000\tO\nb\tO\n", [["\u3000", "b"]]),
+    ],
+)
+def test_comments_and_document_starts_are_skipped_and_unusual_words_are_kept(
+    tmp_path: Path, content: str, sentences: list[list[str]]
+) -> None:
+    assert [words(row) for row in read(tmp_path / "a.conll", content)] == sentences
+
+
+def test_lines_of_conll_u_that_are_not_words_are_skipped(tmp_path: Path) -> None:
+    lines = ["# text = don't go", "1-2\tdon't\t_", "1\tdo\tAUX", "2\tn't\tPART", "2.1\tto\tX", "3\tgo\tVERB", ""]
+    (row,) = read(tmp_path / "a.conllu", "\n".join(lines), columns="text=2,label=3")
+    assert (words(row), row.tags) == (["do", "n't", "go"], ("AUX", "PART", "VERB"))
+
+
+def test_records_have_words_with_tags_or_a_text_with_entities(tmp_path: Path) -> None:
+    records = [
+        {"tokens": ["Paris", "!"], "ner_tags": ["B-LOC", "O"]},
+        {"text": "I love New York's parks", "entities": [{"start": 7, "end": 15, "label": "LOC"}]},
+        {"text": "unbelievable", "spans": [[2, 9, "ROOT"]]},
+        {"words": ["北", "京"], "tags": ["B", "E"]},
+    ]
+    rows = read(tmp_path / "a.jsonl", "".join(json.dumps(record) + "\n" for record in records))
+    assert [words(row) for row in rows] == [
+        ["Paris", "!"],
+        ["I", "love", "New", "York", "'s", "parks"],
+        ["un", "believa", "ble"],
+        ["北", "京"],
+    ]
+    assert [row.tags for row in rows] == [
+        ("B-LOC", "O"),
+        ("O", "O", "B-LOC", "I-LOC", "O", "O"),
+        ("O", "B-ROOT", "O"),
+        ("B", "E"),
+    ]
+    assert rows[3].texts == ("北京",)
+    moved = {"text": "Hi\r\nI love Paris now", "entities": [{"start": 11, "end": 16, "label": "LOC"}]}
+    (row,) = read(tmp_path / "b.jsonl", json.dumps(moved))
+    assert dict(zip(words(row), row.tags or (), strict=True))["Paris"] == "B-LOC"
+
+
+def test_untagged_input_may_be_lines_of_text(tmp_path: Path) -> None:
+    rows = read(tmp_path / "a.txt", "Hello there.\n\nBye\tnow\n", labelled=False)
+    assert [words(row) for row in rows] == [["Hello", "there", "."], ["Bye", "now"]]
+    assert rows[1].texts == ("Bye\tnow",)
+    again = read(tmp_path / "a.conll", "Hello X\nthere Y\n", labelled=False)
+    assert [(words(row), row.tags) for row in again] == [(["Hello", "there"], None)]
+
+
+@pytest.mark.parametrize("columns", [None, "text=words,label=tags"])
+@pytest.mark.parametrize("labelled", [True, False])
+def test_standard_input_may_hold_records(labelled: bool, columns: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = b'\n{"words": ["a", "b"], "tags": ["O", "B-X"]}\n'
+    monkeypatch.setattr(files, "_open", lambda _: io.BufferedReader(io.BytesIO(lines)))
+    (row,) = read_words(RowFile("-", RowSettings(columns=columns, format="jsonl")), labelled)
+    assert (words(row), row.tags) == (["a", "b"], ("O", "B-X") if labelled else None)
+
+
+@pytest.mark.parametrize(("labelled", "expected"), [(True, ["a"]), (False, ["a", "O"])])
+def test_standard_input_is_columns_if_labelled_and_else_lines(
+    labelled: bool, expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_open", lambda _: io.BufferedReader(io.BytesIO(b"a O\n")))
+    (row,) = read_words(RowFile("-"), labelled)
+    assert words(row) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.conll", "a O\nb O\n\nc O\nd\n", "a.conll:5: has 1 columns, the first line has 2"),
+        ("a.jsonl", '{"words": ["a", "b"], "tags": ["O"]}', "a.jsonl:1: has 2 words and 1 tags"),
+        ("a.jsonl", '{"words": ["a"], "labels": [null]}', "a.jsonl:1: has no list of tags"),
+        ("a.jsonl", '{"words": [], "tags": []}', "a.jsonl:1: has no list of words"),
+        ("a.jsonl", '{"words": ["a", ""], "tags": ["O", "O"]}', "a.jsonl:1: word 2 of 2 is empty"),
+        ("a.jsonl", '{"words": "a b", "tags": ["O", "O"]}', "a.jsonl:1: has tags but no list of words"),
+        ("a.tsv", "a\tO\n\tO\n", "a.tsv:2: the word is empty"),
+        ("a.jsonl", '{"sentence": "a"}', "a.jsonl:1: has no words (it has sentence)"),
+        (
+            "a.jsonl",
+            '{"text": "abc", "spans": [[1, 9, "X"]]}',
+            "the entity X from 1 to 9 is outside the text of 3 characters",
+        ),
+        (
+            "a.jsonl",
+            '{"text": "abc", "spans": [[0, 2, "X"], [1, 3, "Y"]]}',
+            "entities overlap: X from 0 to 2, and Y from 1 on",
+        ),
+        ("a.jsonl", '{"text": "a  b", "spans": [[1, 2, "X"]]}', "the entity X from 1 to 2 holds no word"),
+        ("a.jsonl", '{"text": "abc", "spans": [{"start": 0}]}', "an entity needs start, end and label"),
+        ("a.jsonl", '{"text": "abc", "spans": [[0, true, "X"]]}', "an entity needs start, end and label"),
+        ("a.jsonl", '{"text": "abc", "spans": [[0, 1, "X\\u200b"]]}', "has unprintable characters"),
+        ("a.jsonl", '{"text": " ", "spans": []}', "the text is empty"),
+        ("a.conll", "a\nb\n", "a.conll:1: has 1 column, and column 2 is needed"),
+        ("a.tsv", "a\tO\nb\t\n", "a.tsv:2: the tag is empty"),
+        ("a.jsonl", '{"words": ["a", "b"], "tags": ["O", ""]}', "a.jsonl:1: the word 'b' has an empty tag"),
+    ],
+)
+def test_a_bad_sentence_is_reported_with_its_place(tmp_path: Path, name: str, content: str, message: str) -> None:
+    with pytest.raises(DataError) as error:
+        read(tmp_path / name, content)
+    assert message in str(error.value)
+
+
+def test_bad_sentences_are_skipped_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "a.conll"
+    path.write_text("a O\nb O\n\n" * 30 + "c O O\n", encoding="utf-8")
+    file = RowFile(str(path), RowSettings(on_bad_row="skip"))
+    assert len(list(read_words(file, labelled=True))) == 30
+    assert file.counts.skipped == {"different number of columns": 1}
+
+
+def test_settings_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    for columns in ("text=1", "text=1,pair=2,label=3", "text=words,label=tags"):
+        with pytest.raises(UsageError):
+            read(tmp_path / "a.conll", CONLL, columns=columns)
+    with pytest.raises(DataError, match="column 9 is needed"):
+        read(tmp_path / "a.conll", CONLL, columns="text=1,label=9")
+    with pytest.raises(UsageError, match="--preset cannot be used with this task"):
+        read(tmp_path / "a.conll", CONLL, preset="sst2")
+    with pytest.raises(UsageError, match="the format csv cannot be read for this task"):
+        read(tmp_path / "a.conll", CONLL, format="csv")
+    with pytest.raises(UsageError, match="the format lines has no tags"):
+        read(tmp_path / "a.conll", CONLL, format="lines")
+    assert len(read(tmp_path / "a.txt", CONLL, format="conll", labelled=False)) == 2
+
+
+def test_a_row_gives_its_words_as_fields(tmp_path: Path) -> None:
+    (row,) = read(tmp_path / "a.conll", "北 B\n京 E\n")
+    assert row.fields() == {"words": ["北", "京"]}

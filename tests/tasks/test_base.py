@@ -1,0 +1,75 @@
+"""Tests for what all tasks share: bad rows, portions of windows, and defaults."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from bertmill.batching.by_length import PIECES_PER_BATCH
+from bertmill.batching.windows import Windows
+from bertmill.config.commands import RowSettings
+from bertmill.errors import DataError, UsageError
+from bertmill.model.packing import PackedBatch
+from bertmill.rows.source import RowFile
+from bertmill.tasks.base import encode_rows, probabilities, run_windows
+from bertmill.tasks.classify import Classify, ClassRow
+from bertmill.tasks.regress import Regress
+from bertmill.text.tokenizer import BertTokenizer
+
+WINDOWS = Windows(BertTokenizer.from_pretrained("minilm"), 16)
+TASK = Classify(("a", "b"))
+
+
+def rows(*labels: str) -> list[ClassRow]:
+    return [ClassRow(f"f.tsv:{number}", ("text",), label) for number, label in enumerate(labels, start=1)]
+
+
+def test_a_row_that_the_task_cannot_use_stops_the_encoding() -> None:
+    with pytest.raises(DataError, match=r"f.tsv:2: the label 'c' is not one of a, b; .* --on-bad-row skip"):
+        list(encode_rows(TASK, rows("a", "c"), WINDOWS, RowFile("f.tsv")))
+
+
+def test_bad_rows_may_be_skipped_and_are_counted() -> None:
+    file = RowFile("f.tsv", RowSettings(on_bad_row="skip"))
+    file.counts.num_rows = 40
+    examples = list(encode_rows(TASK, rows(*"ab" * 19, "c"), WINDOWS, file))
+    assert [example.target for example in examples] == [0, 1] * 19
+    assert file.counts.skipped == {"unknown label": 1}
+
+
+def test_too_many_bad_rows_stop_the_encoding_at_the_end() -> None:
+    file = RowFile("f.tsv", RowSettings(on_bad_row="skip"))
+    file.counts.num_rows = 10
+    with pytest.raises(DataError, match="more than 5% of the rows are bad"):
+        list(encode_rows(TASK, rows(*"abababa", "c"), WINDOWS, file))
+
+
+def test_windows_run_in_portions_unless_gradients_are_needed() -> None:
+    class Recorder(torch.nn.Module):
+        def forward(self, batch: PackedBatch) -> int:
+            return batch.num_pieces
+
+    example = TASK.encode(ClassRow("f:1", ("word " * 4000,)), WINDOWS)
+    device = torch.device("cpu")
+    with torch.inference_mode():
+        portions = list(run_windows(Recorder(), [example], device))
+    assert max(portions) <= PIECES_PER_BATCH < sum(portions)
+    assert list(run_windows(Recorder(), [example], device)) == [sum(portions)] == [example.num_pieces]
+
+
+def test_a_task_without_settings_for_answers_refuses_them() -> None:
+    assert TASK.answering() is TASK
+    with pytest.raises(UsageError, match="the task classify has no top_k"):
+        TASK.answering(top_k=3)
+
+
+def test_scores_by_label_become_columns() -> None:
+    answer = {"number": 1.5, "scores": {"a": 0.25, "b": 0.75}, "words": ["x", "y"]}
+    assert Regress().columns(answer) == {"number": 1.5, "score:a": 0.25, "score:b": 0.75, "words": ["x", "y"]}
+
+
+def test_probabilities_are_a_softmax_in_double_precision() -> None:
+    logits = np.array([[0.0, 1000.0], [0.0, 0.0]], np.float32)
+    assert probabilities(logits).tolist() == [[0.0, 1.0], [0.5, 0.5]]
+    assert probabilities(logits).dtype == np.float64

@@ -1,0 +1,232 @@
+"""Tests for classify: labels, targets, losses, answers and metrics."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sklearn.metrics
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertmill.batching.windows import Windows
+from bertmill.errors import DataError, UsageError
+from bertmill.rows.bad_rows import BadRowError
+from bertmill.rows.source import RowFile
+from bertmill.tasks.base import Example
+from bertmill.tasks.classify import Classify, ClassifyOptions, ClassRow, Label, count_labels, parse_class_weights
+from bertmill.text.tokenizer import BertTokenizer
+
+WINDOWS = Windows(BertTokenizer.from_pretrained("minilm"), 64)
+MULTI_LABEL = ClassifyOptions(multi_label=True)
+
+
+def row(label: Label | None) -> ClassRow:
+    return ClassRow("file.tsv:7", ("a text",), label)
+
+
+def encoded(task: Classify, label: Label | None) -> Example:
+    return task.encode(row(label), WINDOWS)
+
+
+def read(path: Path, content: str, options: ClassifyOptions | None = None) -> list[ClassRow]:
+    path.write_text(content, encoding="utf-8")
+    return list(Classify.read(RowFile(str(path)), options or ClassifyOptions(), labelled=True))
+
+
+# Labels
+
+
+def test_labels_are_ordered_by_value_then_by_name() -> None:
+    rows = [row(label) for label in ("10", "nan", "9", "b", "inf", "a")]
+    for _ in rows:
+        rows = [*rows[1:], rows[0]]
+        assert list(count_labels(rows, multi_label=False, where="f.tsv")) == ["9", "10", "a", "b", "inf", "nan"]
+
+
+@pytest.mark.parametrize("multi_label", [False, True])
+def test_a_single_label_cannot_be_learned(multi_label: bool) -> None:
+    with pytest.raises(DataError, match=r"f.tsv: all rows have the same label 'a'; classify needs at least two"):
+        count_labels([row("a"), row("a")], multi_label, "f.tsv")
+    with pytest.raises(DataError, match=r"f.tsv: all rows have no label; .* --multi-label"):
+        count_labels([row(())], multi_label, "f.tsv")
+
+
+def test_the_task_has_the_labels_of_its_rows_and_its_options() -> None:
+    rows = [row("b"), row("a"), row("b")]
+    options = ClassifyOptions(class_weights="b=2", label_smoothing=0.1)
+    task = Classify.from_rows(rows, options, WINDOWS.tokenizer, "f.tsv")
+    assert task == Classify(("a", "b"), class_weights=(1.0, 2.0), label_smoothing=0.1)
+    assert task.metadata() == {"labels": ["a", "b"], "multi_label": False}
+    with pytest.raises(ValueError, match="cannot be used with --multi-label"):
+        ClassifyOptions(multi_label=True, class_weights="balanced")
+
+
+def test_many_numbers_as_labels_give_a_remark() -> None:
+    assert not Classify(("1", "2")).remarks()
+    assert Classify(tuple(map(str, range(30)))).remarks() == [
+        "the labels are 30 numbers, and each is a class; regress learns values"
+    ]
+
+
+def test_an_unknown_label_is_reported_with_its_place() -> None:
+    with pytest.raises(BadRowError, match=r"file.tsv:7: the label 'c' is not one of a, b"):
+        encoded(Classify(("a", "b")), "c")
+
+
+def test_an_unlabelled_row_has_no_target() -> None:
+    task = Classify(("a", "b"))
+    assert encoded(task, None).target is None
+    assert task.labels(row(None)) == ()
+    assert task.labels(row("a")) == task.expected(row("a")) == ("a",)
+
+
+def test_rows_with_choices_are_refused(tmp_path: Path) -> None:
+    content = '{"text": "a", "choices": ["b", "c"], "label": "x"}\n'
+    with pytest.raises(DataError, match=r"a.jsonl:1: has choices, which only the task choose reads"):
+        read(tmp_path / "a.jsonl", content)
+
+
+# Several labels
+
+
+def test_several_labels_are_one_field_or_a_list() -> None:
+    task = Classify(("a", "b", "c"), multi_label=True)
+    assert encoded(task, "a|c").target == encoded(task, ("c", "a")).target == (1.0, 0.0, 1.0)
+    assert encoded(task, ()).target == (0.0, 0.0, 0.0)
+    with pytest.raises(BadRowError, match=r"file.tsv:7: has 2 labels; use --multi-label"):
+        encoded(Classify(("a", "b")), ("a", "b"))
+
+
+def test_a_file_has_one_separator_of_labels() -> None:
+    rows = [row("Arts, Culture|Music"), row("Arts, Culture"), row(("Law", "Music"))]
+    labels = tuple(count_labels(rows, multi_label=True, where="f.tsv"))
+    assert labels == ("Arts, Culture", "Law", "Music")
+    assert encoded(Classify(labels, multi_label=True), rows[1].label).target == (1.0, 0.0, 0.0)
+    assert list(count_labels([row("a, b"), row("c")], multi_label=True, where="f.tsv")) == ["a", "b", "c"]
+
+
+def test_the_first_separator_that_occurs_separates_labels() -> None:
+    task = Classify(("Arts, Culture", "Music"), multi_label=True)
+    assert encoded(task, "Arts, Culture|Music").target == (1.0, 1.0)
+    assert encoded(task, "Music").target == (0.0, 1.0)
+    assert encoded(Classify(("a", "b"), multi_label=True), "a; b").target == (1.0, 1.0)
+
+
+def test_a_label_that_contains_a_separator_may_have_blanks_around_it(tmp_path: Path) -> None:
+    rows = read(tmp_path / "a.tsv", "text\tlabel\nx\tc, d\ny\tc, d \nz\ta|b\nw\t\n", MULTI_LABEL)
+    task = Classify.from_rows(rows, MULTI_LABEL, WINDOWS.tokenizer, "a.tsv")
+    assert [task.labels(each) for each in rows] == [("c, d",), ("c, d",), ("a", "b"), ()]
+    assert task.options == MULTI_LABEL
+
+
+# Losses
+
+
+def test_balanced_weights_give_rare_classes_the_same_total() -> None:
+    counts = Counter({"ham": 30, "spam": 10})
+    weights = parse_class_weights("balanced", counts)
+    assert weights[0] * 30 == pytest.approx(weights[1] * 10)
+    assert parse_class_weights("spam=5", counts) == parse_class_weights("ham=1, spam = 5", counts) == (1.0, 5.0)
+    with pytest.raises(UsageError, match="the labels are ham, spam"):
+        parse_class_weights("eggs=2", counts)
+    with pytest.raises(UsageError, match="names an unknown label, or one twice"):
+        parse_class_weights("ham=1,ham=2", counts)
+    for wrong in ("spam", "Balanced", "spam=x", "spam=-1"):
+        with pytest.raises(UsageError, match=r"is not LABEL=NUMBER above 0; or use balanced"):
+            parse_class_weights(wrong, counts)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("weights", [None, (1.0, 4.0)])
+def test_the_loss_is_the_weighted_mean_of_torch(smoothing: float, weights: tuple[float, ...] | None) -> None:
+    logits = torch.randn(5, 2, generator=torch.Generator().manual_seed(1))
+    targets = [0, 1, 1, 0, 1]
+    task = Classify(("a", "b"), class_weights=weights, label_smoothing=smoothing)
+    examples = [encoded(task, "ab"[target]) for target in targets]
+    mean = task.loss(list(logits), examples) / sum(map(task.weight, examples))
+    expected = torch.nn.functional.cross_entropy(
+        logits, torch.tensor(targets), None if weights is None else torch.tensor(weights), label_smoothing=smoothing
+    )
+    assert float(mean) == pytest.approx(float(expected), rel=1e-6)
+
+
+# Answers
+
+
+def test_answers_name_labels_with_probabilities() -> None:
+    task = Classify(("no", "yes"))
+    (answer,) = task.decode([encoded(task, None)], [np.array([0.0, np.log(3)], np.float32)])
+    assert answer["label"] == "yes"
+    assert answer["score"] == pytest.approx(0.75)
+    assert answer["scores"] == pytest.approx({"no": 0.25, "yes": 0.75})
+    assert task.show(answer) == "yes 0.7500"
+    assert list(task.columns(answer)) == ["label", "score", "score:no", "score:yes"]
+
+
+def test_answers_with_several_labels_list_those_above_the_threshold() -> None:
+    task = Classify(("a", "b", "c"), multi_label=True)
+    examples = [encoded(task, None)] * 2
+    both, none = task.decode(examples, [np.array([3, -3, 3], np.float32), np.array([-3, -3, -3], np.float32)])
+    assert (both["labels"], none["labels"]) == (["a", "c"], [])
+    assert (task.show(both), task.show(none)) == ("a 0.9526, c 0.9526", "none")
+    assert task.columns(both)["labels"] == "a|c"
+
+
+# Scores and metrics
+
+
+@pytest.mark.filterwarnings("ignore:A single label")
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=40), st.integers(2, 4))
+def test_metrics_of_classes_equal_scikit_learn(answers: list[tuple[int, int]], num_classes: int) -> None:
+    scores = np.minimum(np.array(answers), num_classes - 1)
+    predicted, expected = scores[:, 0], scores[:, 1]
+    average = "binary" if num_classes == 2 else "macro"
+    assert Classify(tuple("abcd"[:num_classes])).metrics(scores) == pytest.approx(
+        {
+            "accuracy": (predicted == expected).mean(),
+            "f1": sklearn.metrics.f1_score(expected, predicted, zero_division=0.0, average=average),
+            "matthews": sklearn.metrics.matthews_corrcoef(expected, predicted),
+        }
+    )
+
+
+@given(st.lists(st.lists(st.booleans(), min_size=6, max_size=6), min_size=1, max_size=20))
+def test_metrics_of_several_labels_equal_scikit_learn(answers: list[list[bool]]) -> None:
+    scores = np.array(answers).reshape(-1, 2, 3)
+    predicted, expected = scores[:, 0], scores[:, 1]
+    task = Classify(("a", "b", "c"), multi_label=True)
+    figures = task.metrics(scores)
+    for average in ("micro", "macro"):
+        theirs = sklearn.metrics.f1_score(expected, predicted, average=average, zero_division=0.0)
+        assert figures[f"{average}_f1"] == pytest.approx(theirs)
+    columns = sklearn.metrics.precision_recall_fscore_support(expected, predicted, average=None, zero_division=0.0)
+    ours = [(each.precision, each.recall, each.f1, each.rows) for each in task.class_report(scores).figures]
+    assert ours == [pytest.approx(each) for each in zip(*columns, strict=True)]
+
+
+def test_a_score_holds_what_the_metrics_need() -> None:
+    several = Classify(("a", "b"), multi_label=True)
+    output = np.array([-1.0, 2.0], np.float32)
+    score = several.score(encoded(several, "a"), output)
+    assert score.tolist() == [[False, True], [True, False]]
+    assert several.error(encoded(several, "a"), output, score) == 3.0
+    single = Classify(("a", "b"))
+    score = single.score(encoded(single, "a"), np.array([0, 1], np.float32))
+    assert score.tolist() == [1, 0]
+    assert single.error(encoded(single, "a"), np.array([0, 1], np.float32), score) == 1.0
+
+
+def test_the_class_report_has_figures_and_a_confusion_matrix() -> None:
+    scores = np.array([[0, 0], [1, 0], [1, 1]])
+    report = Classify(("a", "b")).class_report(scores)
+    assert report.confusion == [[1, 1], [0, 1]]
+    assert [(each.label, each.precision, each.recall, each.rows) for each in report.figures] == [
+        ("a", 1.0, 0.5, 2),
+        ("b", 0.5, 1.0, 1),
+    ]
+    many = Classify(tuple(map(str, range(50_000)))).class_report(scores)  # a matrix would have 2.5 billion cells
+    assert (many.confusion, many.figures[1].rows, len(many.figures)) == ([], 1, 50_000)

@@ -1,0 +1,36 @@
+"""Tests for what tasks share about metrics; the metrics of a task are tested with the task."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bertmill.tasks.choose import Choose
+from bertmill.tasks.metrics import MAX_CONFUSED_CLASSES, confusion_matrix, intervals, precision_recall_f1
+
+
+def test_intervals_come_from_resampled_rows_and_are_reproducible() -> None:
+    scores = np.array([[True]] * 80 + [[False]] * 20)
+    low, high = intervals(Choose().metrics, scores)["accuracy"]
+    assert 0.68 < low < 0.76 < 0.84 < high < 0.92  # 0.8 ± 1.96 · 0.04
+    assert intervals(Choose().metrics, scores)["accuracy"] == (low, high)
+
+
+def test_a_metric_that_some_samples_lack_has_the_interval_of_the_others() -> None:
+    def metrics(scores: np.ndarray) -> dict[str, float]:
+        return {"mean": float(scores.mean()), **({"of_ones": 1.0} if scores.any() else {})}
+
+    found = intervals(metrics, np.array([1.0, 0.0, 0.0]))
+    assert found["of_ones"] == (1.0, 1.0)
+    assert found["mean"][0] == 0.0
+
+
+def test_ratios_without_a_denominator_are_zero() -> None:
+    assert precision_recall_f1(0, 0, 0) == (0.0, 0.0, 0.0)
+    assert precision_recall_f1(1, 2, 4) == (0.5, 0.25, pytest.approx(1 / 3))
+
+
+def test_a_confusion_matrix_has_a_limit() -> None:
+    predicted, expected = np.array([3, 4]), np.array([3, 3])
+    assert confusion_matrix(predicted, expected, 5)[3][3:] == [1, 1]
+    assert confusion_matrix(predicted, expected, MAX_CONFUSED_CLASSES + 1) == []

@@ -1,0 +1,273 @@
+"""Tests for the registry: a task is one file and one line, folders name their task, and nobody else compares names."""
+
+from __future__ import annotations
+
+import ast
+import json
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import bertmill
+from bertmill.checkpoint.names import read_metadata
+from bertmill.cli.main import main
+from bertmill.errors import IntegrityError, UsageError
+from bertmill.model.bert import BertForSequenceClassification
+from bertmill.model.config import BertConfig
+from bertmill.rows.bad_rows import BadRowError
+from bertmill.tasks import TASKS, load_task, settings_for, task_of_folder
+from bertmill.tasks.answer.task import AnswerQuestions
+from bertmill.tasks.base import AnyTask
+from bertmill.tasks.choose import Choose
+from bertmill.tasks.classify import Classify
+from bertmill.tasks.regress import Regress
+from bertmill.tasks.tag.task import Tag
+from tests.finetuned import MakeModel, RunMain, finetune_words, text_of
+
+SOURCE = Path(bertmill.__file__).parent
+
+# A toy task
+
+
+@pytest.fixture
+def shout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TASKS, "shout", "tests.tasks.toy_task:Shout")
+
+
+@pytest.mark.usefixtures("shout")
+def test_a_task_of_one_file_is_trained_evaluated_and_used_from_the_command_line(
+    tiny: Path, tmp_path: Path, run_main: RunMain, capsys: pytest.CaptureFixture[str]
+) -> None:
+    draw = random.Random(0)
+    rows = tmp_path / "rows.tsv"
+    texts = [text_of(draw) + draw.choice(["!", "?", "."]) for _ in range(120)]
+    rows.write_text("\n".join(["text", *texts]) + "\n", encoding="utf-8")
+    more = {"learning_rate": 2e-3, "epochs": 12, "dropout": 0, "mark": "?"}
+    assert run_main(*finetune_words(tiny, rows, tmp_path / "run", "shout", **more)) == f"{tmp_path / 'run/model'}\n"
+    model = tmp_path / "run/model"
+    metadata = json.loads((model / "bertmill.json").read_text(encoding="utf-8"))
+    assert (metadata["task"], metadata["mark"], metadata["metric"]) == ("shout", "?", "accuracy")
+    evaluation = json.loads(run_main("evaluate", model, "--data", rows, "--json", "--quiet"))
+    assert evaluation["metrics"]["accuracy"]["value"] > 0.9
+    answers = [json.loads(line)["shouts"] for line in run_main("predict", model, rows, "--quiet").splitlines()]
+    assert sum(answer == text.endswith("?") for answer, text in zip(answers, texts, strict=True)) > 100
+    assert run_main("predict", model, "--text", "good film?", "--output-format", "table") == "shout  good film?\n"
+    assert bertmill.load(model).predict(["good film?", "good film!"]) == [{"shouts": True}, {"shouts": False}]
+    assert main(["finetune", "shout", "--help"]) == 0
+    assert "the character that a shout ends with" in capsys.readouterr().out
+
+
+def test_a_folder_of_a_task_that_is_not_registered_falls_back_on_its_head(untrained: MakeModel) -> None:
+    config = BertConfig.from_pretrained(untrained(Choose()))
+    assert task_of_folder(config, {"task": "shout"}, Path("folder")) == Choose()
+
+
+def test_an_unknown_task_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(
+        UsageError, match=r"there is no task called 'clasify'; did you mean classify\?; known: classify"
+    ):
+        load_task("clasify")
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_task_has_its_name_and_options_of_its_own(name: str) -> None:
+    task = load_task(name)
+    assert task.name == name
+    assert settings_for(name).model_fields.keys() >= task.Options.model_fields.keys()
+
+
+# Model folders
+
+EVERY_TASK: dict[str, AnyTask] = {
+    "classify": Classify(("a", "b")),
+    "multi-label": Classify(("a", "b"), multi_label=True),
+    "regress": Regress(),
+    "choose": Choose(),
+    "tag": Tag(("O", "B-X", "I-X"), has_spans=True),
+    "answer": AnswerQuestions(),
+}
+
+
+@pytest.mark.parametrize("name", EVERY_TASK)
+def test_a_bare_folder_is_recognised_by_its_head(name: str, untrained: MakeModel) -> None:
+    task = EVERY_TASK[name]
+    folder = untrained(task)
+    assert read_metadata(folder) == {}
+    assert task_of_folder(BertConfig.from_pretrained(folder), {}, folder) == task
+
+
+def test_the_recorded_task_is_authoritative(tiny: Path, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    folder = shutil.copytree(tiny, tmp_path / "model")
+    BertForSequenceClassification.from_pretrained(tiny, num_labels=1).save_pretrained(folder)
+    config = BertConfig.from_pretrained(folder)
+    assert task_of_folder(config, {}, folder) == Regress()
+    assert task_of_folder(config, {"task": "regress"}, folder) == Regress()
+    assert task_of_folder(config, {"task": "classify"}, folder) == Classify(("LABEL_0",))
+    (folder / "bertmill.json").write_text('{"format": 1, "task": "classify"}', encoding="utf-8")
+    assert bertmill.load(folder).predict(["a film"])[0]["label"] == "LABEL_0"
+
+
+def test_a_folder_without_a_head_has_no_task(tiny: Path) -> None:
+    with pytest.raises(UsageError, match="is not fine-tuned for a task"):
+        task_of_folder(BertConfig.from_pretrained(tiny), {}, tiny)
+    with pytest.raises(UsageError, match="is not fine-tuned for a task"):
+        task_of_folder(BertConfig.from_pretrained(tiny), {"task": "classify"}, tiny)
+
+
+OLD_METADATA = {  # as version 0.1 wrote it: without a format number
+    "task": "classify",
+    "labels": ["a", "b"],
+    "multi_label": False,
+    "metric": "accuracy",
+    "windows": {"max_length": 16, "stride": None, "truncate": False},
+    "model": "/somewhere/tiny",
+    "train_sha256": "00",
+    "dev_share": "0.1",
+    "made_by": "bertmill 0.1.0",
+    "seed": 0,
+    "steps": 10,
+    "best_step": 10,
+    "seconds": 1.0,
+    "dev": {"accuracy": 1.0},
+}
+
+
+def test_folders_without_a_format_number_still_open(untrained: MakeModel, tmp_path: Path) -> None:
+    folder = shutil.copytree(untrained(EVERY_TASK["classify"]), tmp_path / "model")
+    (folder / "bertmill.json").write_text(json.dumps(OLD_METADATA, indent=1), encoding="utf-8")
+    assert set(bertmill.load(folder).predict(["a film"])[0]["scores"]) == {"a", "b"}
+
+
+def test_a_newer_format_is_one_clear_line(
+    untrained: MakeModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = shutil.copytree(untrained(EVERY_TASK["classify"]), tmp_path / "model")
+    (folder / "bertmill.json").write_text(json.dumps({"format": 2, **OLD_METADATA}), encoding="utf-8")
+    with pytest.raises(IntegrityError):
+        bertmill.load(folder).predict(["a film"])
+    assert main(["predict", str(folder), "--text", "a film"]) == 4
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "bertmill.json: has format 2, and this version of bertmill reads format 1" in said
+
+
+# Requests
+
+TEXT = st.text(min_size=1).filter(str.strip)
+PAIR = st.fixed_dictionaries({"text": TEXT}, optional={"pair": TEXT})
+REQUESTS: dict[str, st.SearchStrategy[dict[str, Any]]] = {
+    "classify": PAIR,
+    "regress": PAIR,
+    "choose": st.fixed_dictionaries(
+        {"text": TEXT, "choices": st.lists(TEXT, min_size=2, max_size=4)}, optional={"pair": TEXT}
+    ),
+    "tag": st.fixed_dictionaries({"words": st.lists(st.text(min_size=1), min_size=1)})
+    | st.fixed_dictionaries({"text": TEXT}),
+    "answer": st.fixed_dictionaries({"question": TEXT, "passage": TEXT}),
+}
+
+
+@pytest.mark.parametrize("name", TASKS)
+@given(data=st.data())
+def test_the_fields_of_a_row_are_a_request_for_the_same_row(name: str, data: st.DataObject) -> None:
+    task = load_task(name)
+    row = task.request(data.draw(REQUESTS[name]))
+    assert task.request(row.fields()) == row
+
+
+WRONG: st.SearchStrategy[Any] = st.none() | st.integers() | st.just(" ") | st.lists(st.none() | st.just(""), max_size=3)
+
+
+@pytest.mark.parametrize("name", TASKS)
+@given(data=st.data())
+def test_messages_about_a_request_name_fields_and_not_flags(name: str, data: st.DataObject) -> None:
+    fields = data.draw(REQUESTS[name])
+    changed = data.draw(st.sampled_from([*fields, "label"]))
+    fields = {**fields, changed: data.draw(WRONG)}
+    with pytest.raises(BadRowError) as caught:
+        load_task(name).request(fields)
+    message = str(caught.value)
+    assert "--" not in message.replace(repr(fields[changed]), "")
+    assert changed.rstrip("s") in message
+
+
+# No one else knows which tasks there are
+
+
+def violations(tree: ast.AST, *, may_read_architectures: bool) -> Iterator[str]:
+    """Comparisons with task names, checks of task classes, dicts keyed by task names, and uses of `architectures`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare) and any(map(names_task, [node.left, *node.comparators])):
+            yield f"line {node.lineno}: comparison with the name of a task"
+        if isinstance(node, ast.MatchValue) and names_task(node.value):
+            yield f"line {node.lineno}: match on the name of a task"
+        if isinstance(node, ast.Dict) and any(map(names_task, filter(None, node.keys))):
+            yield f"line {node.lineno}: dict keyed by names of tasks"
+        if isinstance(node, ast.Call) and called(node) in ("isinstance", "issubclass") and names_class(node.args[1]):
+            yield f"line {node.lineno}: check for the class of a task"
+        if not may_read_architectures and reads_architectures(node):
+            yield f"line {node.lineno}: use of architectures"
+
+
+def names_task(node: ast.expr) -> bool:
+    if isinstance(node, ast.Tuple | ast.List | ast.Set):
+        return any(map(names_task, node.elts))
+    return isinstance(node, ast.Constant) and node.value in TASKS
+
+
+def names_class(node: ast.expr) -> bool:
+    classes = {path.partition(":")[2] for path in TASKS.values()} | {"Task", "SequenceTask"}
+    names = (getattr(each, "id", getattr(each, "attr", None)) for each in ast.walk(node))
+    return any(name in classes for name in names)
+
+
+def called(node: ast.Call) -> str | None:
+    return node.func.id if isinstance(node.func, ast.Name) else None
+
+
+def reads_architectures(node: ast.AST) -> bool:
+    return (isinstance(node, ast.Attribute) and node.attr == "architectures") or (
+        isinstance(node, ast.Constant) and node.value == "architectures"
+    )
+
+
+def test_nothing_outside_the_tasks_depends_on_which_tasks_there_are() -> None:
+    found = []
+    for path in sorted(SOURCE.rglob("*.py")):
+        package = path.relative_to(SOURCE).parts[0]
+        if package == "tasks":
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        allowed = package in ("model", "checkpoint")  # where the config of Hugging Face is read and written
+        found += [f"{path.relative_to(SOURCE)}, {each}" for each in violations(tree, may_read_architectures=allowed)]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "if settings.task == 'tag': pass",
+        "if 'answer' != task.name: pass",
+        "if task.name in ('classify', 'regress'): pass",
+        "match task.name:\n    case 'choose': pass",
+        "readers = {'tag': read_tags}",
+        "if isinstance(task, Classify): pass",
+        "if isinstance(task, (int, tasks.classify.Classify)): pass",
+        "if isinstance(task, int | Tag): pass",
+        "if issubclass(kind, SequenceTask): pass",
+        "if 'BertForMultipleChoice' in config.architectures: pass",
+        "content['architectures']",
+    ],
+)
+def test_the_check_finds_a_planted_violation(code: str) -> None:
+    assert list(violations(ast.parse(code), may_read_architectures=False))
+    is_about_head = "architectures" in code
+    assert bool(list(violations(ast.parse(code), may_read_architectures=True))) != is_about_head

@@ -1,0 +1,82 @@
+"""A task in one file, as a newcomer would write it: does a text end with an exclamation mark?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from bertmill.batching.windows import Windows
+from bertmill.model.config import BertConfig
+from bertmill.rows.columns import read_fields
+from bertmill.rows.source import RowFile
+from bertmill.tasks.base import Answer, Array, Example, Score, Scores, TaskOptions
+from bertmill.tasks.sequence import SequenceTask, TextRow, read_texts
+from bertmill.text.tokenizer import BertTokenizer
+
+
+class ShoutOptions(TaskOptions):
+    mark: str = Field("!", description="the character that a shout ends with")
+
+
+@dataclass(frozen=True)
+class Shout(SequenceTask[TextRow]):
+    mark: str = "!"
+
+    name = "shout"
+    head = "BertForSequenceClassification"
+    goals = ("accuracy",)
+    Options = ShoutOptions
+
+    @classmethod
+    def read(cls, file: RowFile, options: ShoutOptions, *, labelled: bool) -> Iterator[TextRow]:
+        records = read_fields(file, labelled=False)
+        return file.rows(records, lambda record: TextRow(record.place, read_texts(record.fields)))
+
+    @classmethod
+    def request(cls, fields: Mapping[str, Any], place: str = "request") -> TextRow:
+        return TextRow(place, read_texts(fields))
+
+    @classmethod
+    def from_rows(cls, rows: Sequence[TextRow], options: ShoutOptions, tokenizer: BertTokenizer, where: str) -> Self:
+        return cls(options.mark)
+
+    @classmethod
+    def from_folder(cls, config: BertConfig, metadata: Mapping[str, Any]) -> Self | None:
+        return cls(metadata["mark"]) if metadata.get("task") == cls.name else None
+
+    def model_settings(self) -> dict[str, Any]:
+        return {"num_labels": 1}
+
+    def metadata(self) -> dict[str, Any]:
+        return {"mark": self.mark}
+
+    def labels(self, row: TextRow) -> tuple[str, ...]:
+        return ("shout" if row.texts[0].endswith(self.mark) else "talk",)
+
+    def encode(self, row: TextRow, windows: Windows) -> Example:
+        return Example(row, windows.of([row.texts]), float(row.texts[0].endswith(self.mark)))
+
+    def loss(self, outputs: Sequence[Tensor], examples: Sequence[Example]) -> Tensor:
+        targets = torch.tensor([example.target for example in examples])
+        return torch.nn.functional.binary_cross_entropy_with_logits(torch.cat(list(outputs)), targets, reduction="sum")
+
+    def decode(self, examples: Sequence[Example], outputs: Sequence[Array]) -> list[Answer]:
+        return [{"shouts": bool(output[0] > 0)} for output in outputs]
+
+    def show(self, answer: Answer) -> str:
+        return "shout" if answer["shouts"] else "talk"
+
+    def score(self, example: Example, output: Array) -> Score:
+        return np.array([(output[0] > 0) == example.target])
+
+    def metrics(self, scores: Scores) -> dict[str, float]:
+        return {"accuracy": float(scores.mean())}
+
+    def error(self, example: Example, output: Array, score: Score) -> float:
+        return 0.0 if score[0] else abs(float(output[0]))
