@@ -164,7 +164,7 @@ def test_the_task_may_come_from_the_file_of_config(tmp_path: Path) -> None:
 @pytest.mark.parametrize("given", [["classify"], []])
 def test_a_run_is_resumed_with_its_task_and_options(tmp_path: Path, given: list[str]) -> None:
     flags = {"task": "classify", "model": "minilm", "train": "rows.tsv", "out": tmp_path, "multi_label": True}
-    (tmp_path / "config.toml").write_text(run_toml(read_settings(settings_for("classify"), flags), "finetune"))
+    (tmp_path / "config.toml").write_text(run_toml(read_settings(settings_for("classify"), flags), "finetune", {}))
     for words in (["--out", str(tmp_path), "--resume"], ["--resume", f"--out={tmp_path}"]):
         settings: Any = settings_from_words("finetune", [*given, *words])
         assert (settings.task, settings.multi_label, settings.model) == ("classify", True, "minilm")

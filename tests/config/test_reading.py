@@ -38,7 +38,7 @@ FINETUNE = {"task": "classify", "model": "minilm", "train": "/data/rows.tsv", "m
 
 def write_run(out: Path, settings: TrainingSettings, command: str) -> Path:
     out.mkdir(exist_ok=True)
-    (out / RUN_FILE).write_text(run_toml(settings, command), encoding="utf-8")
+    (out / RUN_FILE).write_text(run_toml(settings, command, {}), encoding="utf-8")
     return out
 
 
@@ -183,7 +183,7 @@ def test_any_value_comes_back_from_config_toml(
 def test_a_name_that_is_not_utf_8_is_refused() -> None:
     settings = read_settings(PretrainSettings, {**PRETRAIN, "corpus": "a\udcff", "out": "run"})
     with pytest.raises(UsageError, match="--corpus is not valid UTF-8"):
-        run_toml(settings, "pretrain")
+        run_toml(settings, "pretrain", {})
 
 
 def test_the_config_of_a_run_serves_as_config_of_another(finetune_run: Path) -> None:

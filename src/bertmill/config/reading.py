@@ -130,8 +130,14 @@ def _validate_run(kind: type[TrainingT], content: Mapping[str, Any], path: Path)
         raise IntegrityError(what, where=path, remedy=_DAMAGED_REMEDY) from None
 
 
-def run_toml(settings: TrainingSettings, command: str) -> str:
-    """The content of a run's config.toml; what is not set is left out."""
+def read_run_sources(out: Path) -> dict[str, str]:
+    """The hashes of the data that the run in `out` started with, by name; empty if there is no run."""
+    path = out / RUN_FILE
+    return dict(_parse_toml(path).get("sources", {})) if path.exists() else {}
+
+
+def run_toml(settings: TrainingSettings, command: str, sources: Mapping[str, str]) -> str:
+    """The content of a run's config.toml; settings that are None are left out."""
     lines = [f"format = {RUN_FORMAT}\n", f'command = "{command}"\n', "\n[settings]\n"]
     for name, field in type(settings).model_fields.items():
         value = getattr(settings, name)
@@ -139,7 +145,7 @@ def run_toml(settings: TrainingSettings, command: str) -> str:
             _require_utf8(flag_of(name, field), str(value))
             # A JSON string, number, boolean or list of strings is also valid TOML.
             lines.append(f"{key_of(name, field)} = {json.dumps(value, default=str, ensure_ascii=False)}\n")
-    return "".join(lines)
+    return "".join([*lines, "\n[sources]\n", *(f"{name} = {json.dumps(value)}\n" for name, value in sources.items())])
 
 
 def _require_utf8(flag: str, value: str) -> None:

@@ -19,11 +19,18 @@ from typing import Any, Generic, TypeVar
 from bertmill.checkpoint.names import METADATA_FILE, METADATA_FORMAT
 from bertmill.config.commands import TrainingSettings
 from bertmill.config.fields import Precision
-from bertmill.config.reading import movable_fields, read_run_settings, resumed_settings, run_toml, with_whole_paths
+from bertmill.config.reading import (
+    movable_fields,
+    read_run_settings,
+    read_run_sources,
+    resumed_settings,
+    run_toml,
+    with_whole_paths,
+)
 from bertmill.errors import BertmillError, IntegrityError, UsageError
 from bertmill.machine import bf16_speedup, choose_device, keep_freed_memory, set_threads
 from bertmill.model.pretrained import BertPreTrainedModel
-from bertmill.storage import locked_folder, new_folder, read_json, write_file
+from bertmill.storage import locked_folder, new_folder, write_file
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import Ranks, joined_ranks
 from bertmill.training.loop import computing_in
@@ -52,7 +59,7 @@ class Run(Generic[SettingsT]):
 
     def require_sources(self, sources: Mapping[str, str]) -> None:
         """IntegrityError if a resumed run started with other data; `sources` are hashes by name."""
-        recorded = read_json(self.folder.sources) if self.folder.sources.exists() else {}
+        recorded = read_run_sources(self.folder.path)
         for name, now in sources.items():
             if recorded.get(name, now) != now:
                 what = f"the {name.partition('_')[0]} data differs from what the run started with"
@@ -64,9 +71,8 @@ class Run(Generic[SettingsT]):
         if not self.is_new:
             before = read_run_settings(type(settings), self.folder.path, self.command)
             settings = before.model_copy(update=movable_fields(settings))
-        if self.ranks.is_first:  # the settings first: they make the folder a run that can be resumed
-            write_file(self.folder.config, run_toml(with_whole_paths(settings), self.command))
-            write_file(self.folder.sources, json.dumps(dict(sources)) + "\n")
+        if self.ranks.is_first:
+            write_file(self.folder.config, run_toml(with_whole_paths(settings), self.command, sources))
 
     def finish(self, model: BertPreTrainedModel, tokenizer: BertTokenizer, metadata: Mapping[str, Any]) -> Path | None:
         """Write the model folder with its metadata."""

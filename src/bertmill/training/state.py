@@ -1,7 +1,6 @@
 """What a training knows about itself besides its tensors, and the folder it lives in.
 
-    RUN/config.toml           the settings, resolved; what `--resume` goes on with
-    RUN/sources.json          hashes of the data and the model that it started with
+    RUN/config.toml           the settings, with everything decided, and hashes of the data it started with
     RUN/log.jsonl             one line per `log_every` steps and per evaluation
     RUN/checkpoints/          see checkpoint/store.py
     RUN/plans/                which instances there are, per epoch (corpus/plan.py)
@@ -70,10 +69,6 @@ class RunFolder:
     @property
     def log(self) -> Path:
         return self.path / "log.jsonl"
-
-    @property
-    def sources(self) -> Path:
-        return self.path / "sources.json"
 
     @property
     def checkpoints(self) -> Path:

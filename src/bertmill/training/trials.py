@@ -1,7 +1,6 @@
 """Several fine-tunings on the same data, by seed and over the paper's grid: what chance decides, and the best of all.
 
-    RUN/config.toml           the settings of all
-    RUN/sources.json          hashes of what all are trained with
+    RUN/config.toml           the settings of all, and hashes of the data
     RUN/trials/NAME/          each a run of its own
     RUN/trials.json           the dev figures of each, and what they come to
     RUN/model/                the best: of the setting with the best mean over the seeds, the best seed
@@ -72,7 +71,6 @@ def finetune_once_or_more(settings: FinetuneSettings, listener: Listener) -> Pat
         except BertmillError:
             if run.is_new and not list(folder.trials.glob(f"*/{RUN_FILE}")):  # no trial has started: this is not a run
                 folder.config.unlink(missing_ok=True)
-                folder.sources.unlink(missing_ok=True)
                 shutil.rmtree(folder.trials, ignore_errors=True)
             raise
 
