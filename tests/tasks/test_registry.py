@@ -156,7 +156,7 @@ def test_a_newer_format_is_one_clear_line(
     assert main(["predict", str(folder), "--text", "a film"]) == 4
     said = capsys.readouterr().err
     assert said.count("\n") == 1
-    assert "bertmill.json: has format 2, and this version of bertmill reads format 1" in said
+    assert "bertmill.json: has format 2, but this version of bertmill supports format 1" in said
 
 
 # Requests

@@ -55,7 +55,7 @@ def test_a_run_that_is_killed_and_resumed_gives_the_same_bits(
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert main([*finetune_words(tiny, rows_file, whole, **more), "--quiet"]) == 0
     words = [*finetune_words(tiny, rows_file, killed, **more), "--resume"]
-    done = subprocess.run([sys.executable, PROGRAM, "saving:80", *words], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, PROGRAM, "saving:60", *words], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout.split()[-1]) > 2  # kills
     assert outcome(killed) == outcome(whole)

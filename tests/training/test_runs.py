@@ -121,7 +121,7 @@ def test_a_run_of_a_newer_format_is_refused(finished: Path, tmp_path: Path, caps
     (run / "config.toml").write_text(config.replace("format = 1", "format = 9"), encoding="utf-8")
     assert main(["finetune", "--resume", "--out", str(run)]) == 4
     said = capsys.readouterr().err
-    assert "config.toml: has format 9, and this version of bertmill reads format 1" in said
+    assert "config.toml: has format 9, but this version of bertmill supports format 1" in said
     assert said.count("\n") == 1
 
 

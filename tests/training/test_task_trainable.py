@@ -105,7 +105,7 @@ def compare_with_hugging_face(name: str, model_name: str | Path, learning_rate: 
         for optimizer in optimizers:
             optimizer.zero_grad()
         our_loss = 0.0
-        for part in trainable.parts(batch):
+        for part in trainable.micro_batches(batch):
             loss, _ = trainable.loss(ours, part, trainable.counts(batch))
             loss.backward()
             our_loss += float(loss.detach())
@@ -173,7 +173,7 @@ def test_ranks_share_the_batches_of_one_process(tiny: Path) -> None:
 def test_micro_batches_are_the_batch_and_their_losses_add_up(tiny: Path) -> None:
     trainable = trainable_of("classify", tiny)
     batch = next(trainable.batches(0))
-    parts = trainable.parts(batch)
+    parts = trainable.micro_batches(batch)
     assert len(parts) > 1
     assert sorted(places(list(parts))) == sorted(places([batch]))
     torch.manual_seed(0)

@@ -61,7 +61,7 @@ def _facts(folder: ModelFolder, config: BertConfig, tokenizer: BertTokenizer) ->
         "labels": list(config.id2label.values()) if HEADS_IN_WORDS["classifier."] in heads else [],
         "vocabulary": tokenizer.vocab_size,
         "cased": not tokenizer.do_lower_case,
-        "made_for": config.architectures or [],
+        "class": class_of(config).__name__,
         "written_by": _writer(folder),
     }
 
@@ -90,7 +90,7 @@ def sentences(facts: dict[str, Any]) -> list[str]:
         shown = ", ".join(facts["labels"][:MANY_LABELS]) + (f" and {more:,} more" if more > 0 else "")
         lines.append(f"labels:     {shown}")
     lines.append(f"vocabulary: {facts['vocabulary']:,} pieces, {case}")
-    origin = [*facts["made_for"], *([f"written by {facts['written_by']}"] if facts["written_by"] else [])]
+    origin = [facts["class"], *([f"written by {facts['written_by']}"] if facts["written_by"] else [])]
     if origin:
         lines.append(f"from:       {', '.join(origin)}")
     return lines

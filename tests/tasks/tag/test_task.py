@@ -111,7 +111,7 @@ def test_labels_are_iob2_whatever_the_scheme_of_the_data() -> None:
     assert [task.encode(row, windows).target for row in rows] == [(3, 4, 0), (1, 1)]
     assert task.remarks() == ["tags mark spans of words (IOB1, learned as IOB2)"]
     assert task.labels(rows[0]) == ("PER",)
-    assert task.expected(rows[0]) == ("I-PER", "I-PER", "O")
+    assert task.expected(rows[0]) == ("PER a b",)
     assert task.metadata() == {"labels": list(task.tags), "scheme": "IOB1"}
     plain = from_rows(row_of(["a", "b"], ("VERB", "NOUN")))
     assert (plain.tags, plain.goals) == (("NOUN", "VERB"), ("accuracy",))

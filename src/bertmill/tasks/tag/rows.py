@@ -43,7 +43,10 @@ class WordsRow(Row):
     tags: tuple[str, ...] | None = None
 
     def fields(self) -> dict[str, Any]:
-        return {"words": [self.texts[0][start:end] for start, end in self.words]}
+        (text,) = self.texts
+        if tuple(find_words(text)) == self.words:
+            return {"text": text}
+        return {"words": [text[start:end] for start, end in self.words]}
 
 
 def read_words(file: RowFile, labelled: bool) -> Iterator[WordsRow]:
