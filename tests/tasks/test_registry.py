@@ -242,12 +242,13 @@ def reads_architectures(node: ast.AST) -> bool:
 def test_nothing_outside_the_tasks_depends_on_which_tasks_there_are() -> None:
     found = []
     for path in sorted(SOURCE.rglob("*.py")):
-        package = path.relative_to(SOURCE).parts[0]
-        if package == "tasks":
+        inside = path.relative_to(SOURCE)
+        if inside.parts[0] in ("tasks", "bench"):  # names of benchmarks equal names of tasks
             continue
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        allowed = package in ("model", "checkpoint")  # where the config of Hugging Face is read and written
-        found += [f"{path.relative_to(SOURCE)}, {each}" for each in violations(tree, may_read_architectures=allowed)]
+        # The config of Hugging Face is read and written in two packages and shown by `inspect`.
+        allowed = inside.parts[0] in ("model", "checkpoint") or inside == Path("cli/model_folder.py")
+        found += [f"{inside}, {each}" for each in violations(tree, may_read_architectures=allowed)]
     assert found == []
 
 

@@ -92,15 +92,16 @@ def _write_table(answers: Answers, task: AnyTask, out: TextIO) -> None:
 
 
 def _write_csv(answers: Answers, task: AnyTask, out: TextIO) -> None:
-    """The id, the answer and the row's own fields; lists as JSON."""
+    """The id, the answer and the row's own fields, by the header of the first row; lists as JSON."""
     table = csv.writer(out, lineterminator="\n")
-    for number, (row, answer) in enumerate(answers):
+    header: list[str] = []
+    for row, answer in answers:
         columns = _id(row) | task.columns(answer) | row.fields()
-        if number == 0:
-            table.writerow(columns)
-        table.writerow(
-            json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value for value in columns.values()
-        )
+        if not header:
+            header = list(columns)
+            table.writerow(header)
+        values = (columns.get(name) for name in header)
+        table.writerow(json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value for value in values)
 
 
 def _id(row: Row) -> dict[str, Any]:

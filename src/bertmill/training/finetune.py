@@ -117,7 +117,7 @@ def _make_model(settings: FinetuneSettings, task: AnyTask, before: BertConfig, j
         )
     config = before.with_settings(**changes)
     keeps_head = (
-        task.head in (before.architectures or [])
+        task.has_head(before)
         and before.id2label == config.id2label
         and before.problem_type in (None, config.problem_type)
     )
