@@ -12,7 +12,7 @@ from typing import Any, TextIO
 from bertmill.cli.progress import counting, print_row_remarks
 from bertmill.config.commands import PredictSettings
 from bertmill.config.reading import unknown_name
-from bertmill.errors import DataError, UsageError
+from bertmill.errors import UsageError
 from bertmill.inference.runner import Runner
 from bertmill.machine import set_threads
 from bertmill.rows.bad_rows import BadRowError
@@ -61,7 +61,7 @@ def _request(settings: PredictSettings, task: AnyTask) -> Row:
     try:
         row: Row = task.request(fields, "--text")
     except BadRowError as problem:
-        raise DataError(problem.what, remedy=problem.remedy) from None
+        raise UsageError(problem.what, remedy=problem.remedy) from None
     return row
 
 
