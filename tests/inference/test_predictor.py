@@ -1,81 +1,161 @@
-"""`bertmill.load`: guesses for masked words."""
+"""Tests for `bertmill.load`: inputs of every form, and the same answers as the command line and Hugging Face."""
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+import transformers
 
-from bertmill.errors import UsageError
-from bertmill.inference.predictor import Predictor, load
-from bertmill.model.bert import BertForMaskedLM, BertForSequenceClassification
-from bertmill.model.config import BertConfig
-from bertmill.text.tokenizer import BertTokenizer
-from bertmill.text.vocabulary import SPECIAL_TOKENS
-
-
-def small_model(folder: Path, *, causal: bool) -> Predictor:
-    """A model that has learnt nothing, and whose guesses are therefore as particular as its weights."""
-    pieces = [*SPECIAL_TOKENS, "the", "dog", "cat", "sees", "a", "bird", "##s"]
-    tokenizer = BertTokenizer({piece: number for number, piece in enumerate(pieces)})
-    torch.manual_seed(0)
-    config = BertConfig.of_size("tiny").with_settings(vocab_size=len(pieces), causal=causal, initializer_range=0.5)
-    BertForMaskedLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return load(folder, "cpu")
+import bertmill
+from bertmill.errors import BertmillError, DataError, UsageError
+from bertmill.inference.predictor import Predictor
+from tests.finetuned import RunMain, read_metadata
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_what_follows_matters_unless_the_model_reads_from_left_to_right(causal: bool, tmp_path: Path) -> None:
-    model = small_model(tmp_path / "model", causal=causal)
-    one, other = (model.fill(f"the dog [MASK] {rest}", top_k=12) for rest in ("a bird", "the cats"))
-    assert ([guess["score"] for guess in one] == [guess["score"] for guess in other]) == causal
-
-
-def test_a_left_to_right_model_guesses_with_what_it_says_after_the_piece_before(tmp_path: Path) -> None:
-    model = small_model(tmp_path / "model", causal=True)
-    ids = model.tokenizer("the dog")["input_ids"][:-1]  # [CLS] the dog
-    expected = BertForMaskedLM.from_pretrained(tmp_path / "model")(input_ids=torch.tensor([ids])).logits[0, -1].detach()
-    (best,) = model.fill("the dog [MASK] a bird", top_k=1)
-    assert best["token"] == int(expected.argmax())
-    assert best["score"] == pytest.approx(float(expected.softmax(0).max()), abs=1e-5)
+@pytest.fixture(scope="module")
+def classes(classifier: Path) -> Predictor:
+    return bertmill.load(classifier)
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "message"),
     [
-        None,
-        7,
-        ("a dog",),
-        ("a", "dog", "sees"),
-        ["a", "dog"],
-        {"pair": "a dog"},
-        {"text": None},
-        {"text": "a dog", "pair": None},
-        {"text": ("a", "dog"), "pair": "sees"},
-        {"text": "a dog", "choices": "ab"},
-        {"text": "a dog", "choices": None},
-        {"text": "a dog", "choices": ["a", 2]},
-        {"text": "a dog", "label": "x"},
+        (None, "the field 'text' is missing"),
+        (7, "the field 'text' should be a text, not int"),
+        ("", "the field 'text' is empty"),
+        (("a", " "), "the field 'pair' is empty"),
+        (("a", "dog", "sees"), "an input has 3 parts, and the task takes text, pair"),
+        (["a", "dog"], "the field 'text' should be a text, not list"),
+        ({}, "the field 'text' is missing"),
+        ({"pair": "a dog"}, "the field 'text' is missing"),
+        ({"text": None}, "the field 'text' is missing"),
+        ({"text": "a dog", "pair": None}, "the field 'pair' is missing"),
+        ({"text": ("a", "dog"), "pair": "sees"}, "the field 'text' should be a text, not tuple"),
+        ({"text": "a dog", "choices": ["a", "b"]}, "the task classify does not take the field 'choices'"),
+        ({"text": "a dog", "label": "x"}, "the task classify does not take the field 'label'; use text, pair"),
     ],
     ids=str,
 )
-def test_what_is_no_text_is_refused_with_its_number(wrong: object, classes: Predictor) -> None:
-    with pytest.raises(UsageError, match="input 1: should be a text"):
-        classes.predict(["the cat", wrong])  # type: ignore[list-item]
+def test_an_input_that_does_not_fit_the_task_is_refused(wrong: Any, message: str, classes: Predictor) -> None:
+    with pytest.raises(BertmillError, match=message):
+        classes.predict(["the cat", wrong])
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ("a text", "predict takes a list of inputs; put the text into a list"),
+        (None, "expected a text or a list of texts, not NoneType"),
+        ({"text": "a"}, "expected a text or a list of texts, not dict"),
+    ],
+    ids=str,
+)
+def test_predict_takes_a_list(inputs: Any, message: str, classes: Predictor) -> None:
+    with pytest.raises(UsageError, match=message):
+        classes.predict(inputs)
 
 
 def test_a_pair_is_a_tuple_or_a_dict(classes: Predictor) -> None:
     one, other = classes.predict([("a dog", "the cat"), {"text": "a dog", "pair": "the cat"}])
     assert one == other != classes.predict(["a dog"])[0]
+    assert classes.predict([("a dog",)]) == classes.predict(["a dog"])
+    assert classes.predict([]) == []
 
 
-@pytest.fixture(scope="module")
-def classes(tmp_path_factory: pytest.TempPathFactory) -> Predictor:
-    folder = tmp_path_factory.mktemp("classes")
-    small_model(folder / "words", causal=False)
-    model = BertForSequenceClassification.from_pretrained(folder / "words", num_labels=2)
-    model.save_pretrained(folder / "model")
-    BertTokenizer.from_pretrained(folder / "words").save_pretrained(folder / "model")
-    return load(folder / "model", "cpu")
+def test_python_and_the_command_line_agree(classes: Predictor, rows_file: Path, run_main: RunMain) -> None:
+    printed = [json.loads(line) for line in run_main("predict", classes.folder, rows_file, "--quiet").splitlines()]
+    texts = [line.split("\t")[0] for line in rows_file.read_text(encoding="utf-8").splitlines()[1:]]
+    assert [answer.pop("id") for answer in printed] == list(range(1, len(texts) + 1))
+    assert printed == classes.predict(texts)
+
+
+def test_hugging_face_opens_a_classifier_with_the_same_answers(classes: Predictor) -> None:
+    tokenizer = transformers.BertTokenizer.from_pretrained(classes.folder)
+    theirs = transformers.BertForSequenceClassification.from_pretrained(classes.folder).eval()
+    with torch.inference_mode():
+        scores = theirs(**tokenizer("a good film", return_tensors="pt")).logits.softmax(1)[0].tolist()
+    assert list(classes.predict(["a good film"])[0]["scores"].values()) == pytest.approx(scores, abs=1e-5)
+
+
+# Tags
+
+
+def test_a_text_or_a_list_of_words_is_tagged(tagger: Path) -> None:
+    model = bertmill.load(tagger)
+    text = "good film\tin New York, and a book in Paris."
+    answer = model.tag(text)
+    assert isinstance(answer, dict)
+    assert answer["words"] == ["good", "film", "in", "New", "York", ",", "and", "a", "book", "in", "Paris", "."]
+    (again,) = model.tag([answer["words"]])
+    assert again["tags"] == answer["tags"]
+    assert model.tag([text]) == model.predict([text]) == [answer]
+    for entity in answer["entities"]:
+        assert text[entity["start"] : entity["end"]] == entity["text"]
+    assert ("LOC", "New York") in [(each["type"], each["text"]) for each in answer["entities"]]
+
+
+def test_hugging_face_opens_a_tagger_with_the_same_tags(tagger: Path) -> None:
+    theirs = transformers.pipeline("token-classification", model=str(tagger))
+    words = ["good", "film", "paris", "dull", "london"]
+    (ours,) = bertmill.load(tagger).tag([words])
+    given = {each["word"]: each["entity"] for each in theirs(" ".join(words))}
+    assert [given.get(word, "O") for word in words] == ours["tags"]
+
+
+# Answers
+
+PASSAGE = "good film  PARIS cold book"
+
+
+def test_questions_are_answered_like_the_pipeline_of_hugging_face(answerer: Path) -> None:
+    model = bertmill.load(answerer)
+    best = model.answer(question="where is it?", context=PASSAGE)
+    assert isinstance(best, dict)
+    assert list(best) == ["answer", "start", "end", "score"]
+    assert best["answer"] == PASSAGE[best["start"] : best["end"]] == "PARIS"
+    both = model.answer(question=["where is it?"] * 2, context=[PASSAGE, "good film"], top_k=2)
+    assert [len(each) for each in both] == [2, 2]
+    shared = model.answer(question=["where is it?"] * 2, context=PASSAGE)
+    assert isinstance(shared, list)
+    assert [each["answer"] for each in shared] == ["PARIS"] * 2
+    nothing = model.answer("where is it?", "good cold film", handle_impossible_answer=True)
+    assert isinstance(nothing, dict)
+    assert nothing["answer"] == ""
+    something = model.answer("where is it?", "good cold film")
+    assert isinstance(something, dict)
+    assert something["answer"]
+    assert model.predict([("where is it?", PASSAGE)])[0]["answer"] == "PARIS"
+
+
+def test_answers_may_be_as_long_as_the_metadata_says(answerer: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(answerer, tmp_path / "model")
+    changed = {**read_metadata(folder), "max_answer_pieces": 1, "null_threshold": -1e9}
+    (folder / "bertmill.json").write_text(json.dumps(changed), encoding="utf-8")
+    best = bertmill.load(folder).answer("where is it?", "good film new york cold book")
+    assert isinstance(best, dict)
+    assert " " not in best["answer"]
+
+
+def test_calls_that_do_not_fit_the_task_are_refused(tagger: Path, answerer: Path) -> None:
+    model = bertmill.load(answerer)
+    with pytest.raises(UsageError, match="fine-tuned for the task tag, not answer"):
+        bertmill.load(tagger).answer("a", "b")
+    with pytest.raises(UsageError, match="fine-tuned for the task answer, not tag"):
+        model.tag("a")
+    with pytest.raises(UsageError, match="there are 2 questions and 1 contexts"):
+        model.answer(["a", "b"], ["c"])
+    with pytest.raises(UsageError, match="expected a text or a list of texts, not NoneType"):
+        model.answer("a", None)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="top_k must be between 1 and 20"):
+        model.answer("a", "b", top_k=21)
+    with pytest.raises(DataError, match="the field 'passage' is empty"):
+        model.answer("a", " ")
+    with pytest.raises(UsageError, match="expected a text or a list of texts, not int"):
+        bertmill.load(tagger).tag(3)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="word 2 of 2 is empty"):
+        bertmill.load(tagger).tag([["a", ""]])

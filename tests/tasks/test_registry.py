@@ -209,7 +209,7 @@ def violations(tree: ast.AST, *, may_read_architectures: bool) -> Iterator[str]:
             yield f"line {node.lineno}: comparison with the name of a task"
         if isinstance(node, ast.MatchValue) and names_task(node.value):
             yield f"line {node.lineno}: match on the name of a task"
-        if isinstance(node, ast.Dict) and any(map(names_task, filter(None, node.keys))):
+        if isinstance(node, ast.Dict) and is_keyed_by_tasks(list(filter(None, node.keys))):
             yield f"line {node.lineno}: dict keyed by names of tasks"
         if isinstance(node, ast.Call) and called(node) in ("isinstance", "issubclass") and names_class(node.args[1]):
             yield f"line {node.lineno}: check for the class of a task"
@@ -221,6 +221,12 @@ def names_task(node: ast.expr) -> bool:
     if isinstance(node, ast.Tuple | ast.List | ast.Set):
         return any(map(names_task, node.elts))
     return isinstance(node, ast.Constant) and node.value in TASKS
+
+
+def is_keyed_by_tasks(keys: list[ast.expr]) -> bool:
+    """An answer may have the key `answer` among others."""
+    num_tasks = sum(map(names_task, keys))
+    return num_tasks > 1 or 0 < num_tasks == len(keys)
 
 
 def names_class(node: ast.expr) -> bool:
@@ -242,12 +248,13 @@ def reads_architectures(node: ast.AST) -> bool:
 def test_nothing_outside_the_tasks_depends_on_which_tasks_there_are() -> None:
     found = []
     for path in sorted(SOURCE.rglob("*.py")):
-        package = path.relative_to(SOURCE).parts[0]
-        if package == "tasks":
+        inside = path.relative_to(SOURCE)
+        if inside.parts[0] in ("tasks", "bench"):  # names of benchmarks equal names of tasks
             continue
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        allowed = package in ("model", "checkpoint")  # where the config of Hugging Face is read and written
-        found += [f"{path.relative_to(SOURCE)}, {each}" for each in violations(tree, may_read_architectures=allowed)]
+        # The config of Hugging Face is read and written in two packages and shown by `inspect`.
+        allowed = inside.parts[0] in ("model", "checkpoint") or inside == Path("cli/model_folder.py")
+        found += [f"{inside}, {each}" for each in violations(tree, may_read_architectures=allowed)]
     assert found == []
 
 
@@ -259,6 +266,7 @@ def test_nothing_outside_the_tasks_depends_on_which_tasks_there_are() -> None:
         "if task.name in ('classify', 'regress'): pass",
         "match task.name:\n    case 'choose': pass",
         "readers = {'tag': read_tags}",
+        "readers = {'tag': read_tags, 'answer': read_questions, 'other': read_table}",
         "if isinstance(task, Classify): pass",
         "if isinstance(task, (int, tasks.classify.Classify)): pass",
         "if isinstance(task, int | Tag): pass",

@@ -42,20 +42,23 @@ def test_a_run_learns_and_its_model_knows_the_labels(finished: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "more",
+    ("mode", "more"),
     [
-        {"epochs": 4, "save_every": 9, "log_every": 3, "eval_every": 7, "patience": 4, "learning_rate": 1e-3},
-        {"epochs": 20, "save_every": 3, "eval_every": 4, "patience": 2, "learning_rate": 1e-9},
+        (
+            "saving:80",
+            {"epochs": 4, "save_every": 9, "log_every": 3, "eval_every": 7, "patience": 4, "learning_rate": 1e-3},
+        ),
+        ("saving:35", {"epochs": 20, "save_every": 3, "eval_every": 4, "patience": 2, "learning_rate": 1e-9}),
     ],
     ids=["learning", "patience"],
 )
 def test_a_run_that_is_killed_and_resumed_gives_the_same_bits(
-    more: dict[str, Any], tiny: Path, rows_file: Path, tmp_path: Path
+    mode: str, more: dict[str, Any], tiny: Path, rows_file: Path, tmp_path: Path
 ) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert main([*finetune_words(tiny, rows_file, whole, **more), "--quiet"]) == 0
     words = [*finetune_words(tiny, rows_file, killed, **more), "--resume"]
-    done = subprocess.run([sys.executable, PROGRAM, "saving:60", *words], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, PROGRAM, mode, *words], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout.split()[-1]) > 2  # kills
     assert outcome(killed) == outcome(whole)

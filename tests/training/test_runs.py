@@ -115,6 +115,26 @@ def test_data_may_move_but_not_change(
     assert main(["finetune", "--resume", "--out", str(run), "--quiet"]) == 0  # it knows where the data is now
 
 
+def test_a_start_that_was_killed_can_be_resumed(tiny: Path, rows_file: Path, tmp_path: Path) -> None:
+    """The settings are written first; a run without recorded sources has trained nothing yet."""
+    run = tmp_path / "run"
+    assert main([*finetune_words(tiny, rows_file, run, epochs=0.5), "--quiet"]) == 0
+    before = weights(run)
+    for path in run.iterdir():
+        if path.name != "config.toml":
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert main(["finetune", "--resume", "--out", str(run), "--quiet"]) == 0
+    assert weights(run) == before
+    assert (run / "sources.json").exists()
+
+
+def test_a_resumed_run_is_as_quiet_as_its_own_command_says(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The fixture was trained with --quiet."""
+    for flags, is_quiet in (([], False), (["--quiet"], True)):
+        assert main(["finetune", "--resume", "--out", str(finished), *flags]) == 0
+        assert bool(capsys.readouterr().err) != is_quiet
+
+
 def test_a_run_of_a_newer_format_is_refused(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = shutil.copytree(finished, tmp_path / "run")
     config = (run / "config.toml").read_text(encoding="utf-8")

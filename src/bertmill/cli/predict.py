@@ -12,7 +12,7 @@ from typing import Any, TextIO
 from bertmill.cli.progress import counting, print_row_remarks
 from bertmill.config.commands import PredictSettings
 from bertmill.config.reading import unknown_name
-from bertmill.errors import DataError, UsageError
+from bertmill.errors import UsageError
 from bertmill.inference.runner import Runner
 from bertmill.machine import set_threads
 from bertmill.rows.bad_rows import BadRowError
@@ -61,7 +61,7 @@ def _request(settings: PredictSettings, task: AnyTask) -> Row:
     try:
         row: Row = task.request(fields, "--text")
     except BadRowError as problem:
-        raise DataError(problem.what, remedy=problem.remedy) from None
+        raise UsageError(problem.what, remedy=problem.remedy) from None
     return row
 
 
@@ -92,15 +92,16 @@ def _write_table(answers: Answers, task: AnyTask, out: TextIO) -> None:
 
 
 def _write_csv(answers: Answers, task: AnyTask, out: TextIO) -> None:
-    """The id, the answer and the row's own fields; lists as JSON."""
+    """The id, the answer and the row's own fields, by the header of the first row; lists as JSON."""
     table = csv.writer(out, lineterminator="\n")
-    for number, (row, answer) in enumerate(answers):
+    header: list[str] = []
+    for row, answer in answers:
         columns = _id(row) | task.columns(answer) | row.fields()
-        if number == 0:
-            table.writerow(columns)
-        table.writerow(
-            json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value for value in columns.values()
-        )
+        if not header:
+            header = list(columns)
+            table.writerow(header)
+        values = (columns.get(name) for name in header)
+        table.writerow(json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value for value in values)
 
 
 def _id(row: Row) -> dict[str, Any]:

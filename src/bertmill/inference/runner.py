@@ -23,6 +23,7 @@ from bertmill.machine import choose_device
 from bertmill.model.bert import MODEL_CLASSES
 from bertmill.model.config import BertConfig
 from bertmill.model.pretrained import BertPreTrainedModel
+from bertmill.rows.bad_rows import BadRowError
 from bertmill.rows.row import Row
 from bertmill.tasks import task_of_folder
 from bertmill.tasks.base import Answer, AnyTask, Array, Example, Scores
@@ -55,9 +56,16 @@ class Runner:
 
     def answer(self, requests: Sequence[Mapping[str, Any]], task: AnyTask | None = None) -> list[Answer]:
         """The answers for one batch of requests; `task` may decode the outputs differently. Safe for threads."""
-        rows = [self.task.request(fields, f"request {number}") for number, fields in enumerate(requests)]
+        rows = [self._request(fields, f"request {number}") for number, fields in enumerate(requests)]
         examples = [self.task.encode(row, self.windows) for row in rows]
         return [answer for _, answer in run_batched(examples, _num_pieces, self._answer_batch(task))]
+
+    def _request(self, fields: Mapping[str, Any], place: str) -> Row:
+        try:
+            row: Row = self.task.request(fields, place)
+        except BadRowError as problem:
+            raise BadRowError(problem.reason, problem.what, problem.remedy, where=place) from None
+        return row
 
     def outputs(self, examples: Iterable[Example]) -> Iterator[tuple[Example, Array]]:
         """A stream of examples with the model's output for each."""

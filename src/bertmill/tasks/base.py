@@ -105,6 +105,11 @@ class Task(ABC, Generic[RowT, ExampleT]):
     def from_folder(cls, config: BertConfig, metadata: Mapping[str, Any]) -> Self | None:
         """The task of a model folder; None if its head belongs to another task."""
 
+    @classmethod
+    def has_head(cls, config: BertConfig) -> bool:
+        """Whether a model was saved with this task's head."""
+        return cls.head in (config.architectures or [])
+
     @property
     def options(self) -> TaskOptions:
         """The options that reading rows depends on."""

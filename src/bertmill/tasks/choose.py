@@ -73,7 +73,7 @@ class Choose(SequenceTask[ChoiceRow]):
 
     @classmethod
     def from_folder(cls, config: BertConfig, metadata: Mapping[str, Any]) -> Self | None:
-        return cls() if cls.head in (config.architectures or []) else None
+        return cls() if cls.has_head(config) else None
 
     def model_settings(self) -> dict[str, Any]:
         return {}

@@ -105,7 +105,7 @@ class Classify(SequenceTask[ClassRow]):
     @classmethod
     def from_folder(cls, config: BertConfig, metadata: Mapping[str, Any]) -> Self | None:
         is_number = config.problem_type == "regression" or (config.problem_type is None and config.num_labels == 1)
-        if cls.head not in (config.architectures or []) or (is_number and metadata.get("task") != cls.name):
+        if not cls.has_head(config) or (is_number and metadata.get("task") != cls.name):
             return None
         names = tuple(config.id2label[number] for number in range(config.num_labels))
         return cls(names, config.problem_type == MULTI_LABEL)

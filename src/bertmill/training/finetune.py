@@ -21,7 +21,7 @@ from bertmill.config.fields import heldout_share
 from bertmill.config.reading import with_whole_paths
 from bertmill.corpus.shards import vocabulary_sha256
 from bertmill.errors import UsageError
-from bertmill.model.bert import MODEL_CLASSES, class_of
+from bertmill.model.bert import MODEL_CLASSES
 from bertmill.model.config import BertConfig
 from bertmill.model.pretrained import BertPreTrainedModel
 from bertmill.randomness import keyed_seed
@@ -118,7 +118,7 @@ def _make_model(settings: FinetuneSettings, task: AnyTask, before: BertConfig, j
         )
     config = before.with_settings(**changes)
     keeps_head = (
-        class_of(before).__name__ == task.head
+        task.has_head(before)
         and before.id2label == config.id2label
         and before.problem_type in (None, config.problem_type)
     )

@@ -75,7 +75,7 @@ class AnswerQuestions(Task[QuestionRow, QuestionExample]):
 
     @classmethod
     def from_folder(cls, config: BertConfig, metadata: Mapping[str, Any]) -> Self | None:
-        if cls.head not in (config.architectures or []):
+        if not cls.has_head(config):
             return None
         threshold = metadata.get("null_threshold")
         max_pieces = metadata.get("max_answer_pieces", DEFAULT_ANSWER_PIECES)

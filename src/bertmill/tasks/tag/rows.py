@@ -41,12 +41,11 @@ class WordsRow(Row):
 
     words: tuple[Span, ...]
     tags: tuple[str, ...] | None = None
+    is_split: bool = False  # whether the words were found in the text; otherwise the text is joined from the words
 
     def fields(self) -> dict[str, Any]:
         (text,) = self.texts
-        if tuple(find_words(text)) == self.words:
-            return {"text": text}
-        return {"words": [text[start:end] for start, end in self.words]}
+        return {"text": text} if self.is_split else {"words": [text[start:end] for start, end in self.words]}
 
 
 def read_words(file: RowFile, labelled: bool) -> Iterator[WordsRow]:
@@ -198,7 +197,7 @@ def _split_text(text: str, entities: Any, place: str) -> WordsRow:
     if not text.strip():
         raise BadRowError("empty text", "the text is empty")
     if entities is None:
-        return WordsRow(place, (text,), tuple(find_words(text)))
+        return WordsRow(place, (text,), tuple(find_words(text)), is_split=True)
     if not isinstance(entities, list):
         raise BadRowError("no entities", "has no list of entities", "provide them as {start, end, label}")
     found = sorted(_entity(each, len(text)) for each in entities)
@@ -213,7 +212,7 @@ def _split_text(text: str, entities: Any, place: str) -> WordsRow:
         if not inside:
             raise BadRowError("entity without a word", f"the entity {kind} from {start} to {end} holds no word")
         spans.append(Entity(kind, inside[0], inside[-1] + 1))
-    return WordsRow(place, (text,), tuple(words), tuple(iob2(spans, len(words))))
+    return WordsRow(place, (text,), tuple(words), tuple(iob2(spans, len(words))), is_split=True)
 
 
 def _entity(given: Any, num_characters: int) -> tuple[int, int, str]:

@@ -110,7 +110,7 @@ class Tag(Task[WordsRow, TagExample]):
 
     @classmethod
     def from_folder(cls, config: BertConfig, metadata: Mapping[str, Any]) -> Self | None:
-        if cls.head not in (config.architectures or []):
+        if not cls.has_head(config):
             return None
         tags = tuple(config.id2label[number] for number in range(config.num_labels))
         return cls(tags, scheme_of([tags]) is not None)

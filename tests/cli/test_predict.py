@@ -1,0 +1,164 @@
+"""Tests for `bertmill predict`: formats of answers, ids, single requests, and what is refused."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+import bertmill
+from bertmill.cli.main import main
+from bertmill.tasks.choose import Choose
+from bertmill.tasks.classify import Classify
+from tests.finetuned import MakeModel, RunMain
+
+
+def test_labels_of_the_rows_do_not_matter(classifier: Path, tmp_path: Path, run_main: RunMain) -> None:
+    rows = tmp_path / "rows.tsv"
+    rows.write_text("text\tlabel\na good film\tforeign\na dull film\t\n", encoding="utf-8")
+    lines = run_main("predict", classifier, rows, "--quiet").splitlines()
+    assert [json.loads(line)["label"] for line in lines] == ["yes", "no"]
+
+
+@pytest.mark.parametrize("has_ids", [False, True])
+def test_answers_have_the_id_or_the_number_of_their_row(
+    has_ids: bool, classifier: Path, tmp_path: Path, run_main: RunMain
+) -> None:
+    texts = [f"a {word} film" for word in ("good", "dull") * 10]
+    lines, ids = ["text", *texts[:7], " ", *texts[7:]], [*range(1, 8), *range(9, 22)]
+    if has_ids:
+        lines = ["index\ttext", *(f"n{number}\t{text}" for number, text in enumerate(texts))]
+        ids = [f"n{number}" for number in range(20)]
+    rows = tmp_path / "rows.tsv"
+    rows.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    printed = run_main("predict", classifier, rows, "--on-bad-row", "skip", "--quiet").splitlines()
+    assert [json.loads(line)["id"] for line in printed] == ids
+
+
+def test_long_rows_are_counted(classifier: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for flags, outcome in (([], "read in windows"), (["--truncate"], "truncated")):
+        assert main(["predict", str(classifier), "--text", "dull " * 50, *flags]) == 0
+        assert f"1 rows are longer than 16 pieces: {outcome}" in capsys.readouterr().err
+
+
+def test_a_csv_has_the_fields_of_the_row_and_a_column_for_every_label(
+    untrained: MakeModel, tmp_path: Path, run_main: RunMain
+) -> None:
+    folder = untrained(Classify(("a", "b"), multi_label=True))
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"text": "one \\u001b[1m, two", "pair": "three"}\n{"text": "four", "pair": "five"}\n')
+    answers = bertmill.load(folder).predict([("one \x1b[1m, two", "three"), ("four", "five")])
+    run_main("predict", folder, rows, "--output-format", "csv", "--out", tmp_path / "a.csv")
+    text = (tmp_path / "a.csv").read_bytes().decode()
+    assert "\r" not in text
+    table = list(csv.DictReader(io.StringIO(text)))
+    assert list(table[0]) == ["id", "labels", "score:a", "score:b", "text", "pair"]
+    for row, answer in zip(table, answers, strict=True):
+        assert row["labels"] == "|".join(answer["labels"])
+        assert float(row["score:b"]) == pytest.approx(answer["scores"]["b"], abs=1e-5)
+    assert [row["pair"] for row in table] == ["three", "five"]
+
+
+def test_a_table_has_an_answer_per_line_without_control_characters(
+    untrained: MakeModel, tmp_path: Path, run_main: RunMain
+) -> None:
+    folder = untrained(Classify(("a", "b")))
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"text": "one \\u001b[1m, two", "pair": "three"}\n{"text": "four", "pair": "five"}\n')
+    answers = bertmill.load(folder).predict([("one \x1b[1m, two", "three"), ("four", "five")])
+    lines = run_main("predict", folder, rows, "--output-format", "table").splitlines()
+    texts = ("one  [1m, two  three", "four  five")
+    for line, answer, text in zip(lines, answers, texts, strict=True):
+        assert line == f"{answer['label']} {answer['score']:.4f}  {text}"
+
+
+def test_choices_are_written_with_their_texts(untrained: MakeModel, run_main: RunMain) -> None:
+    words = ["--text", "She ran.", "--choice", "Then she sat.", "--choice", "Then she flew."]
+    (row,) = csv.DictReader(io.StringIO(run_main("predict", untrained(Choose()), *words, "--output-format", "csv")))
+    assert row["answer"] == words[2 * int(row["choice"]) + 3]
+    assert json.loads(row["choices"]) == ["Then she sat.", "Then she flew."]
+    assert json.loads(row["scores"])[int(row["choice"])] == float(row["score"])
+
+
+def test_raw_text_gets_words_tags_and_entities_with_their_offsets(
+    tagger: Path, tmp_path: Path, run_main: RunMain
+) -> None:
+    text = "good  film\tin New York, and a book in Paris."
+    answer = json.loads(run_main("predict", tagger, "--text", text, "--quiet"))
+    assert answer == bertmill.load(tagger).tag(text)
+    found = [(each["type"], each["text"], text[each["start"] : each["end"]]) for each in answer["entities"]]
+    assert {("LOC", "New York", "New York"), ("LOC", "Paris", "Paris")} <= set(found)
+    file = tmp_path / "texts.txt"
+    file.write_text(text + "\n", encoding="utf-8")
+    lines = [f"{word}\t{tag}\n" for word, tag in zip(answer["words"], answer["tags"], strict=True)]
+    assert run_main("predict", tagger, file, "--output-format", "conll", "--quiet") == "".join(lines) + "\n"
+    assert "LOC New York" in run_main("predict", tagger, file, "--output-format", "table", "--quiet")
+    assert json.loads(run_main("predict", tagger, file, "--quiet"))["id"] == 1
+    records = tmp_path / "records.jsonl"
+    mixed = [{"id": "a", "tokens": ["new", "york"]}, {"id": "b", "text": "paris"}]
+    records.write_text("".join(json.dumps(record) + "\n" for record in mixed), encoding="utf-8")
+    assert json.loads(run_main("predict", tagger, records, "--quiet").splitlines()[0])["id"] == "a"
+    table = csv.DictReader(io.StringIO(run_main("predict", tagger, records, "--output-format", "csv", "--quiet")))
+    assert [(row["id"], json.loads(row["words"])) for row in table] == [("a", ["new", "york"]), ("b", ["paris"])]
+
+
+def test_questions_are_answered(answerer: Path, questions_file: Path, run_main: RunMain) -> None:
+    passage = "good film  PARIS cold book"
+    request = ["predict", answerer, "--question", "where is it?", "--text", passage, "--quiet"]
+    answer = json.loads(run_main(*request))
+    assert answer["answer"] == passage[answer["start"] : answer["end"]] == "PARIS"
+    three = json.loads(run_main(*request, "--top-k", "3"))
+    assert len(three["answers"]) == 3
+    assert three["answers"][0]["answer"] == "PARIS"
+    lines = run_main("predict", answerer, questions_file, "--quiet").splitlines()
+    assert [json.loads(line)["id"] for line in lines] == [str(number) for number in range(160)]
+    header = run_main("predict", answerer, questions_file, "--output-format", "csv", "--quiet").splitlines()[0]
+    assert header == "id,answer,start,end,score,question,passage"
+
+
+def test_the_output_file_may_not_be_the_input(
+    untrained: MakeModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = tmp_path / "rows.txt"
+    rows.write_text("one\n")
+    (tmp_path / "link").symlink_to(rows)
+    for out in (rows, tmp_path / "link"):
+        assert main(["predict", str(untrained(Classify(("a", "b")))), str(rows), "--out", str(out)]) == 2
+        assert f"{out}: is also the input file; choose another --out" in capsys.readouterr().err
+    assert rows.read_text() == "one\n"
+
+
+@pytest.mark.parametrize(
+    ("task", "words", "message"),
+    [
+        ("answer", ["--text", "a"], "the field 'question' is missing"),
+        ("tag", ["--text", "a", "--question", "b"], "the task tag does not take the field 'question'"),
+        ("tag", ["--text", "a", "--pair", "b"], "the task tag does not take the field 'pair'"),
+        ("tag", ["--text", "a", "--choice", "b", "--choice", "c"], "does not take the field 'choices'"),
+        ("tag", ["--text", "a", "--truncate"], "truncation would leave words without a tag"),
+        ("tag", ["--text", "a", "--max-length", "32", "--stride", "33"], "the stride 33 must be smaller"),
+        ("tag", ["--text", "a", "--stride", "2000"], "the stride 2000 must be smaller"),
+        ("tag", ["--text", "a", "--top-k", "2"], "the task tag has no top_k"),
+        (
+            "answer",
+            ["--text", "a", "--question", "b", "--output-format", "conll"],
+            "there is no output format called 'conll'; did you mean jsonl?; known: jsonl, csv, table",
+        ),
+    ],
+)
+def test_a_request_that_does_not_fit_the_task_is_refused(
+    task: str, words: list[str], message: str,
+    tagger: Path, answerer: Path, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    assert main(["predict", str(tagger if task == "tag" else answerer), *words]) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
+
+
+def test_a_pretrained_model_has_no_answers(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", str(tiny), "--text", "a film"]) == 2
+    assert "is not fine-tuned for a task" in capsys.readouterr().err
