@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bertmill.cli.bars import histogram
-from bertmill.cli.folders import check_hashes
+from bertmill.cli.folders import check_hashes, histogram
 from bertmill.corpus.shards import vocabulary_sha256
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.text.wordpiece import CONTINUATION

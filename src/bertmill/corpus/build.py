@@ -34,14 +34,7 @@ from bertmill.corpus.shards import (
 )
 from bertmill.corpus.statistics import compute_statistics
 from bertmill.errors import BertmillError, DataError
-from bertmill.storage import (
-    difference,
-    manifest_entry,
-    read_json,
-    resumable_folder,
-    write_file,
-    write_manifest,
-)
+from bertmill.storage import difference, manifest_entry, read_json, resumable_folder, write_file, write_manifest
 from bertmill.text.bulk import map_with_wordpiece
 from bertmill.text.files import read_lines
 from bertmill.text.repair import Repairs
@@ -62,6 +55,9 @@ class Job:
     recipe: str  # a hash of everything but the text that decides what the shards hold
     chinese_words: bool
 
+    def note_path(self, number: int) -> Path:
+        return self.notes / shard_file(number, "json")
+
 
 def build_corpus(
     files: Sequence[str],
@@ -81,7 +77,11 @@ def build_corpus(
     `on_progress` is told of each finished shard how many bytes had been read up to its end, and its bytes of text.
     """
     wordpiece = tokenizer.wordpiece
-    recipe = _recipe(wordpiece, chinese_words)
+    recipe = {
+        "bertmill": __version__,
+        "vocabulary_sha256": vocabulary_sha256(wordpiece),
+        "chinese_words": f"jieba {chinese.version()}" if chinese_words else None,
+    }
     with resumable_folder(out) as (folder, notes_folder):
         job = Job(folder, notes_folder, _sha256(json.dumps(recipe, sort_keys=True).encode()), chinese_words)
         ledger = _Ledger(job, on_progress)
@@ -125,17 +125,9 @@ class _Ledger:
         self._on_progress(self._read_at_end.pop(note["number"]), note["text_bytes"])
 
 
-def _recipe(wordpiece: WordPiece, chinese_words: bool) -> dict[str, Any]:
-    return {
-        "bertmill": __version__,
-        "vocabulary_sha256": vocabulary_sha256(wordpiece),
-        "chinese_words": f"jieba {chinese.version()}" if chinese_words else None,
-    }
-
-
 def _finished(job: Job, shard_text: ShardText) -> Note | None:
     """The note of a shard that an earlier build finished, if the shard is still what the note says."""
-    path = _note_path(job, shard_text.number)
+    path = job.note_path(shard_text.number)
     if not path.exists():
         return None
     try:
@@ -146,10 +138,6 @@ def _finished(job: Job, shard_text: ShardText) -> Note | None:
     except (BertmillError, LookupError, TypeError, AttributeError):  # whatever it is, it is made anew
         return None
     return note if is_right else None
-
-
-def _note_path(job: Job, number: int) -> Path:
-    return job.notes / shard_file(number, "json")
 
 
 def write_shard(job: Job, wordpiece: WordPiece, shard_text: ShardText) -> Note:
@@ -170,7 +158,7 @@ def write_shard(job: Job, wordpiece: WordPiece, shard_text: ShardText) -> Note:
         "dropped_sentences": num_dropped,
         "files": {name: manifest_entry(job.folder / name) for name in names},
     }
-    write_file(_note_path(job, shard_text.number), json.dumps(note))
+    write_file(job.note_path(shard_text.number), json.dumps(note))
     return note
 
 
@@ -222,16 +210,10 @@ def _locate(wordpiece: WordPiece, sentence: str, chinese_words: bool) -> tuple[a
 
 
 def _facts(
-    notes: list[Note],
-    recipe: dict[str, Any],
-    document: DocumentMode | None,
-    wordpiece: WordPiece,
-    files: Sequence[str],
+    notes: list[Note], recipe: dict[str, Any], document: DocumentMode | None, wordpiece: WordPiece, files: Sequence[str]
 ) -> dict[str, Any]:
-    totals = {
-        name: sum(note[name] for note in notes)
-        for name in ("pieces", "sentences", "documents", "dropped_sentences", "text_bytes")
-    }
+    names = ("pieces", "sentences", "documents", "dropped_sentences", "text_bytes")
+    totals = {name: sum(note[name] for note in notes) for name in names}
     if not totals["pieces"]:
         raise DataError("there is no text in it", where=", ".join(files))
     hashes = [entry["sha256"] for note in notes for entry in note["files"].values()]

@@ -11,6 +11,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -43,14 +44,9 @@ class WordTable:
         by_frequency = sorted(self.characters.items(), key=lambda item: (-item[1], item[0]))
         if limit is not None:
             return {character for character, _ in by_frequency[:limit]}
-        chosen = set()
-        missing = sum(self.characters.values()) * ALPHABET_COVERAGE
-        for character, count in by_frequency:
-            if missing <= 0:
-                break
-            chosen.add(character)
-            missing -= count
-        return chosen
+        needed = sum(self.characters.values()) * ALPHABET_COVERAGE
+        covered = accumulate((count for _, count in by_frequency), initial=0)  # before each character
+        return {character for (character, _), before in zip(by_frequency, covered, strict=False) if before < needed}
 
 
 def learn_vocabulary(

@@ -26,7 +26,7 @@ from bertmill.corpus.loader import Loader
 from bertmill.corpus.masking import MaskingSettings, VocabularyIds
 from bertmill.corpus.objectives import load_objective
 from bertmill.corpus.parts import HELDOUT_SEED
-from bertmill.corpus.plan_settings import PlanSettings
+from bertmill.corpus.plan import PlanSettings
 from bertmill.corpus.shards import Corpus
 from bertmill.errors import DataError, UsageError
 from bertmill.model.bert import MODEL_CLASSES
