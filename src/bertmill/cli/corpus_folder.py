@@ -13,14 +13,14 @@ from bertmill.config.commands import InspectSettings
 from bertmill.corpus.instances import InstanceBatch, Instances
 from bertmill.corpus.masking import NOT_SELECTED, MaskingSettings, VocabularyIds
 from bertmill.corpus.objectives.base import Objective
-from bertmill.corpus.plan import PlanFacts, PlanSettings
+from bertmill.corpus.plan import PlanSettings
 from bertmill.corpus.shards import Corpus, open_shard, read_facts
 from bertmill.corpus.statistics import summarize
 from bertmill.errors import IntegrityError
 from bertmill.storage import MANIFEST, verify_manifest
 from bertmill.text.tokenizer import BertTokenizer
 
-WIDTH = 100  # of a line of pieces
+_WRAPPING: Any = {"width": 100, "break_long_words": False, "break_on_hyphens": False}
 
 
 def facts(path: Path) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def _vocabulary(path: Path) -> str:
 
 def instance_lines(path: Path, settings: InspectSettings) -> Iterator[str]:
     """The first instances of an epoch, as training would see them with this seed."""
-    plan_settings = PlanSettings(settings.objective, settings.length)
+    plan_settings = PlanSettings(settings.objective, settings.length)  # refused before the corpus is verified
     corpus = Corpus(path)
     tokenizer = BertTokenizer.from_pretrained(corpus.vocabulary_folder)
     masking = MaskingSettings(whole_words=settings.whole_words)
@@ -93,19 +93,15 @@ def instance_lines(path: Path, settings: InspectSettings) -> Iterator[str]:
         vocabulary = VocabularyIds.of(tokenizer)
         instances = Instances(corpus, vocabulary, Path(plan_folder), plan_settings, masking, seed=settings.seed)
         facts = instances.plan_epoch(0)
-        yield from _plan_lines(instances, facts)
+        counts = facts.counts
+        size = f"of {counts.pieces / counts.instances:,.1f} pieces on average"
+        yield (
+            f"{settings.objective} in {settings.length} pieces: {counts.instances:,} instances in the first epoch, "
+            f"{', '.join([size, *instances.objective.describe_plan(facts)])}"
+        )
+        yield from instances.objective.plan_remarks(facts, corpus.num_pieces)
         batch = instances.make_in_order(0, 0, min(settings.show, facts.counts.instances))
     yield from show_instances(batch, instances.objective, tokenizer)
-
-
-def _plan_lines(instances: Instances, facts: PlanFacts) -> Iterator[str]:
-    settings, counts = instances.settings, facts.counts
-    size = f"of {counts.pieces / counts.instances:,.1f} pieces on average"
-    yield (
-        f"{settings.objective} in {settings.length} pieces: {counts.instances:,} instances in the first epoch, "
-        f"{', '.join([size, *instances.objective.describe_plan(facts)])}"
-    )
-    yield from instances.objective.plan_remarks(facts, instances.corpus.num_pieces)
 
 
 def show_instances(batch: InstanceBatch, objective: Objective, tokenizer: BertTokenizer) -> Iterator[str]:
@@ -118,14 +114,7 @@ def show_instances(batch: InstanceBatch, objective: Objective, tokenizer: BertTo
         for segment in range(1 + int(instance.segments[-1])):
             text = " ".join(piece for piece, own in zip(pieces, instance.segments, strict=True) if own == segment)
             name = f"  {objective.text_names[segment]}  " if objective.text_names else "  "
-            yield from textwrap.wrap(
-                text,
-                WIDTH,
-                initial_indent=name,
-                subsequent_indent=" " * len(name),
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
+            yield from textwrap.wrap(text, initial_indent=name, subsequent_indent=" " * len(name), **_WRAPPING)
 
 
 def _pieces(instance: InstanceBatch, tokenizer: BertTokenizer, *, with_labels: bool) -> list[str]:

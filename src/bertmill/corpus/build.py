@@ -11,7 +11,7 @@ import hashlib
 import json
 import shutil
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -35,7 +35,7 @@ from bertmill.corpus.shards import (
 from bertmill.corpus.statistics import compute_statistics
 from bertmill.errors import BertmillError, DataError
 from bertmill.storage import difference, manifest_entry, read_json, resumable_folder, write_file, write_manifest
-from bertmill.text.bulk import map_with_wordpiece
+from bertmill.text.bulk import ReadingProgress, map_with_wordpiece
 from bertmill.text.files import read_lines
 from bertmill.text.repair import Repairs
 from bertmill.text.sentences import split_sentences
@@ -84,12 +84,13 @@ def build_corpus(
     }
     with resumable_folder(out) as (folder, notes_folder):
         job = Job(folder, notes_folder, _sha256(json.dumps(recipe, sort_keys=True).encode()), chinese_words)
-        ledger = _Ledger(job, on_progress)
-        lines = read_lines(files, text_field=text_field, repairs=repairs, on_bytes=ledger.count)
-        texts = ledger.unfinished(cut_shard_texts(lines, document))
-        for note in map_with_wordpiece(partial(write_shard, job), wordpiece, texts, workers):
-            ledger.finish(note)
-        notes = [ledger.notes[number] for number in range(len(ledger.notes))]
+        progress = ReadingProgress()
+        lines = read_lines(files, text_field=text_field, repairs=repairs, on_bytes=progress.count)
+        texts = progress.track(cut_shard_texts(lines, document))
+        notes: list[Note] = []
+        for note in map_with_wordpiece(partial(_finish_shard, job), wordpiece, texts, workers):
+            notes.append(note)
+            on_progress(progress.finish_unit(), note["text_bytes"])
         facts = _facts(notes, recipe, document, wordpiece, files)
         _remove_all_but(folder, {name for note in notes for name in note["files"]})
         tokenizer.save_pretrained(folder / VOCABULARY_FOLDER)
@@ -99,30 +100,8 @@ def build_corpus(
     return facts
 
 
-class _Ledger:
-    """Which shards are finished, in this run or an earlier one, and how far reading was at the end of each."""
-
-    def __init__(self, job: Job, on_progress: Callable[[int, int], object]) -> None:
-        self.notes: dict[int, Note] = {}
-        self._job = job
-        self._on_progress = on_progress
-        self._bytes_read = 0
-        self._read_at_end: dict[int, int] = {}  # of shards in flight
-
-    def count(self, num_bytes: int) -> None:
-        self._bytes_read += num_bytes
-
-    def unfinished(self, texts: Iterator[ShardText]) -> Iterator[ShardText]:
-        for text in texts:
-            self._read_at_end[text.number] = self._bytes_read
-            if note := _finished(self._job, text):
-                self.finish(note)
-            else:
-                yield text
-
-    def finish(self, note: Note) -> None:
-        self.notes[note["number"]] = note
-        self._on_progress(self._read_at_end.pop(note["number"]), note["text_bytes"])
+def _finish_shard(job: Job, wordpiece: WordPiece, shard_text: ShardText) -> Note:
+    return _finished(job, shard_text) or write_shard(job, wordpiece, shard_text)
 
 
 def _finished(job: Job, shard_text: ShardText) -> Note | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -129,31 +129,26 @@ def lay_out(
     return Layout(ids, segments, np.array(lengths), is_ordinary, begins_word)
 
 
+@dataclass
 class Instances:
     """All instances of a corpus for one objective, by epoch and number."""
 
-    def __init__(
-        self,
-        corpus: Corpus,
-        vocabulary: VocabularyIds,
-        plan_folder: Path,
-        settings: PlanSettings,
-        masking: MaskingSettings,
-        *,
-        seed: int,
-    ) -> None:
-        """`plan_folder` keeps the plans: one folder for each corpus, seed and `settings`."""
+    corpus: Corpus
+    vocabulary: VocabularyIds
+    plan_folder: Path  # one for each corpus, seed and `settings`
+    settings: PlanSettings
+    masking: MaskingSettings
+    _: KW_ONLY
+    seed: int
+
+    def __post_init__(self) -> None:
+        corpus, vocabulary = self.corpus, self.vocabulary
         if vocabulary.size != corpus.vocabulary_size:
             what = f"was made with a vocabulary of {corpus.vocabulary_size:,} pieces, not {vocabulary.size:,}"
             raise UsageError(what, where=corpus.folder, remedy="give the vocabulary that the corpus was made with")
-        self.corpus = corpus
-        self.vocabulary = vocabulary
-        self.settings = settings
-        self.seed = seed
-        self.planner = Planner(corpus, plan_folder, settings, seed)
+        self.planner = Planner(corpus, self.plan_folder, self.settings, self.seed)
         self.objective = self.planner.objective
-        self.masking = masking
-        self._masker = Masker(masking, vocabulary, settings.length, seed)
+        self._masker = Masker(self.masking, vocabulary, self.settings.length, self.seed)
         self._load_records = lru_cache(maxsize=_OPEN_PLANS)(self.planner.load_records)
         self._planned: dict[int, PlanFacts] = {}
         self._one_at_a_time = threading.Lock()  # or two threads would plan the same epoch

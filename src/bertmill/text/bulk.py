@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -43,6 +44,26 @@ def _encode_chunk(wordpiece: WordPiece, texts: list[str]) -> tuple[list[int], by
     """The number of pieces of each text, and the ids of all, one text after the other."""
     ids = [wordpiece.ids(text, split_special=True) for text in texts]
     return [len(row) for row in ids], b"".join(ids)
+
+
+class ReadingProgress:
+    """Remembers how many bytes had been read from the files at the end of each unit of work in flight."""
+
+    def __init__(self) -> None:
+        self._bytes_read = 0
+        self._at_end: deque[int] = deque()
+
+    def count(self, num_bytes: int) -> None:
+        self._bytes_read += num_bytes
+
+    def track(self, units: Iterable[UnitT]) -> Iterator[UnitT]:
+        for unit in units:
+            self._at_end.append(self._bytes_read)
+            yield unit
+
+    def finish_unit(self) -> int:
+        """The bytes that had been read at the end of the oldest unit, which is done."""
+        return self._at_end.popleft()
 
 
 def map_with_wordpiece(

@@ -132,11 +132,9 @@ def _learn(table: WordTable, characters: set[str], num_unused: int, size: int, m
     alphabet += [CONTINUATION + character for character in sorted(characters & table.inner_characters)]
     num_free = size - len(reserved) - len(alphabet)
     if num_free < 0:
-        raise UsageError(
-            f"--size {size:,} is too small: {len(reserved):,} special and unused tokens and an alphabet of "
-            f"{len(characters):,} characters, at the beginning and inside of words, make {size - num_free:,} pieces",
-            remedy="give a larger --size or a smaller --alphabet",
-        )
+        what = f"--size {size:,} is too small: {len(reserved):,} special and unused tokens and an alphabet of "
+        what += f"{len(characters):,} characters, at the beginning and inside of words, make {size - num_free:,} pieces"
+        raise UsageError(what, remedy="give a larger --size or a smaller --alphabet")
     learnt = learn_pieces(table.words, alphabet, num_free, min_frequency=min_frequency)
     return {piece: number for number, piece in enumerate([*reserved, *alphabet, *learnt])}
 

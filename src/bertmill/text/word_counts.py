@@ -17,10 +17,9 @@ from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
 
 from bertmill.parallel.pool import cut_into_units
-from bertmill.text.bulk import map_with_wordpiece
+from bertmill.text.bulk import ReadingProgress, map_with_wordpiece
 from bertmill.text.files import read_lines
 from bertmill.text.repair import Repairs
 from bertmill.text.wordpiece import MAX_WORD_CHARACTERS, WordPiece
@@ -31,14 +30,6 @@ HELD_OUT_SHARE = 0.01
 _HASH_KEY = b"bertmill held out"
 
 Row = tuple[str, int, int]  # word, count, count in held-out lines
-
-
-class Block(NamedTuple):
-    """Lines to count, and how much had been read from the files when they were complete."""
-
-    number: int
-    text: str
-    bytes_read: int
 
 
 def count_words(
@@ -55,18 +46,14 @@ def count_words(
 
     `on_progress` is told of each counted block how many bytes had been read up to its end, and its bytes of text.
     """
-    bytes_read = [0]
-
-    def count(num_bytes: int) -> None:
-        bytes_read[0] += num_bytes
-
-    lines = read_lines(files, text_field=text_field, repairs=repairs, on_bytes=count)
+    progress = ReadingProgress()
+    lines = read_lines(files, text_field=text_field, repairs=repairs, on_bytes=progress.count)
     units = cut_into_units((line.text for line in lines), BLOCK_CHARACTERS, lambda text: len(text) + 1)
-    blocks = (Block(number, "\n".join(unit), bytes_read[0]) for number, unit in enumerate(units))
+    blocks = progress.track(enumerate(map("\n".join, units)))
     runs = []
-    for run, *progress in map_with_wordpiece(partial(_count_block, folder), wordpiece, blocks, workers):
+    for run, text_bytes in map_with_wordpiece(partial(_count_block, folder), wordpiece, blocks, workers):
         runs.append(run)
-        on_progress(*progress)
+        on_progress(progress.finish_unit(), text_bytes)
         if len(runs) == MAX_OPEN_RUNS:
             merged = _write_run(run.with_suffix(".merged"), _merge(runs))
             for path in runs:
@@ -80,15 +67,16 @@ def is_held_out(line: str) -> bool:
     return int.from_bytes(digest, "little") < HELD_OUT_SHARE * (1 << 64)
 
 
-def _count_block(folder: Path, wordpiece: WordPiece, block: Block) -> tuple[Path, int, int]:
-    """Returns the run, how much had been read up to the end of the block, and its bytes of text."""
+def _count_block(folder: Path, wordpiece: WordPiece, block: tuple[int, str]) -> tuple[Path, int]:
+    """Returns the run of a block, which has a number and a text, and its bytes of text."""
+    number, text = block
     held_out: list[str] = []
     others: list[str] = []
-    for line in block.text.split("\n"):
+    for line in text.split("\n"):
         (held_out if is_held_out(line) else others).append(line)
     counts, held_out_counts = (_words(wordpiece, " ".join(part)) for part in (others, held_out))
     rows = ((word, counts[word], held_out_counts[word]) for word in sorted(counts.keys() | held_out_counts))
-    return _write_run(folder / f"{block.number:06d}", rows), block.bytes_read, len(block.text.encode()) + 1
+    return _write_run(folder / f"{number:06d}", rows), len(text.encode()) + 1
 
 
 def _words(wordpiece: WordPiece, text: str) -> Counter[str]:

@@ -137,9 +137,8 @@ def _make_model(settings: PretrainSettings, corpus: Corpus, tokenizer: BertToken
         )
         model = model_class(config)
     if longest > model.config.max_position_embeddings:
-        raise UsageError(
-            f"--length {longest} is longer than the {model.config.max_position_embeddings} positions of the model"
-        )
+        positions = model.config.max_position_embeddings
+        raise UsageError(f"--length {longest} is longer than the {positions} positions of the model")
     return model
 
 

@@ -145,11 +145,9 @@ class NextSentencePrediction(PairObjective):
             return
         is_split = settings.heldout_share > 0
         whose = "its held-out part " if settings.part == "heldout" else "its part to train on "
-        raise DataError(
-            f"{whose if is_split else ''}has one document only, so no sentence can come from another one",
-            where=part.corpus.folder,
-            remedy=f"use the objective mlm or mlm+sop{', or hold out another share' if is_split else ''}",
-        )
+        what = f"{whose if is_split else ''}has one document only, so no sentence can come from another one"
+        remedy = f"use the objective mlm or mlm+sop{', or hold out another share' if is_split else ''}"
+        raise DataError(what, where=part.corpus.folder, remedy=remedy)
 
 
 class SentenceOrderPrediction(PairObjective):
