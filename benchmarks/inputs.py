@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bertmill.corpus.instances import Instances
 from bertmill.corpus.masking import MaskingSettings, VocabularyIds
-from bertmill.corpus.plan_settings import PlanSettings
+from bertmill.corpus.plan import PlanSettings
 from bertmill.corpus.shards import Corpus
 from bertmill.text.files import read_lines
 from bertmill.text.tokenizer import BertTokenizer

@@ -20,8 +20,7 @@ from benchmarks.measure import Row, best_seconds
 from bertmill.corpus.build import build_corpus
 from bertmill.corpus.instances import InstanceBatch, Instances
 from bertmill.corpus.loader import Loader
-from bertmill.corpus.plan import Planner
-from bertmill.corpus.plan_settings import PlanSettings
+from bertmill.corpus.plan import Planner, PlanSettings
 from bertmill.corpus.shards import Corpus
 from bertmill.machine import set_threads
 from bertmill.model.bert import BertForPreTraining

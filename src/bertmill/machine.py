@@ -102,12 +102,15 @@ def measured_bf16_speedup(device: torch.device) -> float:
     import torch
 
     def seconds(dtype: torch.dtype) -> float:
-        matrix = torch.ones(_PROBE_SIZE, _PROBE_SIZE, dtype=dtype, device=device)
-        times = []
-        for _ in range(_PROBE_ROUNDS):
-            start = time.perf_counter()
-            float((matrix @ matrix)[0, 0])  # reading a number waits for a GPU
-            times.append(time.perf_counter() - start)
-        return min(times)
+        return min(matrix_product_seconds(_PROBE_SIZE, dtype, device) for _ in range(_PROBE_ROUNDS))
 
     return seconds(torch.float32) / seconds(torch.bfloat16)
+
+
+def matrix_product_seconds(size: int, dtype: torch.dtype, device: torch.device) -> float:
+    import torch
+
+    matrix = torch.ones(size, size, dtype=dtype, device=device)
+    started = time.perf_counter()
+    float((matrix @ matrix)[0, 0])  # reading a number waits for a GPU
+    return time.perf_counter() - started

@@ -30,7 +30,6 @@ MANIFEST_FORMAT = 1  # a manifest without a number is of the earlier format, whi
 TEMPORARY_PREFIX = ".tmp-"
 _LEFTOVER = re.compile(r"\.tmp-(.+-[0-9a-f]{8}|step-\d+)", re.DOTALL)  # the latter are checkpoints being removed
 MAX_MANIFEST_BYTES = 256 << 20  # a large corpus has many files
-_BLOCK = 1 << 20
 _LOCK_PATIENCE_S = 3.0
 
 
@@ -57,7 +56,7 @@ def new_file(path: Path) -> Iterator[Path]:
         raise UsageError(f"cannot be written: there is no folder {path.parent}", where=path, remedy="make it first")
     temporary = _temporary_sibling(path)
     try:
-        with _full_disk(path):
+        with _disk_errors(path, only_full=True):
             yield temporary
         with _disk_errors(path):
             _publish(temporary, _default_mode(path.parent))
@@ -78,7 +77,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     try:
         with _disk_errors(path):
             temporary.mkdir(parents=True)
-        with _full_disk(path):
+        with _disk_errors(path, only_full=True):
             yield temporary
         with _disk_errors(path):
             write_manifest(temporary)
@@ -104,7 +103,7 @@ def resumable_folder(path: Path) -> Iterator[tuple[Path, Path]]:
             whole.mkdir(exist_ok=True)
             notes.mkdir(exist_ok=True)
         try:
-            with _full_disk(path):
+            with _disk_errors(path, only_full=True):
                 yield whole, notes
         except BaseException:
             if not any(notes.iterdir()):
@@ -164,9 +163,8 @@ def _lock(descriptor: int, folder: Path) -> None:
             return
         except BlockingIOError:
             if time.monotonic() > give_up_at:
-                raise ResourceError(
-                    "is being written by another process", where=folder, remedy="wait until it has ended"
-                ) from None
+                what = "is being written by another process"
+                raise ResourceError(what, where=folder, remedy="wait until it has ended") from None
             time.sleep(0.05)
 
 
@@ -234,11 +232,8 @@ def _is_entry(entry: Any) -> bool:
 
 
 def sha256_of(path: Path) -> str:
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_json(path: Path, *, max_bytes: int = 16 << 20) -> dict[str, Any]:
@@ -320,25 +315,17 @@ def _fsync(path: Path) -> None:
 
 
 @contextmanager
-def _full_disk(path: Path) -> Iterator[None]:
-    """Say in bertmill's words that there is no space for `path`."""
+def _disk_errors(path: Path, *, only_full: bool = False) -> Iterator[None]:
+    """Turn an error that keeps `path` from being written into one of ours; `only_full` does so for a full disk only."""
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        what = f"cannot be written: {error.strerror}"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise ResourceError(what, where=path, remedy="free some space and try again") from error
+        if only_full:
             raise
-        remedy = "free some space and try again"
-        raise ResourceError(f"cannot be written: {error.strerror}", where=path, remedy=remedy) from error
-
-
-@contextmanager
-def _disk_errors(path: Path) -> Iterator[None]:
-    """Say in bertmill's words whatever keeps `path` from being written."""
-    try:
-        with _full_disk(path):
-            yield
-    except OSError as error:
-        raise UsageError(f"cannot be written: {error.strerror}", where=path) from error
+        raise UsageError(what, where=path) from error
 
 
 def require_format(number: Any, supported: int, path: Path) -> None:

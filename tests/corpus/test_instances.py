@@ -14,7 +14,7 @@ from bertmill.corpus.build import build_corpus
 from bertmill.corpus.instances import InstanceBatch, Instances
 from bertmill.corpus.loader import Loader
 from bertmill.corpus.masking import NOT_SELECTED, MaskingSettings, VocabularyIds
-from bertmill.corpus.plan_settings import PlanSettings
+from bertmill.corpus.plan import PlanSettings
 from bertmill.corpus.shards import Corpus
 from bertmill.errors import UsageError
 from bertmill.model.bert import BertForMaskedLM, BertForPreTraining

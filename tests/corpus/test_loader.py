@@ -15,7 +15,7 @@ import pytest
 from bertmill.corpus.instances import InstanceBatch, Instances
 from bertmill.corpus.loader import Loader
 from bertmill.corpus.masking import MaskingSettings
-from bertmill.corpus.plan_settings import PlanSettings
+from bertmill.corpus.plan import PlanSettings
 from bertmill.corpus.shards import Corpus
 from bertmill.errors import UsageError
 from tests.corpus.factory import SPECIAL_IDS, random_documents, write_corpus

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertmill.corpus.layout import Layout
+from bertmill.corpus.instances import Layout
 from bertmill.corpus.masking import NOT_SELECTED, Masker, MaskingSettings
 from bertmill.errors import UsageError
 from bertmill.model.packing import IGNORED_LABEL

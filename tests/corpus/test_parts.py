@@ -13,8 +13,7 @@ from bertmill.corpus.instances import Instances
 from bertmill.corpus.masking import MaskingSettings
 from bertmill.corpus.objectives import OBJECTIVES
 from bertmill.corpus.parts import DocumentPart, PartName
-from bertmill.corpus.plan import Planner
-from bertmill.corpus.plan_settings import PlanSettings
+from bertmill.corpus.plan import Planner, PlanSettings
 from bertmill.errors import DataError, UsageError
 from tests.corpus.factory import SPECIAL_IDS, random_documents, write_corpus
 

@@ -4,13 +4,13 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from bertmill.corpus.objectives.pairs import NextSentencePrediction
-from bertmill.corpus.plan import Planner
-from bertmill.corpus.plan_settings import PlanSettings
+from bertmill.corpus.plan import Planner, PlanSettings
 from bertmill.errors import UsageError
 from tests.corpus.factory import random_documents, write_corpus
 
@@ -100,3 +100,17 @@ def test_a_million_sentences_are_planned_in_less_than_twenty_seconds(tmp_path: P
     facts = Planner(corpus, tmp_path / "plan", PlanSettings(), 0).plan(0)
     assert time.perf_counter() - started < 20
     assert facts.counts.instances > 200_000
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"objective": "nsp"}, "no objective called 'nsp'"),
+        ({"length": 4}, r"length 4 is too short for mlm\+nsp; from 5 on"),
+        ({"objective": "clm", "length": 2}, "from 3 on"),
+        ({"short_seq_prob": 1.5}, "from 0 to 1, not 1.5"),
+    ],
+)
+def test_impossible_settings_are_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        PlanSettings(**wrong)

@@ -18,18 +18,9 @@ def run(settings: CorpusSettings) -> None:
     tokenizer = BertTokenizer.from_pretrained(settings.vocab)
     files = find_files(settings.files)
     repairs = Repairs()
+    options = settings.model_dump(include={"workers", "document", "chinese_words", "text_field"})
     with ProgressLine("corpus", size_of_files(files), quiet=settings.quiet) as progress:
-        facts = build_corpus(
-            files,
-            tokenizer,
-            settings.out,
-            workers=settings.workers,
-            document=settings.document,
-            chinese_words=settings.chinese_words,
-            text_field=settings.text_field,
-            repairs=repairs,
-            on_progress=progress.update,
-        )
+        facts = build_corpus(files, tokenizer, settings.out, repairs=repairs, on_progress=progress.update, **options)
     if not settings.quiet:
         if repairs:
             print(f"repaired: {repairs}", file=sys.stderr)

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import tempfile
+import textwrap
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bertmill.cli.bars import histogram
-from bertmill.cli.folders import check_hashes
+from bertmill.cli.folders import check_hashes, histogram
+from bertmill.config.commands import InspectSettings
+from bertmill.corpus.instances import InstanceBatch, Instances
+from bertmill.corpus.masking import NOT_SELECTED, MaskingSettings, VocabularyIds
+from bertmill.corpus.objectives.base import Objective
+from bertmill.corpus.plan import PlanSettings
 from bertmill.corpus.shards import Corpus, open_shard, read_facts
 from bertmill.corpus.statistics import summarize
 from bertmill.errors import IntegrityError
 from bertmill.storage import MANIFEST, verify_manifest
 from bertmill.text.tokenizer import BertTokenizer
+
+_WRAPPING: Any = {"width": 100, "break_long_words": False, "break_on_hyphens": False}
 
 
 def facts(path: Path) -> dict[str, Any]:
@@ -73,3 +81,49 @@ def _vocabulary(path: Path) -> str:
     tokenizer = BertTokenizer.from_pretrained(corpus.vocabulary_folder)
     corpus.require_vocabulary(tokenizer.wordpiece, corpus.vocabulary_folder)
     return "is the one that the corpus was made with"
+
+
+def instance_lines(path: Path, settings: InspectSettings) -> Iterator[str]:
+    """The first instances of an epoch, as training would see them with this seed."""
+    plan_settings = PlanSettings(settings.objective, settings.length)  # refused before the corpus is verified
+    corpus = Corpus(path)
+    tokenizer = BertTokenizer.from_pretrained(corpus.vocabulary_folder)
+    masking = MaskingSettings(whole_words=settings.whole_words)
+    with tempfile.TemporaryDirectory() as plan_folder:
+        vocabulary = VocabularyIds.of(tokenizer)
+        instances = Instances(corpus, vocabulary, Path(plan_folder), plan_settings, masking, seed=settings.seed)
+        facts = instances.plan_epoch(0)
+        counts = facts.counts
+        size = f"of {counts.pieces / counts.instances:,.1f} pieces on average"
+        yield (
+            f"{settings.objective} in {settings.length} pieces: {counts.instances:,} instances in the first epoch, "
+            f"{', '.join([size, *instances.objective.describe_plan(facts)])}"
+        )
+        yield from instances.objective.plan_remarks(facts, corpus.num_pieces)
+        batch = instances.make_in_order(0, 0, min(settings.show, facts.counts.instances))
+    yield from show_instances(batch, instances.objective, tokenizer)
+
+
+def show_instances(batch: InstanceBatch, objective: Objective, tokenizer: BertTokenizer) -> Iterator[str]:
+    """The lines to print."""
+    for number in range(len(batch.lengths)):
+        instance = batch[number : number + 1]
+        facts = [f"{len(instance.piece_ids)} pieces", *objective.describe_instance(instance)]
+        yield f"instance {number + 1}: {', '.join(facts)}"
+        pieces = _pieces(instance, tokenizer, with_labels=objective.shows_labels)
+        for segment in range(1 + int(instance.segments[-1])):
+            text = " ".join(piece for piece, own in zip(pieces, instance.segments, strict=True) if own == segment)
+            name = f"  {objective.text_names[segment]}  " if objective.text_names else "  "
+            yield from textwrap.wrap(text, initial_indent=name, subsequent_indent=" " * len(name), **_WRAPPING)
+
+
+def _pieces(instance: InstanceBatch, tokenizer: BertTokenizer, *, with_labels: bool) -> list[str]:
+    seen = tokenizer.convert_ids_to_tokens(instance.piece_ids.tolist())
+    if not with_labels:
+        return list(seen)
+    labels = instance.labels.tolist()
+    hidden = tokenizer.convert_ids_to_tokens([max(0, label) for label in labels])
+    return [
+        piece if label == NOT_SELECTED else f"{piece}‹{original}›"
+        for piece, label, original in zip(seen, labels, hidden, strict=True)
+    ]

@@ -6,7 +6,7 @@ The words for a kind are in a module of their own with `facts(path)`, `sentences
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -18,6 +18,7 @@ from bertmill.text.tokenizer_files import PIPELINE_FILE
 from bertmill.text.vocabulary import VOCABULARY_FILE
 
 Facts = dict[str, Any]
+_BAR_WIDTH = 40
 
 
 class Words(Protocol):
@@ -54,3 +55,16 @@ def check_hashes(path: Path) -> str:
         return f"there is no {MANIFEST} (other programs write none), so changed bytes would not be noticed"
     verify_manifest(path)
     return f"every file is what {MANIFEST} says"
+
+
+def histogram(counts: Sequence[int]) -> list[str]:
+    """One line per power of two: lengths from 2^i to 2^(i+1) - 1, how many there are, and a bar."""
+    labels = [f"{1 << i}" if i == 0 else f"{1 << i}–{(2 << i) - 1}" for i in range(len(counts))]
+    width = max(map(len, labels), default=0)
+    digits = max((len(f"{count:,}") for count in counts), default=0)
+    most = max(counts, default=0)
+    first = next((i for i, count in enumerate(counts) if count), 0)
+    return [
+        f"  {label:>{width}}  {count:>{digits},}  {'█' * -(-_BAR_WIDTH * count // most)}".rstrip()
+        for label, count in list(zip(labels, counts, strict=True))[first:]
+    ]

@@ -20,7 +20,7 @@ def run(settings: InspectSettings) -> None:
     facts = words.facts(path)
     print(json.dumps(facts, ensure_ascii=False) if settings.as_json else "\n".join(words.sentences(facts)))
     if settings.show:
-        from bertmill.cli.corpus_instances import instance_lines
+        from bertmill.cli.corpus_folder import instance_lines
 
         for line in instance_lines(path, settings):
             print(line)

@@ -10,6 +10,7 @@ import errno
 import importlib
 import io
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -54,10 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
     except BertmillError as error:
         return _failed(str(error), error.exit_code)
-    except MemoryError:
-        return _failed("there is not enough memory", ResourceError.exit_code)
-    except RuntimeError as error:  # torch has no kind of its own for it, but on a GPU
-        if "out of memory" not in str(error) and "can't allocate memory" not in str(error):
+    except (MemoryError, RuntimeError) as error:  # torch has no kind of its own for it, but on a GPU
+        if isinstance(error, RuntimeError) and not re.search("out of memory|can't allocate memory", str(error)):
             raise
         return _failed("there is not enough memory", ResourceError.exit_code)
     except _Terminated:
@@ -98,17 +97,11 @@ def _failed(message: str, exit_code: int) -> int:
 def overview() -> str:
     """The help of `bertmill` itself."""
     width = max(map(len, COMMANDS)) + 2
-    lines = [f"  {name:<{width}}{summary}" for name, summary in COMMANDS.items()]
-    return "\n".join(
-        [
-            "bertmill makes BERT models out of text and gets answers out of them.",
-            "",
-            "usage: bertmill COMMAND [FLAGS…]",
-            "",
-            *lines,
-            "",
-            "`bertmill COMMAND --help` explains one of them; every command takes --config FILE.toml.",
-        ]
+    lines = "\n".join(f"  {name:<{width}}{summary}" for name, summary in COMMANDS.items())
+    return (
+        "bertmill makes BERT models out of text and gets answers out of them.\n\n"
+        f"usage: bertmill COMMAND [FLAGS…]\n\n{lines}\n\n"
+        "`bertmill COMMAND --help` explains one of them; every command takes --config FILE.toml."
     )
 
 

@@ -33,15 +33,13 @@ def facts(path: Path) -> dict[str, Any]:
     folder = open_folder(path)
     config = BertConfig.from_file_settings(folder.settings, folder.path / CONFIG_FILE)
     class_of(config).compare(folder, config)  # settings that the weights do not bear out are not repeated
-    return _facts(folder, config, BertTokenizer.from_pretrained(folder.path))
-
-
-def _facts(folder: ModelFolder, config: BertConfig, tokenizer: BertTokenizer) -> dict[str, Any]:
+    tokenizer = BertTokenizer.from_pretrained(folder.path)
     shape = (config.num_hidden_layers, config.hidden_size, config.num_attention_heads)
-    files = {stored.path for stored in folder.tensors.values()}
+    stored = folder.tensors.values()
     heads = [
         words for prefix, words in HEADS_IN_WORDS.items() if any(name.startswith(prefix) for name in folder.tensors)
     ]
+    writer = folder.settings.get("transformers_version")
     return {
         "folder": str(folder.path),
         "size": next((name for name, sizes in SIZES.items() if sizes == shape), None),
@@ -53,22 +51,17 @@ def _facts(folder: ModelFolder, config: BertConfig, tokenizer: BertTokenizer) ->
         "segments": config.type_vocab_size,
         "activation": config.hidden_act,
         "causal": config.causal,
-        "weights": sum(math.prod(stored.shape) for stored in folder.tensors.values()),
-        "tensors": len(folder.tensors),
-        "types": dict(Counter(stored.dtype for stored in folder.tensors.values())),
-        "files": {path.name: path.stat().st_size for path in sorted(files)},
+        "weights": sum(math.prod(each.shape) for each in stored),
+        "tensors": len(stored),
+        "types": dict(Counter(each.dtype for each in stored)),
+        "files": {path.name: path.stat().st_size for path in sorted({each.path for each in stored})},
         "heads": heads,
         "labels": list(config.id2label.values()) if HEADS_IN_WORDS["classifier."] in heads else [],
         "vocabulary": tokenizer.vocab_size,
         "cased": not tokenizer.do_lower_case,
         "class": class_of(config).__name__,
-        "written_by": _writer(folder),
+        "written_by": None if writer is None else f"transformers {writer}",
     }
-
-
-def _writer(folder: ModelFolder) -> str | None:
-    version = folder.settings.get("transformers_version")
-    return None if version is None else f"transformers {version}"
 
 
 def sentences(facts: dict[str, Any]) -> list[str]:
@@ -91,9 +84,7 @@ def sentences(facts: dict[str, Any]) -> list[str]:
         lines.append(f"labels:     {shown}")
     lines.append(f"vocabulary: {facts['vocabulary']:,} pieces, {case}")
     origin = [facts["class"], *([f"written by {facts['written_by']}"] if facts["written_by"] else [])]
-    if origin:
-        lines.append(f"from:       {', '.join(origin)}")
-    return lines
+    return [*lines, f"from:       {', '.join(origin)}"]
 
 
 def checks(path: Path) -> dict[str, Callable[[], str]]:
@@ -102,14 +93,10 @@ def checks(path: Path) -> dict[str, Callable[[], str]]:
     config = BertConfig.from_file_settings(folder.settings, path / CONFIG_FILE)
     return {
         "hashes": lambda: check_hashes(path),
-        "shapes": lambda: _shapes(folder, config),
+        "shapes": lambda: "; ".join(str(class_of(config).compare(folder, config)).splitlines()),
         "values": lambda: _values(folder),
         "tokenizer": lambda: _tokenizer(folder, config),
     }
-
-
-def _shapes(folder: ModelFolder, config: BertConfig) -> str:
-    return "; ".join(str(class_of(config).compare(folder, config)).splitlines())
 
 
 def _values(folder: ModelFolder) -> str:
@@ -129,10 +116,9 @@ def _tokenizer(folder: ModelFolder, config: BertConfig) -> str:
         problems.append(f"it has ids up to {largest:,}, and the embedding {config.vocab_size:,} rows")
     if config.pad_token_id is not None and tokenizer.pad_token_id != config.pad_token_id:
         problems.append(f"its padding is {tokenizer.pad_token_id}, and the model's {config.pad_token_id}")
-    if config.max_position_embeddings < tokenizer.model_max_length < NO_LIMIT:
-        problems.append(
-            f"it gives {tokenizer.model_max_length} pieces, the model has {config.max_position_embeddings} positions"
-        )
+    positions, longest = config.max_position_embeddings, tokenizer.model_max_length
+    if positions < longest < NO_LIMIT:
+        problems.append(f"it gives {longest} pieces, the model has {positions} positions")
     if problems:
         raise IntegrityError("; ".join(problems))
     return f"its {tokenizer.vocab_size:,} pieces fit the embedding of {config.vocab_size:,} rows"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 from rich.console import Console
@@ -55,7 +54,7 @@ class ProgressLine:
             self._bar.start()
         return self
 
-    def __exit__(self, *_error: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(self, *_error: object) -> None:
         if self._bar is not None:
             self._bar.stop()
 

@@ -10,13 +10,13 @@ import math
 import time
 from collections import deque
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Self
 
 import torch
 
 from bertmill.cli.progress import make_bar, time_left
 from bertmill.cli.streams import say
+from bertmill.machine import matrix_product_seconds
 from bertmill.training.objective_trainable import PretrainingBeginning
 from bertmill.training.progress import Beginning, Line, Listener
 
@@ -46,7 +46,7 @@ class TrainingDisplay(Listener):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_error: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(self, *_error: object) -> None:
         if self._bar is not None:
             self._bar.stop()
 
@@ -103,8 +103,7 @@ class TrainingDisplay(Listener):
     def _time_left(self, progress: float) -> str:
         if self._first is None or progress <= self._first[0]:
             return ""
-        seconds = (time.monotonic() - self._first[1]) * (1 - progress) / (progress - self._first[0])
-        return time_left(seconds)
+        return time_left((time.monotonic() - self._first[1]) * (1 - progress) / (progress - self._first[0]))
 
 
 class PretrainingDisplay(TrainingDisplay):
@@ -121,11 +120,10 @@ class PretrainingDisplay(TrainingDisplay):
         assert isinstance(beginning, PretrainingBeginning)
         self._known = beginning
         if not self._quiet:
-            ranks = self._known.ranks
-            self._roof = ranks.count * _matrix_product_rate(ranks.device, self._known.precision)
+            self._roof = beginning.ranks.count * _matrix_product_rate(beginning.ranks.device, beginning.precision)
             self.remark(
-                f"guessing costs {math.log(self._known.vocabulary_size):.2f} nats per predicted piece, "
-                f"knowing frequencies alone {self._known.unigram_entropy:.2f}"
+                f"guessing costs {math.log(beginning.vocabulary_size):.2f} nats per predicted piece, "
+                f"knowing frequencies alone {beginning.unigram_entropy:.2f}"
             )
         super().begin(beginning)
 
@@ -163,19 +161,12 @@ class PretrainingDisplay(TrainingDisplay):
 
 def _matrix_product_rate(device: torch.device, precision: torch.dtype) -> float:
     """Operations per second of a large matrix product: what no training of one process exceeds."""
-
-    def seconds_for(size: int) -> float:
-        matrix = torch.ones(size, size, device=device, dtype=precision)
-        started = time.perf_counter()
-        (matrix @ matrix)[0, 0].item()  # a GPU is waited for
-        return time.perf_counter() - started
-
-    seconds_for(ROOF_SIZES[0])  # the first of all wakes libraries and threads up
+    matrix_product_seconds(ROOF_SIZES[0], precision, device)  # the first of all wakes libraries and threads up
     best = seconds = 0.0
     before = ROOF_SIZES[0]
     for size in ROOF_SIZES:
         if seconds * (size / before) ** 3 > ROOF_PATIENCE_S:
             break
-        before, seconds = size, seconds_for(size)
+        before, seconds = size, matrix_product_seconds(size, precision, device)
         best = max(best, 2 * size**3 / seconds)
     return best

@@ -23,21 +23,11 @@ def run(settings: VocabSettings) -> None:
         if not settings.quiet:
             print(f"learning from {len(table.words):,} different words …", file=sys.stderr, flush=True)
 
+    names = {"size", "cased", "alphabet", "unused", "min_frequency", "workers", "text_field"}
+    options = settings.model_dump(include=names)
     with ProgressLine("vocab", size_of_files(files), quiet=settings.quiet) as progress:
-        facts = learn_vocabulary(
-            files,
-            settings.out,
-            size=settings.size,
-            cased=settings.cased,
-            alphabet=settings.alphabet,
-            unused=settings.unused,
-            min_frequency=settings.min_frequency,
-            workers=settings.workers,
-            text_field=settings.text_field,
-            repairs=repairs,
-            on_progress=progress.update,
-            on_counted=announce,
-        )
+        options |= {"repairs": repairs, "on_progress": progress.update, "on_counted": announce}
+        facts = learn_vocabulary(files, settings.out, **options)
     if repairs and not settings.quiet:
         print(f"repaired: {repairs}", file=sys.stderr)
     if settings.as_json:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bertmill.cli.bars import histogram
-from bertmill.cli.folders import check_hashes
+from bertmill.cli.folders import check_hashes, histogram
 from bertmill.corpus.shards import vocabulary_sha256
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.text.wordpiece import CONTINUATION
@@ -23,9 +23,7 @@ def facts(path: Path) -> dict[str, Any]:
     ordinary = [piece for piece in tokenizer.vocab if piece not in special | unused]
     inner = [piece for piece in ordinary if piece.startswith(CONTINUATION)]
     lengths = [len(piece.removeprefix(CONTINUATION)) for piece in ordinary]
-    counts = [0] * max((length.bit_length() for length in lengths), default=0)
-    for length in lengths:
-        counts[max(length, 1).bit_length() - 1] += 1
+    counts = Counter(max(length, 1).bit_length() - 1 for length in lengths)
     return {
         "path": str(path),
         "pieces": tokenizer.vocab_size,
@@ -35,7 +33,7 @@ def facts(path: Path) -> dict[str, Any]:
         "begin_a_word": len(ordinary) - len(inner),
         "go_on_a_word": len(inner),
         "characters": len(set("".join(piece.removeprefix(CONTINUATION) for piece in ordinary))),
-        "lengths": counts,
+        "lengths": [counts[power] for power in range(max(counts, default=-1) + 1)],
         "sha256": vocabulary_sha256(tokenizer.wordpiece),
     }
 
@@ -56,9 +54,9 @@ def sentences(facts: dict[str, Any]) -> list[str]:
 
 def checks(path: Path) -> dict[str, Callable[[], str]]:
     """What `check` looks at; each says what it found or raises."""
-    return {"hashes": lambda: check_hashes(path), "tokenizer": lambda: _tokenizer(path)}
 
+    def tokenizer() -> str:
+        num_pieces = len(BertTokenizer.from_pretrained(path))
+        return f"its {num_pieces:,} pieces have an id each, and the special tokens are there"
 
-def _tokenizer(path: Path) -> str:
-    tokenizer = BertTokenizer.from_pretrained(path)
-    return f"its {tokenizer.vocab_size:,} pieces have an id each, and the special tokens are there"
+    return {"hashes": lambda: check_hashes(path), "tokenizer": tokenizer}

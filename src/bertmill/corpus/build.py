@@ -11,7 +11,7 @@ import hashlib
 import json
 import shutil
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -34,15 +34,8 @@ from bertmill.corpus.shards import (
 )
 from bertmill.corpus.statistics import compute_statistics
 from bertmill.errors import BertmillError, DataError
-from bertmill.storage import (
-    difference,
-    manifest_entry,
-    read_json,
-    resumable_folder,
-    write_file,
-    write_manifest,
-)
-from bertmill.text.bulk import map_with_wordpiece
+from bertmill.storage import difference, manifest_entry, read_json, resumable_folder, write_file, write_manifest
+from bertmill.text.bulk import ReadingProgress, map_with_wordpiece
 from bertmill.text.files import read_lines
 from bertmill.text.repair import Repairs
 from bertmill.text.sentences import split_sentences
@@ -61,6 +54,9 @@ class Job:
     notes: Path
     recipe: str  # a hash of everything but the text that decides what the shards hold
     chinese_words: bool
+
+    def note_path(self, number: int) -> Path:
+        return self.notes / shard_file(number, "json")
 
 
 def build_corpus(
@@ -81,15 +77,20 @@ def build_corpus(
     `on_progress` is told of each finished shard how many bytes had been read up to its end, and its bytes of text.
     """
     wordpiece = tokenizer.wordpiece
-    recipe = _recipe(wordpiece, chinese_words)
+    recipe = {
+        "bertmill": __version__,
+        "vocabulary_sha256": vocabulary_sha256(wordpiece),
+        "chinese_words": f"jieba {chinese.version()}" if chinese_words else None,
+    }
     with resumable_folder(out) as (folder, notes_folder):
         job = Job(folder, notes_folder, _sha256(json.dumps(recipe, sort_keys=True).encode()), chinese_words)
-        ledger = _Ledger(job, on_progress)
-        lines = read_lines(files, text_field=text_field, repairs=repairs, on_bytes=ledger.count)
-        texts = ledger.unfinished(cut_shard_texts(lines, document))
-        for note in map_with_wordpiece(partial(write_shard, job), wordpiece, texts, workers):
-            ledger.finish(note)
-        notes = [ledger.notes[number] for number in range(len(ledger.notes))]
+        progress = ReadingProgress()
+        lines = read_lines(files, text_field=text_field, repairs=repairs, on_bytes=progress.count)
+        texts = progress.track(cut_shard_texts(lines, document))
+        notes: list[Note] = []
+        for note in map_with_wordpiece(partial(_finish_shard, job), wordpiece, texts, workers):
+            notes.append(note)
+            on_progress(progress.finish_unit(), note["text_bytes"])
         facts = _facts(notes, recipe, document, wordpiece, files)
         _remove_all_but(folder, {name for note in notes for name in note["files"]})
         tokenizer.save_pretrained(folder / VOCABULARY_FOLDER)
@@ -99,43 +100,13 @@ def build_corpus(
     return facts
 
 
-class _Ledger:
-    """Which shards are finished, in this run or an earlier one, and how far reading was at the end of each."""
-
-    def __init__(self, job: Job, on_progress: Callable[[int, int], object]) -> None:
-        self.notes: dict[int, Note] = {}
-        self._job = job
-        self._on_progress = on_progress
-        self._bytes_read = 0
-        self._read_at_end: dict[int, int] = {}  # of shards in flight
-
-    def count(self, num_bytes: int) -> None:
-        self._bytes_read += num_bytes
-
-    def unfinished(self, texts: Iterator[ShardText]) -> Iterator[ShardText]:
-        for text in texts:
-            self._read_at_end[text.number] = self._bytes_read
-            if note := _finished(self._job, text):
-                self.finish(note)
-            else:
-                yield text
-
-    def finish(self, note: Note) -> None:
-        self.notes[note["number"]] = note
-        self._on_progress(self._read_at_end.pop(note["number"]), note["text_bytes"])
-
-
-def _recipe(wordpiece: WordPiece, chinese_words: bool) -> dict[str, Any]:
-    return {
-        "bertmill": __version__,
-        "vocabulary_sha256": vocabulary_sha256(wordpiece),
-        "chinese_words": f"jieba {chinese.version()}" if chinese_words else None,
-    }
+def _finish_shard(job: Job, wordpiece: WordPiece, shard_text: ShardText) -> Note:
+    return _finished(job, shard_text) or write_shard(job, wordpiece, shard_text)
 
 
 def _finished(job: Job, shard_text: ShardText) -> Note | None:
     """The note of a shard that an earlier build finished, if the shard is still what the note says."""
-    path = _note_path(job, shard_text.number)
+    path = job.note_path(shard_text.number)
     if not path.exists():
         return None
     try:
@@ -146,10 +117,6 @@ def _finished(job: Job, shard_text: ShardText) -> Note | None:
     except (BertmillError, LookupError, TypeError, AttributeError):  # whatever it is, it is made anew
         return None
     return note if is_right else None
-
-
-def _note_path(job: Job, number: int) -> Path:
-    return job.notes / shard_file(number, "json")
 
 
 def write_shard(job: Job, wordpiece: WordPiece, shard_text: ShardText) -> Note:
@@ -170,7 +137,7 @@ def write_shard(job: Job, wordpiece: WordPiece, shard_text: ShardText) -> Note:
         "dropped_sentences": num_dropped,
         "files": {name: manifest_entry(job.folder / name) for name in names},
     }
-    write_file(_note_path(job, shard_text.number), json.dumps(note))
+    write_file(job.note_path(shard_text.number), json.dumps(note))
     return note
 
 
@@ -222,16 +189,10 @@ def _locate(wordpiece: WordPiece, sentence: str, chinese_words: bool) -> tuple[a
 
 
 def _facts(
-    notes: list[Note],
-    recipe: dict[str, Any],
-    document: DocumentMode | None,
-    wordpiece: WordPiece,
-    files: Sequence[str],
+    notes: list[Note], recipe: dict[str, Any], document: DocumentMode | None, wordpiece: WordPiece, files: Sequence[str]
 ) -> dict[str, Any]:
-    totals = {
-        name: sum(note[name] for note in notes)
-        for name in ("pieces", "sentences", "documents", "dropped_sentences", "text_bytes")
-    }
+    names = ("pieces", "sentences", "documents", "dropped_sentences", "text_bytes")
+    totals = {name: sum(note[name] for note in notes) for name in names}
     if not totals["pieces"]:
         raise DataError("there is no text in it", where=", ".join(files))
     hashes = [entry["sha256"] for note in notes for entry in note["files"].values()]

@@ -56,8 +56,7 @@ def _module() -> Any:
             warnings.simplefilter("ignore")  # of a package of 2020 about the Python of today
             import jieba
     except ModuleNotFoundError:
-        raise UsageError(
-            "--chinese-words needs the package jieba, which is not installed", remedy="pip install jieba"
-        ) from None
+        what = "--chinese-words needs the package jieba, which is not installed"
+        raise UsageError(what, remedy="pip install jieba") from None
     jieba.setLogLevel(logging.WARNING)
     return jieba

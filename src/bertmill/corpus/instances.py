@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from bertmill.corpus.boundaries import Numbers
-from bertmill.corpus.layout import lay_out
-from bertmill.corpus.masking import NOT_SELECTED, Masker, MaskingSettings, VocabularyIds
-from bertmill.corpus.plan import PlanFacts, Planner
-from bertmill.corpus.plan_settings import PlanSettings
+from bertmill.corpus.masking import NOT_SELECTED, Flags, Masker, MaskingSettings, VocabularyIds
+from bertmill.corpus.plan import PlanFacts, Planner, PlanSettings
 from bertmill.corpus.shards import Corpus
 from bertmill.errors import UsageError
 from bertmill.randomness import Permutation
@@ -30,6 +28,24 @@ if TYPE_CHECKING:
     from bertmill.model.packing import PackedBatch
 
 _OPEN_PLANS = 2  # a batch may lie across the boundary of two epochs
+
+
+class Text(NamedTuple):
+    """Consecutive pieces of the corpus, from `start` to `stop`."""
+
+    start: int
+    stop: int
+    segment: int = 0
+
+
+class Layout(NamedTuple):
+    """Instances before anything is selected; n pieces, B instances."""
+
+    piece_ids: Numbers  # [n]
+    segments: Numbers  # [n]
+    lengths: Numbers  # [B]
+    is_ordinary: Flags  # [n] whether a piece is of the corpus
+    begins_word: Flags | None  # [n] only where whole words are selected
 
 
 @dataclass(frozen=True)
@@ -71,9 +87,8 @@ class InstanceBatch:
         bounds = np.concatenate([[0], np.cumsum(self.lengths)])
         pieces = slice(bounds[first], bounds[max(first, stop)])
         pair_labels = None if self.pair_labels is None else self.pair_labels[part]
-        return InstanceBatch(
-            self.piece_ids[pieces], self.segments[pieces], self.labels[pieces], self.lengths[part], pair_labels
-        )
+        rows = (self.piece_ids[pieces], self.segments[pieces], self.labels[pieces])
+        return InstanceBatch(*rows, self.lengths[part], pair_labels)
 
     def micro_batches(self, max_pieces: int) -> Iterator[InstanceBatch]:
         """The batch in parts of at most so many pieces, in order; an instance that is longer is a part of its own."""
@@ -87,44 +102,53 @@ class InstanceBatch:
     @classmethod
     def joined(cls, batches: list[InstanceBatch]) -> InstanceBatch:
         """One batch after the other, as one."""
-        pair_labels = [batch.pair_labels for batch in batches if batch.pair_labels is not None]
-        return cls(
-            np.concatenate([batch.piece_ids for batch in batches]),
-            np.concatenate([batch.segments for batch in batches]),
-            np.concatenate([batch.labels for batch in batches]),
-            np.concatenate([batch.lengths for batch in batches]),
-            np.concatenate(pair_labels) if pair_labels else None,
-        )
+        columns = zip(*(vars(batch).values() for batch in batches), strict=True)
+        joined: list[Any] = [None if column[0] is None else np.concatenate(column) for column in columns]
+        return cls(*joined)
 
 
+def lay_out(
+    instances: list[list[Text]], corpus: Corpus, vocabulary: VocabularyIds, *, with_word_starts: bool
+) -> Layout:
+    lengths = [1 + sum(text.stop - text.start + 1 for text in texts) for texts in instances]
+    ids = np.full(sum(lengths), vocabulary.sep, np.int64)
+    segments, is_ordinary = np.zeros_like(ids), np.zeros(len(ids), np.bool_)
+    begins_word = np.zeros(len(ids), np.bool_) if with_word_starts else None
+    place = 0
+    for texts in instances:
+        ids[place] = vocabulary.cls
+        place += 1
+        for start, stop, segment in texts:
+            end = place + stop - start
+            ids[place:end] = corpus.pieces(start, stop)
+            is_ordinary[place:end] = True
+            segments[place : end + 1] = segment
+            if begins_word is not None:
+                begins_word[place:end] = corpus.begins_word(start, stop)
+            place = end + 1
+    return Layout(ids, segments, np.array(lengths), is_ordinary, begins_word)
+
+
+@dataclass
 class Instances:
     """All instances of a corpus for one objective, by epoch and number."""
 
-    def __init__(
-        self,
-        corpus: Corpus,
-        vocabulary: VocabularyIds,
-        plan_folder: Path,
-        settings: PlanSettings,
-        masking: MaskingSettings,
-        *,
-        seed: int,
-    ) -> None:
-        """`plan_folder` keeps the plans: one folder for each corpus, seed and `settings`."""
+    corpus: Corpus
+    vocabulary: VocabularyIds
+    plan_folder: Path  # one for each corpus, seed and `settings`
+    settings: PlanSettings
+    masking: MaskingSettings
+    _: KW_ONLY
+    seed: int
+
+    def __post_init__(self) -> None:
+        corpus, vocabulary = self.corpus, self.vocabulary
         if vocabulary.size != corpus.vocabulary_size:
-            raise UsageError(
-                f"was made with a vocabulary of {corpus.vocabulary_size:,} pieces, not {vocabulary.size:,}",
-                where=corpus.folder,
-                remedy="give the vocabulary that the corpus was made with",
-            )
-        self.corpus = corpus
-        self.vocabulary = vocabulary
-        self.settings = settings
-        self.seed = seed
-        self.planner = Planner(corpus, plan_folder, settings, seed)
+            what = f"was made with a vocabulary of {corpus.vocabulary_size:,} pieces, not {vocabulary.size:,}"
+            raise UsageError(what, where=corpus.folder, remedy="give the vocabulary that the corpus was made with")
+        self.planner = Planner(corpus, self.plan_folder, self.settings, self.seed)
         self.objective = self.planner.objective
-        self.masking = masking
-        self._masker = Masker(masking, vocabulary, settings.length, seed)
+        self._masker = Masker(self.masking, vocabulary, self.settings.length, self.seed)
         self._load_records = lru_cache(maxsize=_OPEN_PLANS)(self.planner.load_records)
         self._planned: dict[int, PlanFacts] = {}
         self._one_at_a_time = threading.Lock()  # or two threads would plan the same epoch
@@ -143,8 +167,7 @@ class Instances:
 
     def make_in_order(self, epoch: int, start: int, stop: int) -> InstanceBatch:
         """The instances of an epoch from place `start` to `stop` of its order, which is random and its own."""
-        count = self.plan_epoch(epoch).counts.instances
-        order = Permutation(count, self.seed, epoch, "order")
+        order = Permutation(self.plan_epoch(epoch).counts.instances, self.seed, epoch, "order")
         return self.make_batch(epoch, order(np.arange(start, stop)))
 
     def make_batch(self, epoch: int, numbers: Numbers) -> InstanceBatch:

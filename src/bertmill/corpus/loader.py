@@ -14,6 +14,8 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import KW_ONLY, dataclass
+from itertools import count
 
 from bertmill.corpus.instances import InstanceBatch, Instances
 from bertmill.errors import UsageError
@@ -27,40 +29,37 @@ def require_share_for_each(batch_size: int, world_size: int) -> None:
         raise UsageError(f"a batch of {batch_size} cannot be shared by {world_size} ranks")
 
 
+@dataclass
 class Loader:
     """The batches of one rank."""
 
-    def __init__(
-        self, instances: Instances, *, batch_size: int, rank: int = 0, world_size: int = 1, workers: int = 1
-    ) -> None:
-        """`batch_size` counts the instances of all ranks; `workers` is the number of threads (0: none)."""
-        if not 0 <= rank < world_size:
-            raise UsageError(f"rank {rank} is not one of {world_size}")
-        require_share_for_each(batch_size, world_size)
-        if workers < 0:
-            raise UsageError(f"workers must be 0 or more, not {workers}")
-        self.instances = instances
-        self.batch_size = batch_size
-        self.rank = rank
-        self.world_size = world_size
-        self.workers = workers
+    instances: Instances
+    _: KW_ONLY
+    batch_size: int  # of all ranks together
+    rank: int = 0
+    world_size: int = 1
+    workers: int = 1  # threads; with 0, batches are prepared when they are requested
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.rank < self.world_size:
+            raise UsageError(f"rank {self.rank} is not one of {self.world_size}")
+        require_share_for_each(self.batch_size, self.world_size)
+        if self.workers < 0:
+            raise UsageError(f"workers must be 0 or more, not {self.workers}")
         self._epoch_starts = [0]  # in the endless row; one more is known than epochs were counted
         self._counting = threading.Lock()
 
     def batches(self, start_step: int = 0) -> Iterator[InstanceBatch]:
         """This rank's part of step `start_step` and of every step after it, without end."""
-        step = start_step
+        steps = count(start_step)
         if not self.workers:
-            while True:
-                yield self.load(step)
-                step += 1
+            yield from map(self.load, steps)
         pool = ThreadPoolExecutor(self.workers, "bertmill-loader")
         coming: deque[Future[InstanceBatch]] = deque()
         try:
             while True:
                 while len(coming) < STEPS_AHEAD * self.workers:
-                    coming.append(pool.submit(self.load, step))
-                    step += 1
+                    coming.append(pool.submit(self.load, next(steps)))
                 yield coming.popleft().result()
         finally:
             pool.shutdown(cancel_futures=True)
@@ -87,7 +86,7 @@ class Loader:
         with self._counting:
             while self._epoch_starts[-1] <= place:
                 epoch = len(self._epoch_starts) - 1
-                count = self.instances.plan_epoch(epoch).counts.instances
-                self._epoch_starts.append(self._epoch_starts[-1] + count)
+                num_instances = self.instances.plan_epoch(epoch).counts.instances
+                self._epoch_starts.append(self._epoch_starts[-1] + num_instances)
         epoch = bisect_right(self._epoch_starts, place) - 1
         return epoch, self._epoch_starts[epoch], self._epoch_starts[epoch + 1]

@@ -19,19 +19,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from bertmill.corpus.boundaries import Numbers
 from bertmill.errors import UsageError
 from bertmill.randomness import keyed_seed
 from bertmill.text.tokenizer import BertTokenizer
 
 if TYPE_CHECKING:
-    from bertmill.corpus.layout import Layout
+    from bertmill.corpus.instances import Layout
 
 NOT_SELECTED = -100  # as a label: the losses leave it out
 MOST_SELECTED = 25 / 24  # times rate · length: 20 of 128 and 80 of 512 pieces at 15 %
 _SCORE, _KIND, _PIECE = range(3)  # what is drawn for each piece: its rank, what becomes of it, a random piece
 
 Flags = NDArray[np.bool_]
-Numbers = NDArray[np.int64]
 Draws = NDArray[np.float64]
 
 
@@ -51,10 +51,8 @@ class MaskingSettings:
             raise UsageError(f"the share of selected pieces must be above 0 and at most 1, not {self.rate}")
         shares = (self.mask, self.random, self.same)
         if min(shares) < 0 or not math.isclose(sum(shares), 1, abs_tol=1e-6):
-            raise UsageError(
-                f"of the selected pieces {self.mask:g} are masked, {self.random:g} random and {self.same:g} the same",
-                remedy="make the three shares add up to 1",
-            )
+            what = f"of the selected pieces {self.mask:g} are masked, {self.random:g} random and {self.same:g} the same"
+            raise UsageError(what, remedy="make the three shares add up to 1")
 
 
 @dataclass(frozen=True)

@@ -36,12 +36,9 @@ class DocumentPart:
     def __init__(self, corpus: Corpus, name: PartName, heldout_share: float) -> None:
         num_heldout = round(heldout_share * corpus.num_documents)
         if heldout_share and not 0 < num_heldout < corpus.num_documents:
-            raise DataError(
-                f"{heldout_share} of {corpus.num_documents:,} documents cannot be held out: "
-                "there must be at least one to hold out and one to train on",
-                where=corpus.folder,
-                remedy="choose another share or give a text file",
-            )
+            what = f"{heldout_share} of {corpus.num_documents:,} documents cannot be held out: "
+            what += "there must be at least one to hold out and one to train on"
+            raise DataError(what, where=corpus.folder, remedy="choose another share or give a text file")
         self.corpus = corpus
         self._shuffle = Permutation(corpus.num_documents, HELDOUT_SEED, "heldout") if heldout_share else None
         self._first, self._stop = (0, num_heldout) if name == "heldout" else (num_heldout, corpus.num_documents)

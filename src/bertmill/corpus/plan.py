@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from json import dumps
 from pathlib import Path
 from typing import Any
@@ -20,14 +22,59 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertmill.corpus.objectives import load_objective
-from bertmill.corpus.parts import DocumentPart
-from bertmill.corpus.plan_settings import Counts, PlanSettings
+from bertmill.corpus.parts import DocumentPart, PartName
 from bertmill.corpus.shards import Corpus
 from bertmill.errors import DataError, IntegrityError, UsageError
 from bertmill.randomness import keyed_generator
 from bertmill.storage import new_file, read_json, sha256_of, write_file
 
 FORMAT = 2
+_DRAWN_AT_ONCE = 1024
+
+
+@dataclass(frozen=True)
+class PlanSettings:
+    """What decides, with the seed, how a corpus is cut into instances."""
+
+    objective: str = "mlm+nsp"
+    length: int = 128  # of an instance at most, with [CLS] and [SEP]
+    short_seq_prob: float = 0.1  # the share of instances that aim at a random shorter length
+    heldout_share: float = 0.0  # of the documents
+    part: PartName = "train"  # the documents to make instances of: those that are not held out, or those that are
+
+    def __post_init__(self) -> None:
+        objective = load_objective(self.objective)
+        if not 0 <= self.short_seq_prob <= 1:
+            raise UsageError(f"short_seq_prob is a share from 0 to 1, not {self.short_seq_prob}")
+        if not 0 <= self.heldout_share < 1:
+            raise UsageError(f"the held-out share is from 0 to less than 1, not {self.heldout_share}")
+        if self.part == "heldout" and not self.heldout_share:
+            raise UsageError("nothing is held out: the held-out share is 0")
+        shortest = objective.num_special + objective.min_pieces
+        if self.length < shortest:
+            what = f"the length {self.length} is too short for {self.objective}"
+            raise UsageError(what, remedy=f"from {shortest} on")
+
+    @cached_property
+    def room(self) -> int:
+        """For pieces of the corpus."""
+        return self.length - load_objective(self.objective).num_special
+
+
+@dataclass
+class Counts:
+    """Totals of a shard, or of several."""
+
+    instances: int = 0
+    pieces: int = 0  # in instances, without [CLS] and [SEP]
+    labels_1: int = 0  # pairs that are not what they seem: B from elsewhere, or swapped
+    one_sentence: int = 0  # chunks of one sentence, from which only a negative can be made
+    pieces_cut: int = 0  # pieces of the epoch's own text that are in no instance …
+    sentences_cut: int = 0  # … and the sentences, too long for a pair, that they were cut from
+
+    def add(self, other: Counts) -> None:
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
 
 
 @dataclass(frozen=True)
@@ -37,10 +84,6 @@ class PlanFacts:
     counts: Counts
     shard_ends: list[int]  # the number of records up to the end of each shard
     sha256: str  # of the records
-
-    @property
-    def share_of_label_1(self) -> float:
-        return self.counts.labels_1 / max(1, self.counts.instances)
 
 
 class Planner:
@@ -88,17 +131,13 @@ class Planner:
         if content.pop("checksum", None) != _checksum(content):
             return None
         origin = content.pop("origin")
-        different = [
+        if different := [
             f"{key} {origin.get(key)}, not {value}"
             for key, value in self._origin(epoch).items()
             if origin.get(key) != value
-        ]
-        if different:
-            raise UsageError(
-                f"was planned for something else: {'; '.join(different)}",
-                where=path,
-                remedy="take what it was planned for, or another folder",
-            )
+        ]:
+            what = f"was planned for something else: {'; '.join(different)}"
+            raise UsageError(what, where=path, remedy="take what it was planned for, or another folder")
         return PlanFacts(Counts(**content["counts"]), content["shard_ends"], content["sha256"])
 
     def _make(self, epoch: int) -> PlanFacts:
@@ -108,10 +147,10 @@ class Planner:
         with new_file(self._path(epoch, "records")) as temporary, temporary.open("wb") as file:
             for shard in range(len(self.corpus.shards)):
                 generator = keyed_generator(self.seed, epoch, "plan", shard)
-                planned = self.objective.plan_shard(self.part, shard, self.settings, generator)
-                counts.add(planned.counts)
+                records, its_counts = self.objective.plan_shard(self.part, shard, self.settings, generator)
+                counts.add(its_counts)
                 shard_ends.append(counts.instances)
-                content = planned.records.tobytes()
+                content = records.tobytes()
                 digest.update(content)
                 file.write(content)
             if not counts.instances:
@@ -128,3 +167,16 @@ class Planner:
 def _checksum(content: dict[str, Any]) -> str:
     """A hash of what the small file says: order and counts hang on it."""
     return hashlib.sha256(dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def draw_targets(
+    settings: PlanSettings, generator: np.random.Generator, *, num_more: int
+) -> Iterator[tuple[float, ...]]:
+    """For each chunk in turn: the number of pieces to aim at, and `num_more` random numbers from 0 to 1."""
+    shortest = min(2, settings.room)
+    while True:
+        draws = generator.random((_DRAWN_AT_ONCE, 2 + num_more))
+        is_short = draws[:, 0] < settings.short_seq_prob
+        shorter = shortest + np.floor(draws[:, 1] * (settings.room - shortest + 1))
+        draws[:, 1] = np.where(is_short, shorter, settings.room)
+        yield from map(tuple, draws[:, 1:].tolist())

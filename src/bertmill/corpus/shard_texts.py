@@ -7,7 +7,7 @@ of the document could fall into a shard with none of its sentences. Where a text
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
 from bertmill.text.files import Line, is_jsonl
@@ -28,7 +28,7 @@ def cut_shard_texts(lines: Iterable[Line], document: DocumentMode | None) -> Ite
     number = size = 0
     rows: list[str] = []
     for row in _rows(lines, document):
-        if size >= SHARD_CHARACTERS and (_ends_document(rows) or (size >= 2 * SHARD_CHARACTERS and _gives_pieces(row))):
+        if size >= SHARD_CHARACTERS and (rows[-1] == "\n" or (size >= 2 * SHARD_CHARACTERS and _gives_pieces(row))):
             yield ShardText(number, "".join(rows).encode())
             number += 1
             rows, size = [], 0
@@ -36,10 +36,6 @@ def cut_shard_texts(lines: Iterable[Line], document: DocumentMode | None) -> Ite
         size += len(row)
     if rows:
         yield ShardText(number, "".join(rows).encode())
-
-
-def _ends_document(rows: Sequence[str]) -> bool:
-    return rows[-1] == "\n"
 
 
 def _gives_pieces(row: str) -> bool:

@@ -115,9 +115,7 @@ class Shards:
 
     def __init__(self, folder: Path, num_shards: int, vocabulary_size: int) -> None:
         self._num_shards = num_shards
-        self._open = lru_cache(MAX_MAPPED_SHARDS)(
-            lambda number: open_shard(folder, number, vocabulary_size, verify=False)
-        )
+        self._open = lru_cache(MAX_MAPPED_SHARDS)(lambda n: open_shard(folder, n, vocabulary_size, verify=False))
 
     def __len__(self) -> int:
         return self._num_shards
@@ -180,11 +178,8 @@ class Corpus:
         """IntegrityError unless the tokenizer found at `where` is the one that the corpus was made with."""
         ours, theirs = self.facts["vocabulary_sha256"], vocabulary_sha256(wordpiece)
         if ours != theirs:
-            raise IntegrityError(
-                f"is not the vocabulary of the corpus {self.folder}: its sha256 is {theirs}, the corpus's {ours}",
-                where=where,
-                remedy=f"make the corpus again with --vocab {where}",
-            )
+            what = f"is not the vocabulary of the corpus {self.folder}: its sha256 is {theirs}, the corpus's {ours}"
+            raise IntegrityError(what, where=where, remedy=f"make the corpus again with --vocab {where}")
 
     def pieces(self, start: int, stop: int) -> NDArray[Any]:
         """The ids of the pieces from `start` to `stop`, which may lie in several shards."""

@@ -122,8 +122,8 @@ def compute_statistics(shards: Iterable[Shard], vocabulary_size: int, unknown_id
         "short_documents": num_short,
         "instances_of_128": num_instances,
         "longest_sentence": longest,
-        "sentence_lengths": _without_end(sentence_lengths),
-        "document_lengths": _without_end(document_lengths),
+        "sentence_lengths": np.trim_zeros(sentence_lengths, "b").tolist(),
+        "document_lengths": np.trim_zeros(document_lengths, "b").tolist(),
     }
 
 
@@ -137,10 +137,6 @@ def _by_power_of_two(lengths: NDArray[np.int64], num_bins: int) -> NDArray[np.in
     """How many lengths there are from 2^i to 2^(i+1) - 1, for each i."""
     exponents = np.frexp(lengths.astype(np.float64))[1] - 1
     return np.bincount(exponents, minlength=num_bins)
-
-
-def _without_end(counts: NDArray[np.int64]) -> list[int]:
-    return [int(count) for count in np.trim_zeros(counts, "b")]
 
 
 def summarize(facts: dict[str, Any]) -> list[str]:

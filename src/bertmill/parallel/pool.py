@@ -1,4 +1,4 @@
-"""An ordered map over worker processes: units of work in, results out, in the same order.
+"""Units of work, and an ordered map of them over worker processes: results come out in the same order.
 
 Only a few units per worker are in flight, so memory does not grow with their number. Each worker builds its own state
 once, by calling the initializer, and passes it to the function with every unit. A worker dies with its parent.
@@ -25,9 +25,24 @@ from bertmill.errors import ResourceError
 
 UNITS_PER_WORKER = 3  # in flight: one being worked on, one waiting, one on its way back
 
+ItemT = TypeVar("ItemT")
 StateT = TypeVar("StateT")
 UnitT = TypeVar("UnitT")
 ResultT = TypeVar("ResultT")
+
+
+def cut_into_units(items: Iterable[ItemT], limit: int, size: Callable[[ItemT], int]) -> Iterator[list[ItemT]]:
+    """The items in lists, in order; a list ends with the item that brings its size to `limit`."""
+    unit: list[ItemT] = []
+    total = 0
+    for item in items:
+        unit.append(item)
+        total += size(item)
+        if total >= limit:
+            yield unit
+            unit, total = [], 0
+    if unit:
+        yield unit
 
 
 def map_in_processes(
@@ -51,10 +66,8 @@ def map_in_processes(
             while waiting:
                 yield waiting.popleft().result()
         except BrokenProcessPool:
-            raise ResourceError(
-                "a worker process died",
-                remedy='call this under `if __name__ == "__main__":`, and try fewer workers if memory is short',
-            ) from None
+            remedy = 'call this under `if __name__ == "__main__":`, and try fewer workers if memory is short'
+            raise ResourceError("a worker process died", remedy=remedy) from None
         finally:
             pool.shutdown(cancel_futures=True)
 

@@ -1,21 +1,22 @@
 """Encode many texts on all cores: an iterable of texts in, their pieces out, in the same order.
 
-Texts go to worker processes in chunks. A chunk comes back as a few flat arrays, which are cheap to send, and is cut
-into views, one per text. Special strings in the texts are treated as text.
+Texts go to worker processes in chunks. The ids of a chunk come back as one flat array, which is cheap to send, and are
+cut into views, one per text. Special strings in the texts are treated as text.
 """
 
 from __future__ import annotations
 
 import json
 import tempfile
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from bertmill.machine import available_cores
-from bertmill.parallel.pool import map_in_processes
-from bertmill.text.wordpiece import Pieces, WordPiece
+from bertmill.parallel.pool import cut_into_units, map_in_processes
+from bertmill.text.wordpiece import WordPiece
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 CHUNK_CHARACTERS = 1 << 18
 
-Chunk = tuple[list[int], bytes]  # pieces of each text; the columns of all texts, one after the other
 UnitT = TypeVar("UnitT")
 ResultT = TypeVar("ResultT")
 
@@ -32,62 +32,42 @@ def encode_texts(
     wordpiece: WordPiece, texts: Iterable[str], *, workers: int | None = None
 ) -> Iterator[NDArray[np.uint32]]:
     """The ids of each text. `workers` is the number of processes (default: one per core; 1: none but this one)."""
-    for (ids,) in _columns(_encode_chunk, 1, wordpiece, texts, workers):
-        yield ids
+    import numpy as np
+
+    chunks = cut_into_units(texts, CHUNK_CHARACTERS, len)
+    for lengths, content in map_with_wordpiece(_encode_chunk, wordpiece, chunks, workers):
+        ids = np.frombuffer(content, np.uint32)
+        yield from np.split(ids, np.cumsum(lengths)[:-1])
 
 
-def locate_texts(wordpiece: WordPiece, texts: Iterable[str], *, workers: int | None = None) -> Iterator[Pieces]:
-    """The pieces of each text with offsets and words."""
-    for columns in _columns(_locate_chunk, 4, wordpiece, texts, workers):
-        yield Pieces(*columns)
-
-
-def _encode_chunk(wordpiece: WordPiece, texts: list[str]) -> Chunk:
+def _encode_chunk(wordpiece: WordPiece, texts: list[str]) -> tuple[list[int], bytes]:
+    """The number of pieces of each text, and the ids of all, one text after the other."""
     ids = [wordpiece.ids(text, split_special=True) for text in texts]
     return [len(row) for row in ids], b"".join(ids)
 
 
-def _locate_chunk(wordpiece: WordPiece, texts: list[str]) -> Chunk:
-    pieces = [wordpiece.pieces(text, split_special=True) for text in texts]
-    columns = zip(*pieces, strict=True)
-    return [len(row.ids) for row in pieces], b"".join(array.tobytes() for column in columns for array in column)
+class ReadingProgress:
+    """Remembers how many bytes had been read from the files at the end of each unit of work in flight."""
 
+    def __init__(self) -> None:
+        self._bytes_read = 0
+        self._at_end: deque[int] = deque()
 
-def _columns(
-    function: Callable[[WordPiece, list[str]], Chunk],
-    num_columns: int,
-    wordpiece: WordPiece,
-    texts: Iterable[str],
-    workers: int | None,
-) -> Iterator[tuple[NDArray[np.uint32], ...]]:
-    """What `function` gives for chunks of `texts`, cut into the columns of each text."""
-    import numpy as np
+    def count(self, num_bytes: int) -> None:
+        self._bytes_read += num_bytes
 
-    for lengths, content in map_with_wordpiece(function, wordpiece, _chunks(texts), workers):
-        ends = np.cumsum(lengths)
-        columns = list(np.frombuffer(content, np.uint32).reshape(num_columns, -1))
-        for length, end in zip(lengths, ends.tolist(), strict=True):
-            yield tuple(column[end - length : end] for column in columns)
+    def track(self, units: Iterable[UnitT]) -> Iterator[UnitT]:
+        for unit in units:
+            self._at_end.append(self._bytes_read)
+            yield unit
 
-
-def _chunks(texts: Iterable[str]) -> Iterator[list[str]]:
-    chunk: list[str] = []
-    size = 0
-    for text in texts:
-        chunk.append(text)
-        size += len(text)
-        if size >= CHUNK_CHARACTERS:
-            yield chunk
-            chunk, size = [], 0
-    if chunk:
-        yield chunk
+    def finish_unit(self) -> int:
+        """The bytes that had been read at the end of the oldest unit, which is done."""
+        return self._at_end.popleft()
 
 
 def map_with_wordpiece(
-    function: Callable[[WordPiece, UnitT], ResultT],
-    wordpiece: WordPiece,
-    units: Iterable[UnitT],
-    workers: int | None,
+    function: Callable[[WordPiece, UnitT], ResultT], wordpiece: WordPiece, units: Iterable[UnitT], workers: int | None
 ) -> Iterator[ResultT]:
     """Yield `function(wordpiece, unit)` for each unit, in order, from `workers` processes (1: from this one)."""
     num_workers = workers or available_cores()

@@ -9,17 +9,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import groupby
 
-from bertmill.text.character_table import (
-    COMBINING_CLASSES,
-    DECOMPOSED,
-    DROPPED,
-    IDEOGRAPHS,
-    LOWER,
-    NONSPACING_MARKS,
-    PUNCTUATION,
-    WHITE_SPACE,
-)
+from bertmill.text import character_table as table
 
 Origin = tuple[str, int]  # a normalised character, and the index in the word it came from
 
@@ -33,13 +25,15 @@ def _regex_class(ranges: tuple[tuple[int, int], ...]) -> str:
     return "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in ranges)
 
 
-WHITE_SPACE_CLASS = _regex_class(WHITE_SPACE)
-IDEOGRAPH_CLASS = _regex_class(IDEOGRAPHS)
-PUNCTUATION_CLASS = _regex_class(PUNCTUATION)
-PUNCTUATION_CHARACTERS = _expand(PUNCTUATION)
-NONSPACING_CHARACTERS = _expand(NONSPACING_MARKS)
-_DROPPED_FIRSTS = [first for first, _ in DROPPED]
-COMBINING_CLASS_OF = {chr(point): value for first, last, value in COMBINING_CLASSES for point in range(first, last + 1)}
+WHITE_SPACE_CLASS = _regex_class(table.WHITE_SPACE)
+IDEOGRAPH_CLASS = _regex_class(table.IDEOGRAPHS)
+PUNCTUATION_CLASS = _regex_class(table.PUNCTUATION)
+PUNCTUATION_CHARACTERS = _expand(table.PUNCTUATION)
+NONSPACING_CHARACTERS = _expand(table.NONSPACING_MARKS)
+_DROPPED_FIRSTS = [first for first, _ in table.DROPPED]
+COMBINING_CLASS_OF = {
+    chr(point): value for first, last, value in table.COMBINING_CLASSES for point in range(first, last + 1)
+}
 
 # Hangul syllables decompose by arithmetic (The Unicode Standard, 3.12).
 _SYLLABLE_BASE, _SYLLABLE_END = 0xAC00, 0xD7A4
@@ -51,7 +45,7 @@ def is_dropped(character: str) -> bool:
     """Controls, formats, private use, U+FFFD, NUL, lone surrogates: the tokenizer acts as if they were not there."""
     point = ord(character)
     nearest = bisect_right(_DROPPED_FIRSTS, point) - 1
-    return nearest >= 0 and point <= DROPPED[nearest][1]
+    return nearest >= 0 and point <= table.DROPPED[nearest][1]
 
 
 def decompose(character: str) -> str:
@@ -61,7 +55,7 @@ def decompose(character: str) -> str:
         lead_and_vowel, tail = divmod(point - _SYLLABLE_BASE, _NUM_TAILS)
         lead, vowel = divmod(lead_and_vowel, _NUM_VOWELS)
         return chr(_LEAD_BASE + lead) + chr(_VOWEL_BASE + vowel) + (chr(_TAIL_BASE + tail) if tail else "")
-    return DECOMPOSED.get(character, character)
+    return table.DECOMPOSED.get(character, character)
 
 
 def normalise(word: str, *, strip_accents: bool, lowercase: bool) -> list[Origin]:
@@ -72,38 +66,22 @@ def normalise(word: str, *, strip_accents: bool, lowercase: bool) -> list[Origin
         ordered = _canonical_order(decomposed)
         characters = [origin for origin in ordered if origin[0] not in NONSPACING_CHARACTERS]
     if lowercase:
-        characters = [(part, index) for character, index in characters for part in LOWER.get(character, character)]
+        characters = [
+            (part, index) for character, index in characters for part in table.LOWER.get(character, character)
+        ]
     return characters
 
 
 def split_punctuation(characters: list[Origin]) -> Iterator[list[Origin]]:
     """Runs without punctuation, and each punctuation character by itself."""
-    run: list[Origin] = []
-    for origin in characters:
-        if origin[0] in PUNCTUATION_CHARACTERS:
-            if run:
-                yield run
-            yield [origin]
-            run = []
-        else:
-            run.append(origin)
-    if run:
-        yield run
+    for is_punctuation, run in groupby(characters, key=lambda origin: origin[0] in PUNCTUATION_CHARACTERS):
+        origins = list(run)
+        yield from ([origin] for origin in origins) if is_punctuation else [origins]
 
 
 def _canonical_order(characters: list[Origin]) -> list[Origin]:
     """Marks sorted by combining class between the characters of class 0, equals in their old order."""
     result: list[Origin] = []
-    marks: list[Origin] = []
-    for origin in characters:
-        if origin[0] in COMBINING_CLASS_OF:
-            marks.append(origin)
-        else:
-            result += sorted(marks, key=_class_of)
-            result.append(origin)
-            marks = []
-    return result + sorted(marks, key=_class_of)
-
-
-def _class_of(origin: Origin) -> int:
-    return COMBINING_CLASS_OF[origin[0]]
+    for _, run in groupby(characters, key=lambda origin: origin[0] in COMBINING_CLASS_OF):
+        result += sorted(run, key=lambda origin: COMBINING_CLASS_OF.get(origin[0], 0))
+    return result

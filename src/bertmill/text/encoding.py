@@ -10,7 +10,7 @@ from collections import UserDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bertmill.errors import UsageError
 from bertmill.text.truncation import Side, Window
@@ -21,13 +21,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class SpecialIds(NamedTuple):
-    """What stands before, between and after the texts."""
-
-    cls: int
-    sep: int
-
-
 class TextPieces:
     """One text in pieces: ids at once, the characters and words they belong to when first asked for."""
 
@@ -36,16 +29,8 @@ class TextPieces:
         self._locate = locate
 
     @cached_property
-    def _located(self) -> tuple[list[tuple[int, int]], list[int]]:
+    def offsets_and_words(self) -> tuple[list[tuple[int, int]], list[int]]:
         return self._locate()
-
-    @property
-    def offsets(self) -> list[tuple[int, int]]:
-        return self._located[0]
-
-    @property
-    def words(self) -> list[int]:
-        return self._located[1]
 
 
 @dataclass(frozen=True)
@@ -54,7 +39,7 @@ class Encoding:
 
     texts: tuple[TextPieces, ...]
     window: Window
-    special: SpecialIds | None  # None: no [CLS] and [SEP] around the texts
+    special: tuple[int, int] | None  # the ids of [CLS] and [SEP], if they stand around the texts
     pad_id: int
     piece_of_id: Callable[[int], str]
     num_padding: int = 0
@@ -69,7 +54,7 @@ class Encoding:
 
     @property
     def ids(self) -> list[int]:
-        cls, sep = (self.special.cls, self.special.sep) if self.special else (self.pad_id, self.pad_id)
+        cls, sep = self.special or (self.pad_id, self.pad_id)
         return self._row([text.ids for text in self.texts], cls, [sep] * len(self.texts), self.pad_id)
 
     @property
@@ -91,11 +76,13 @@ class Encoding:
 
     @property
     def offsets(self) -> list[tuple[int, int]]:
-        return self._row([text.offsets for text in self.texts], (0, 0), [(0, 0)] * len(self.texts), (0, 0))
+        columns = [text.offsets_and_words[0] for text in self.texts]
+        return self._row(columns, (0, 0), [(0, 0)] * len(self.texts), (0, 0))
 
     @property
     def word_ids(self) -> list[int | None]:
-        return self._row([list(text.words) for text in self.texts], None, [None] * len(self.texts), None)
+        columns = [text.offsets_and_words[1] for text in self.texts]
+        return self._row(columns, None, [None] * len(self.texts), None)
 
     @property
     def sequence_ids(self) -> list[int | None]:
@@ -182,9 +169,11 @@ def as_arrays(data: dict[str, list[Any]], kind: str) -> dict[str, Any]:
     try:
         arrays = {name: np.array(rows, dtype=np.int64) for name, rows in data.items()}
     except ValueError:
-        raise UsageError(
-            "sequences of different lengths do not make one tensor", remedy="pass padding=True (and truncation=True)"
-        ) from None
+        what, remedy = (
+            "sequences of different lengths do not make one tensor",
+            "pass padding=True (and truncation=True)",
+        )
+        raise UsageError(what, remedy=remedy) from None
     if kind == "np":
         return arrays
     import torch

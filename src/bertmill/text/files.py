@@ -24,7 +24,12 @@ from bertmill.errors import DataError, UsageError
 from bertmill.text.repair import Repairs, repair_blocks, repair_text
 
 STANDARD_INPUT = "-"
-COMPRESSED = (".gz", ".xz", ".zst")
+_DECOMPRESSORS: dict[str, Callable[[], Any]] = {
+    ".gz": lambda: zlib.decompressobj(wbits=16 + zlib.MAX_WBITS),  # with gzip's header and checksum
+    ".xz": lzma.LZMADecompressor,
+    ".zst": lambda: zstandard.ZstdDecompressor().decompressobj(),
+}
+COMPRESSED = tuple(_DECOMPRESSORS)
 _BLOCK = 1 << 16
 _MAX_BINARY_SHARE = 0.1
 _FEW_BYTES = 16
@@ -86,16 +91,14 @@ def _expand(name: str) -> list[str]:
     if not name:
         raise UsageError("a file name is empty")
     path = Path(name)
-    if name == STANDARD_INPUT or path.is_file():
-        return [name]
-    if path.is_dir():
+    if path.is_dir() and name != STANDARD_INPUT:
         return _files_of_folder(name)
-    if path.exists():  # a pipe or a device
+    if name == STANDARD_INPUT or path.exists():  # also a pipe or a device
         return [name]
     matches = sorted(glob(name, recursive=True))  # noqa: PTH207 (a name may be absolute)
     if not matches or name in matches:  # the latter is a link that leads nowhere
         raise UsageError("there is no such file", where=name)
-    return [file for match in matches for file in ([match] if Path(match).is_file() else _expand(match))]
+    return [file for match in matches for file in _expand(match)]
 
 
 def _files_of_folder(folder: str) -> list[str]:
@@ -112,13 +115,10 @@ def _refuse_unreadable(error: OSError) -> None:
     raise UsageError(f"cannot be read: {error.strerror}", where=error.filename)
 
 
-def _suffixes(file: str) -> list[str]:
-    return [suffix.lower() for suffix in Path(file).suffixes]
-
-
 def format_suffix(file: str) -> str:
     """The suffix that tells the format, in small letters: `.jsonl` for `a.JSONL.gz`; empty where there is none."""
-    return next((suffix for suffix in reversed(_suffixes(file)) if suffix not in COMPRESSED), "")
+    suffixes = map(str.lower, reversed(Path(file).suffixes))
+    return next((suffix for suffix in suffixes if suffix not in COMPRESSED), "")
 
 
 def is_jsonl(file: str) -> bool:
@@ -129,22 +129,20 @@ def _blocks(file: str, on_bytes: Callable[[int], object]) -> Iterator[bytes]:
     """The bytes of `file`, decompressed."""
     try:
         with _open(file) as stream:
-            # read1: what somebody types is there at once, not when a block is full
-            blocks = _counted(iter(lambda: stream.read1(_BLOCK), b""), on_bytes)
-            suffix = _suffixes(file)[-1:]
-            yield from _decompress(blocks, suffix[0]) if suffix and suffix[0] in COMPRESSED else blocks
+
+            def read() -> bytes:
+                block = stream.read1(_BLOCK)  # read1: what somebody types is there at once, not when a block is full
+                on_bytes(len(block))
+                return block
+
+            blocks = iter(read, b"")
+            suffix = Path(file).suffix.lower()
+            yield from _decompress(blocks, suffix) if suffix in COMPRESSED else blocks
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror}", where=file) from None
     except (EOFError, lzma.LZMAError, zlib.error, zstandard.ZstdError) as error:
-        raise DataError(
-            f"is not a whole {Path(file).suffix} file: {error}", where=file, remedy="copy it again"
-        ) from None
-
-
-def _counted(blocks: Iterable[bytes], on_bytes: Callable[[int], object]) -> Iterator[bytes]:
-    for block in blocks:
-        on_bytes(len(block))
-        yield block
+        what = f"is not a whole {Path(file).suffix} file: {error}"
+        raise DataError(what, where=file, remedy="copy it again") from None
 
 
 def _open(file: str) -> io.BufferedReader:
@@ -162,21 +160,13 @@ def _decompress(blocks: Iterable[bytes], suffix: str) -> Iterator[bytes]:
         while block:
             if frame is None:
                 block = block.lstrip(b"\0")  # padding between frames
-                frame = _new_decompressor(suffix) if block else None
+                frame = _DECOMPRESSORS[suffix]() if block else None
             else:
                 yield frame.decompress(block)
                 block = frame.unused_data if frame.eof else b""
                 frame = None if frame.eof else frame
     if frame is not None:
         raise EOFError("it ends too early")
-
-
-def _new_decompressor(suffix: str) -> Any:
-    if suffix == ".gz":
-        return zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)  # with gzip's header and checksum
-    if suffix == ".xz":
-        return lzma.LZMADecompressor()
-    return zstandard.ZstdDecompressor().decompressobj()
 
 
 def _lines(blocks: Iterable[bytes], file: str, repairs: Repairs) -> Iterator[Line]:
@@ -226,9 +216,7 @@ def _records(lines: Iterable[Line], text_field: str, repairs: Repairs) -> Iterat
         record = parse_record(line)
         text = record.get(text_field)
         if not isinstance(text, str):
-            raise DataError(
-                f"has no text in a field {text_field!r} (found: {', '.join(record)})",
-                where=line.place,
-                remedy=f"call it {text_field!r}, or name it with --text-field",
-            )
+            what = f"has no text in a field {text_field!r} (found: {', '.join(record)})"
+            remedy = f"call it {text_field!r}, or name it with --text-field"
+            raise DataError(what, where=line.place, remedy=remedy)
         yield line._replace(text=repair_text(text, repairs))

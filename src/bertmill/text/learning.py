@@ -11,6 +11,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -43,14 +44,9 @@ class WordTable:
         by_frequency = sorted(self.characters.items(), key=lambda item: (-item[1], item[0]))
         if limit is not None:
             return {character for character, _ in by_frequency[:limit]}
-        chosen = set()
-        missing = sum(self.characters.values()) * ALPHABET_COVERAGE
-        for character, count in by_frequency:
-            if missing <= 0:
-                break
-            chosen.add(character)
-            missing -= count
-        return chosen
+        needed = sum(self.characters.values()) * ALPHABET_COVERAGE
+        covered = accumulate((count for _, count in by_frequency), initial=0)  # before each character
+        return {character for (character, _), before in zip(by_frequency, covered, strict=False) if before < needed}
 
 
 def learn_vocabulary(
@@ -136,11 +132,9 @@ def _learn(table: WordTable, characters: set[str], num_unused: int, size: int, m
     alphabet += [CONTINUATION + character for character in sorted(characters & table.inner_characters)]
     num_free = size - len(reserved) - len(alphabet)
     if num_free < 0:
-        raise UsageError(
-            f"--size {size:,} is too small: {len(reserved):,} special and unused tokens and an alphabet of "
-            f"{len(characters):,} characters, at the beginning and inside of words, make {size - num_free:,} pieces",
-            remedy="give a larger --size or a smaller --alphabet",
-        )
+        what = f"--size {size:,} is too small: {len(reserved):,} special and unused tokens and an alphabet of "
+        what += f"{len(characters):,} characters, at the beginning and inside of words, make {size - num_free:,} pieces"
+        raise UsageError(what, remedy="give a larger --size or a smaller --alphabet")
     learnt = learn_pieces(table.words, alphabet, num_free, min_frequency=min_frequency)
     return {piece: number for number, piece in enumerate([*reserved, *alphabet, *learnt])}
 

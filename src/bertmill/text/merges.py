@@ -20,11 +20,7 @@ _FLOOR_STEP = 4
 
 
 def learn_pieces(
-    counted_words: Iterable[tuple[str, int]],
-    alphabet: Sequence[str],
-    num_pieces: int,
-    *,
-    min_frequency: int = 1,
+    counted_words: Iterable[tuple[str, int]], alphabet: Sequence[str], num_pieces: int, *, min_frequency: int = 1
 ) -> list[str]:
     """Up to `num_pieces` new pieces in order of learning; words with a character outside `alphabet` are left out.
 

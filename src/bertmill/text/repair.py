@@ -11,7 +11,7 @@ import codecs
 import io
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import chain
 
 _BAD_BYTE = "\udcff"  # what a bad byte is decoded to, to be counted and replaced
@@ -34,11 +34,11 @@ class Repairs:
     carriage_returns: int = 0
 
     def __bool__(self) -> bool:
-        return any(getattr(self, field.name) for field in fields(self))
+        return any(vars(self).values())
 
     def __str__(self) -> str:
-        counts = ((field.name.replace("_", " "), getattr(self, field.name)) for field in fields(self))
-        return ", ".join(f"{count:,} {name}" for name, count in counts if count) or "nothing"
+        counts = (f"{count:,} {name.replace('_', ' ')}" for name, count in vars(self).items() if count)
+        return ", ".join(counts) or "nothing"
 
 
 def repair_text(text: bytes | str, repairs: Repairs | None = None) -> str:

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 from bertmill.checkpoint.names import find_model
 from bertmill.errors import UsageError
-from bertmill.text.decoding import join_pieces
-from bertmill.text.encoding import BatchEncoding, Encoding, SpecialIds, TextPieces, as_arrays
+from bertmill.text.encoding import BatchEncoding, Encoding, TextPieces, as_arrays
 from bertmill.text.tokenizer_files import read_tokenizer_files, write_tokenizer_files
 from bertmill.text.truncation import Side, Strategy, plan_windows
 from bertmill.text.vocabulary import check_vocabulary, read_vocabulary
-from bertmill.text.wordpiece import WordPiece
+from bertmill.text.wordpiece import CONTINUATION, WordPiece
 
 Words = Sequence[str]
 Text = str | Words  # a text, or with is_split_into_words its words
@@ -54,7 +53,10 @@ class BertTokenizer:
         vocabulary = vocab if isinstance(vocab, dict) else read_vocabulary(Path(vocab))
         check_vocabulary(vocabulary, (*named, *special_tokens), self.name_or_path or "the vocabulary given")
         self.pad_token, self.unk_token, self.cls_token, self.sep_token, self.mask_token = named
+        ids = (vocabulary[token] for token in named)
+        self.pad_token_id, self.unk_token_id, self.cls_token_id, self.sep_token_id, self.mask_token_id = ids
         self.all_special_tokens = list(dict.fromkeys([*named, *special_tokens]))
+        self.all_special_ids = [vocabulary[token] for token in self.all_special_tokens]
         self.do_lower_case = do_lower_case
         self.tokenize_chinese_chars = tokenize_chinese_chars
         self.strip_accents = strip_accents
@@ -101,30 +103,6 @@ class BertTokenizer:
     def get_vocab(self) -> dict[str, int]:
         return dict(self.vocab)
 
-    @property
-    def pad_token_id(self) -> int:
-        return self.vocab[self.pad_token]
-
-    @property
-    def unk_token_id(self) -> int:
-        return self.vocab[self.unk_token]
-
-    @property
-    def cls_token_id(self) -> int:
-        return self.vocab[self.cls_token]
-
-    @property
-    def sep_token_id(self) -> int:
-        return self.vocab[self.sep_token]
-
-    @property
-    def mask_token_id(self) -> int:
-        return self.vocab[self.mask_token]
-
-    @property
-    def all_special_ids(self) -> list[int]:
-        return [self.vocab[token] for token in self.all_special_tokens]
-
     def num_special_tokens_to_add(self, pair: bool = False) -> int:
         return 3 if pair else 2
 
@@ -162,7 +140,7 @@ class BertTokenizer:
         if truncation is None:  # as in Hugging Face: a max_length without padding asks for truncation
             truncation = max_length is not None and padding is False
         strategy = _strategy(truncation)
-        room = self._limit(strategy, max_length)
+        room = self.model_max_length if max_length is None else max_length
         encodings: list[Encoding] = []
         row_of_encoding: list[int] = []
         for number, row in enumerate(rows):
@@ -171,13 +149,9 @@ class BertTokenizer:
             encodings += windows
             row_of_encoding += [number] * len(windows)
         encodings = self._pad(encodings, padding, max_length, pad_to_multiple_of, padding_side or self.padding_side)
-        data = _columns(
-            encodings,
-            token_type_ids=return_token_type_ids,
-            attention_mask=return_attention_mask,
-            special_tokens_mask=return_special_tokens_mask,
-            offset_mapping=return_offsets_mapping,
-        )
+        wanted = (return_token_type_ids, return_attention_mask, return_special_tokens_mask, return_offsets_mapping)
+        columns = [column for column, is_wanted in zip(_COLUMNS, (True, *wanted), strict=True) if is_wanted]
+        data: dict[str, Any] = {theirs: [getattr(row, ours) for row in encodings] for theirs, ours in columns}
         if return_length:
             data["length"] = [len(encoding) for encoding in encodings]
         if return_overflowing_tokens:
@@ -192,17 +166,15 @@ class BertTokenizer:
         """The ids of one text or pair; takes the arguments of a call."""
         return self(text, text_pair, **arguments)["input_ids"]
 
-    def tokenize(
-        self, text: str, pair: str | None = None, add_special_tokens: bool = False, **arguments: Any
-    ) -> list[str]:
+    def tokenize(self, text: str, pair: str | None = None, add_special_tokens: bool = False, **more: Any) -> list[str]:
         """The pieces of a text as strings."""
-        return self(text, pair, add_special_tokens=add_special_tokens, **arguments).tokens()
+        return self(text, pair, add_special_tokens=add_special_tokens, **more).tokens()
 
     def convert_tokens_to_ids(self, tokens: str | Sequence[str]) -> Any:
         """The id of a piece or the ids of several; unknown pieces have the id of `[UNK]`."""
-        if isinstance(tokens, str):
-            return self.vocab.get(tokens, self.unk_token_id)
-        return [self.vocab.get(token, self.unk_token_id) for token in tokens]
+        if not isinstance(tokens, str):
+            return list(map(self.convert_tokens_to_ids, tokens))
+        return self.vocab.get(tokens, self.unk_token_id)
 
     def convert_ids_to_tokens(self, ids: Any, skip_special_tokens: bool = False) -> Any:
         """The piece of an id or the pieces of several; None for an id that is not in the vocabulary."""
@@ -212,8 +184,12 @@ class BertTokenizer:
         return [self._piece_of_id.get(int(number)) for number in ids if int(number) not in skipped]
 
     def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
-        """Join pieces to readable text: `##` glued on, spaces before punctuation and in contractions taken out."""
-        return join_pieces(tokens)
+        """Join pieces to readable text as Hugging Face does: `##` glued on, no spaces before punctuation."""
+        words = [
+            f" {token}" if number and not token.startswith(CONTINUATION) else token.removeprefix(CONTINUATION)
+            for number, token in enumerate(tokens)
+        ]
+        return "".join(map(_clean_up, words))
 
     def decode(self, token_ids: Any, skip_special_tokens: bool = False) -> Any:
         """Text of ids; a list of texts for a list of rows."""
@@ -232,21 +208,13 @@ class BertTokenizer:
             rows = [rows]
         return [self.decode(ids, skip_special_tokens) for ids in rows]
 
-    def _limit(self, strategy: Strategy, max_length: int | None) -> int:
-        """The largest number of pieces in a row."""
-        if strategy == "do_not_truncate":
-            return NO_LIMIT
-        return self.model_max_length if max_length is None else max_length
-
     def _text_pieces(self, text: Text, is_split_into_words: bool, split_special: bool) -> TextPieces:
         if isinstance(text, str) is is_split_into_words:
             expected = "a list of words" if is_split_into_words else "a string"
             raise UsageError(f"a text must be {expected}, not {type(text).__name__}")
         if isinstance(text, str):
-            return TextPieces(
-                self.wordpiece.ids(text, split_special=split_special).tolist(),
-                lambda: _located(*self.wordpiece.pieces(text, split_special=split_special)[1:]),
-            )
+            ids = self.wordpiece.ids(text, split_special=split_special).tolist()
+            return TextPieces(ids, lambda: _located(*self.wordpiece.pieces(text, split_special=split_special)[1:]))
         pieces = [self.wordpiece.pieces(word, split_special=split_special) for word in text]
         ids = [number for word in pieces for number in word.ids.tolist()]
         offsets = [offset for word in pieces for offset in _located(*word[1:])[0]]
@@ -254,27 +222,13 @@ class BertTokenizer:
         return TextPieces(ids, lambda: (offsets, words))
 
     def _encode_windows(
-        self,
-        texts: tuple[TextPieces, ...],
-        limit: int,
-        strategy: Strategy,
-        stride: int,
-        add_special_tokens: bool,
-        overflow: bool,
+        self, texts: tuple[TextPieces, ...], room: int, strategy: Strategy, stride: int, special: bool, overflow: bool
     ) -> list[Encoding]:
-        num_special = self.num_special_tokens_to_add(len(texts) == 2) if add_special_tokens else 0
-        special = SpecialIds(self.cls_token_id, self.sep_token_id) if add_special_tokens else None
-        windows = plan_windows(
-            tuple(len(text.ids) for text in texts),
-            limit - num_special,
-            strategy=strategy,
-            stride=stride,
-            side=self.truncation_side,
-            overflow=overflow,
-        )
-        return [
-            Encoding(texts, window, special, self.pad_token_id, self._piece_of_id.__getitem__) for window in windows
-        ]
+        lengths = tuple(len(text.ids) for text in texts)
+        room -= self.num_special_tokens_to_add(len(texts) == 2) if special else 0
+        windows = plan_windows(lengths, room, strategy, stride=stride, side=self.truncation_side, overflow=overflow)
+        ids = (self.cls_token_id, self.sep_token_id) if special else None
+        return [Encoding(texts, window, ids, self.pad_token_id, self._piece_of_id.__getitem__) for window in windows]
 
     def _pad(
         self, encodings: list[Encoding], padding: Padding, max_length: int | None, multiple: int | None, side: Side
@@ -303,19 +257,13 @@ _SAVED_SETTINGS = (
     *("truncation_side", "pad_token", "unk_token", "cls_token", "sep_token", "mask_token"),
 )
 
-# Hugging Face's names of columns, and ours.
-_COLUMNS = {
-    "input_ids": "ids",
-    "token_type_ids": "type_ids",
-    "attention_mask": "attention_mask",
-    "special_tokens_mask": "special_tokens_mask",
-    "offset_mapping": "offsets",
-}
-
-
-def _columns(encodings: list[Encoding], **wanted: bool) -> dict[str, Any]:
-    names = ["input_ids", *(name for name, is_wanted in wanted.items() if is_wanted)]
-    return {name: [getattr(encoding, _COLUMNS[name]) for encoding in encodings] for name in names}
+_COLUMNS = (  # Hugging Face's names of columns, and ours
+    ("input_ids", "ids"),
+    ("token_type_ids", "type_ids"),
+    ("attention_mask", "attention_mask"),
+    ("special_tokens_mask", "special_tokens_mask"),
+    ("offset_mapping", "offsets"),
+)
 
 
 def _rows(text: Any, text_pair: Any, is_batch: bool) -> list[tuple[Text, ...]]:
@@ -335,11 +283,22 @@ def _rows(text: Any, text_pair: Any, is_batch: bool) -> list[tuple[Text, ...]]:
 def _strategy(truncation: bool | str) -> Strategy:
     if truncation in (True, False):
         return "longest_first" if truncation else "do_not_truncate"
-    for strategy in get_args(Strategy):
-        if truncation == strategy:
-            return strategy  # type: ignore[no-any-return]
-    raise UsageError(f"truncation {truncation!r} is not known", remedy=f"use one of {', '.join(get_args(Strategy))}")
+    if truncation not in get_args(Strategy):
+        remedy = f"use one of {', '.join(get_args(Strategy))}"
+        raise UsageError(f"truncation {truncation!r} is not known", remedy=remedy)
+    return cast(Strategy, truncation)
 
 
 def _located(starts: Any, ends: Any, words: Any) -> tuple[list[tuple[int, int]], list[int]]:
     return list(zip(starts.tolist(), ends.tolist(), strict=True)), words.tolist()
+
+
+# In this order; what has no other replacement loses its space.
+_CLEANED = (" .", " ?", " !", " ,", " ' ", " n't", " 'm", " do not", " 's", " 've", " 're")
+_REPLACEMENTS = {" ' ": "'", " do not": " don't"}
+
+
+def _clean_up(word: str) -> str:
+    for old in _CLEANED:
+        word = word.replace(old, _REPLACEMENTS.get(old, old[1:]))
+    return word

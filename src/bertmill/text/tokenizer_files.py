@@ -11,9 +11,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from bertmill.errors import IntegrityError, UsageError
 from bertmill.storage import MANIFEST, read_json, write_file, write_manifest
@@ -30,7 +30,14 @@ _NORMALIZER_KEYS = {
     "strip_accents": "strip_accents",
     "tokenize_chinese_chars": "handle_chinese_chars",
 }
+_PLAIN_SPECIAL = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
 _MAX_PIPELINE_BYTES = 256 << 20
+
+
+# A special token is written as a string or as an object around it.
+_Token = Annotated[
+    str | None, BeforeValidator(lambda token: token.get("content") if isinstance(token, dict) else token)
+]
 
 
 class _Config(BaseModel):
@@ -45,17 +52,11 @@ class _Config(BaseModel):
     model_max_length: float | None = Field(None, ge=1, allow_inf_nan=False)
     padding_side: Literal["left", "right"] | None = None
     truncation_side: Literal["left", "right"] | None = None
-    pad_token: str | None = None
-    unk_token: str | None = None
-    cls_token: str | None = None
-    sep_token: str | None = None
-    mask_token: str | None = None
-
-    @field_validator("pad_token", "unk_token", "cls_token", "sep_token", "mask_token", mode="before")
-    @classmethod
-    def _content(cls, token: Any) -> Any:
-        """A special token is written as a string or as an object around it."""
-        return token.get("content") if isinstance(token, dict) else token
+    pad_token: _Token = None
+    unk_token: _Token = None
+    cls_token: _Token = None
+    sep_token: _Token = None
+    mask_token: _Token = None
 
 
 @dataclass
@@ -99,15 +100,12 @@ def _checked(config: dict[str, Any], path: Path) -> dict[str, Any]:
 
 def _from_pipeline(path: Path) -> TokenizerFiles:
     pipeline = read_json(path, max_bytes=_MAX_PIPELINE_BYTES)
-    parts = {part: pipeline.get(part) for part in _ONLY_PARTS}
     for part, kind in _ONLY_PARTS.items():
-        content = parts[part]
+        content = pipeline.get(part)
         found = content.get("type", kind) if isinstance(content, dict) else content
         if found != kind:
             raise UsageError(f"its {part} is {found}, and BERT's is {kind}", where=path)
-    normalizer, model = parts["normalizer"], parts["model"]
-    assert isinstance(normalizer, dict)
-    assert isinstance(model, dict)
+    normalizer, model = pipeline["normalizer"], pipeline["model"]
     for name, value in _ONLY_VALUES.items():
         if model.get(name, value) != value:
             raise UsageError(f"its {name} is {model[name]!r}, and only {value!r} is offered here", where=path)
@@ -131,9 +129,8 @@ def _added_token(token: Any, vocabulary: dict[str, int], path: Path) -> str:
     if not content:
         raise IntegrityError("has an added token without text", where=path)
     if not (is_plain and is_special):
-        raise UsageError(
-            f"the added token {content!r} is not special or eats white space, which is not supported", where=path
-        )
+        what = f"the added token {content!r} is not special or eats white space, which is not supported"
+        raise UsageError(what, where=path)
     if vocabulary.setdefault(content, number) != number:
         raise IntegrityError(f"gives {content!r} two different ids", where=path)
     return content
@@ -158,21 +155,13 @@ def write_tokenizer_files(
 def _pipeline(vocabulary: dict[str, int], special_tokens: list[str], settings: dict[str, Any]) -> dict[str, Any]:
     """The content of `tokenizer.json`."""
     cls, sep = settings["cls_token"], settings["sep_token"]
-    first = [_special(cls, 0), _sequence("A", 0), _special(sep, 0)]
+    first = [_part("SpecialToken", cls, 0), _part("Sequence", "A", 0), _part("SpecialToken", sep, 0)]
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
         "added_tokens": [
-            {
-                "id": vocabulary[token],
-                "content": token,
-                "single_word": False,
-                "lstrip": False,
-                "rstrip": False,
-                "normalized": False,
-                "special": True,
-            }
+            {"id": vocabulary[token], "content": token, **_PLAIN_SPECIAL}
             for token in sorted(special_tokens, key=vocabulary.__getitem__)
         ],
         "normalizer": {
@@ -184,7 +173,7 @@ def _pipeline(vocabulary: dict[str, int], special_tokens: list[str], settings: d
         "post_processor": {
             "type": "TemplateProcessing",
             "single": first,
-            "pair": [*first, _sequence("B", 1), _special(sep, 1)],
+            "pair": [*first, _part("Sequence", "B", 1), _part("SpecialToken", sep, 1)],
             "special_tokens": {
                 token: {"id": token, "ids": [vocabulary[token]], "tokens": [token]} for token in (cls, sep)
             },
@@ -200,9 +189,5 @@ def _pipeline(vocabulary: dict[str, int], special_tokens: list[str], settings: d
     }
 
 
-def _special(token: str, segment: int) -> dict[str, Any]:
-    return {"SpecialToken": {"id": token, "type_id": segment}}
-
-
-def _sequence(name: str, segment: int) -> dict[str, Any]:
-    return {"Sequence": {"id": name, "type_id": segment}}
+def _part(kind: str, name: str, segment: int) -> dict[str, Any]:
+    return {kind: {"id": name, "type_id": segment}}

@@ -20,13 +20,7 @@ Side = Literal["left", "right"]
 
 
 def plan_windows(
-    lengths: tuple[int, ...],
-    room: int,
-    *,
-    strategy: Strategy = "longest_first",
-    stride: int = 0,
-    side: Side = "right",
-    overflow: bool = True,
+    lengths: tuple[int, ...], room: int, strategy: Strategy, *, stride: int, side: Side, overflow: bool
 ) -> list[Window]:
     """The windows for texts of `lengths` pieces in `room` pieces, `[CLS]` and `[SEP]` not counted.
 
@@ -56,10 +50,8 @@ def _limits(lengths: tuple[int, ...], room: int, strategy: Strategy) -> tuple[in
         raise UsageError("truncation only_second needs a second text")
     kept = room - (sum(lengths) - lengths[index])
     if kept <= 0 and len(lengths) == 2:
-        raise UsageError(
-            f"the other text alone fills max_length, so truncation {strategy} leaves no room",
-            remedy="use longest_first",
-        )
+        what = f"the other text alone fills max_length, so truncation {strategy} leaves no room"
+        raise UsageError(what, remedy="use longest_first")
     return tuple(kept if place == index else length for place, length in enumerate(lengths))
 
 

@@ -45,11 +45,8 @@ def check_vocabulary(vocabulary: dict[str, int], special_tokens: tuple[str, ...]
     if missing == list(special_tokens):
         raise _not_a_vocabulary(where)
     if missing:
-        raise IntegrityError(
-            f"lacks the special tokens {', '.join(missing)}",
-            where=where,
-            remedy="a BERT vocabulary holds them all",
-        )
+        what = f"lacks the special tokens {', '.join(missing)}"
+        raise IntegrityError(what, where=where, remedy="a BERT vocabulary holds them all")
     wrong = [piece for piece, number in vocabulary.items() if not isinstance(number, int) or not 0 <= number < _MAX_ID]
     if wrong:
         raise IntegrityError(f"the id of {wrong[0]!r} is not a number from 0 to {_MAX_ID - 1:,}", where=where)
@@ -74,15 +71,11 @@ def _refuse_duplicates(pieces: list[str], path: Path) -> None:
         raise _not_a_vocabulary(path)
     if repeated:
         lines = [number for number, piece in enumerate(pieces, start=1) if piece == repeated[0]]
-        raise IntegrityError(
-            f"{repeated[0]!r} stands there {len(lines)} times", where=f"{path}:{lines[1]}", remedy="a piece has one id"
-        )
+        what = f"{repeated[0]!r} stands there {len(lines)} times"
+        raise IntegrityError(what, where=f"{path}:{lines[1]}", remedy="a piece has one id")
 
 
 def _not_a_vocabulary(where: str | Path) -> IntegrityError:
     """A text, most often, that was given in place of what is made from it."""
-    return IntegrityError(
-        f"is not a vocabulary: it holds none of {', '.join(SPECIAL_TOKENS)}",
-        where=where,
-        remedy="give a vocab.txt, or make a vocabulary with `bertmill vocab`",
-    )
+    what = f"is not a vocabulary: it holds none of {', '.join(SPECIAL_TOKENS)}"
+    return IntegrityError(what, where=where, remedy="give a vocab.txt, or make a vocabulary with `bertmill vocab`")

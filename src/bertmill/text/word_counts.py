@@ -17,10 +17,10 @@ from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
 
-from bertmill.text.bulk import map_with_wordpiece
-from bertmill.text.files import Line, read_lines
+from bertmill.parallel.pool import cut_into_units
+from bertmill.text.bulk import ReadingProgress, map_with_wordpiece
+from bertmill.text.files import read_lines
 from bertmill.text.repair import Repairs
 from bertmill.text.wordpiece import MAX_WORD_CHARACTERS, WordPiece
 
@@ -30,22 +30,6 @@ HELD_OUT_SHARE = 0.01
 _HASH_KEY = b"bertmill held out"
 
 Row = tuple[str, int, int]  # word, count, count in held-out lines
-
-
-class Block(NamedTuple):
-    """Lines to count, and how much had been read from the files when they were complete."""
-
-    number: int
-    text: str
-    bytes_read: int
-
-
-class Run(NamedTuple):
-    """What counting a block left: the file with its words."""
-
-    path: Path
-    bytes_read: int
-    text_bytes: int
 
 
 def count_words(
@@ -62,20 +46,20 @@ def count_words(
 
     `on_progress` is told of each counted block how many bytes had been read up to its end, and its bytes of text.
     """
-    bytes_read = [0]
-
-    def count(num_bytes: int) -> None:
-        bytes_read[0] += num_bytes
-
-    lines = read_lines(files, text_field=text_field, repairs=repairs, on_bytes=count)
-    blocks = (Block(number, text, bytes_read[0]) for number, text in enumerate(_blocks(lines)))
-    paths = []
-    for run in map_with_wordpiece(partial(_count_block, folder), wordpiece, blocks, workers):
-        paths.append(run.path)
-        on_progress(run.bytes_read, run.text_bytes)
-        if len(paths) == MAX_OPEN_RUNS:
-            paths = [_write_run(run.path.with_suffix(".merged"), _merge(paths), replacing=paths)]
-    yield from _merge(paths)
+    progress = ReadingProgress()
+    lines = read_lines(files, text_field=text_field, repairs=repairs, on_bytes=progress.count)
+    units = cut_into_units((line.text for line in lines), BLOCK_CHARACTERS, lambda text: len(text) + 1)
+    blocks = progress.track(enumerate(map("\n".join, units)))
+    runs = []
+    for run, text_bytes in map_with_wordpiece(partial(_count_block, folder), wordpiece, blocks, workers):
+        runs.append(run)
+        on_progress(progress.finish_unit(), text_bytes)
+        if len(runs) == MAX_OPEN_RUNS:
+            merged = _write_run(run.with_suffix(".merged"), _merge(runs))
+            for path in runs:
+                path.unlink()
+            runs = [merged]
+    yield from _merge(runs)
 
 
 def is_held_out(line: str) -> bool:
@@ -83,28 +67,16 @@ def is_held_out(line: str) -> bool:
     return int.from_bytes(digest, "little") < HELD_OUT_SHARE * (1 << 64)
 
 
-def _blocks(lines: Iterable[Line]) -> Iterator[str]:
-    size = 0
-    block: list[str] = []
-    for line in lines:
-        block.append(line.text)
-        size += len(line.text) + 1
-        if size >= BLOCK_CHARACTERS:
-            yield "\n".join(block)
-            size, block = 0, []
-    if block:
-        yield "\n".join(block)
-
-
-def _count_block(folder: Path, wordpiece: WordPiece, block: Block) -> Run:
+def _count_block(folder: Path, wordpiece: WordPiece, block: tuple[int, str]) -> tuple[Path, int]:
+    """Returns the run of a block, which has a number and a text, and its bytes of text."""
+    number, text = block
     held_out: list[str] = []
     others: list[str] = []
-    for line in block.text.split("\n"):
+    for line in text.split("\n"):
         (held_out if is_held_out(line) else others).append(line)
     counts, held_out_counts = (_words(wordpiece, " ".join(part)) for part in (others, held_out))
     rows = ((word, counts[word], held_out_counts[word]) for word in sorted(counts.keys() | held_out_counts))
-    path = _write_run(folder / f"{block.number:06d}", rows)
-    return Run(path, block.bytes_read, len(block.text.encode()) + 1)
+    return _write_run(folder / f"{number:06d}", rows), len(text.encode()) + 1
 
 
 def _words(wordpiece: WordPiece, text: str) -> Counter[str]:
@@ -127,10 +99,9 @@ def _words(wordpiece: WordPiece, text: str) -> Counter[str]:
 
 
 def _merge(paths: Sequence[Path]) -> Iterator[Row]:
-    rows = heapq.merge(*map(_read_run, paths))
-    for word, same in groupby(rows, key=itemgetter(0)):
+    for word, rows in groupby(heapq.merge(*map(_read_run, paths)), key=itemgetter(0)):
         count = held_out_count = 0
-        for _, more, more_held_out in same:
+        for _, more, more_held_out in rows:
             count += more
             held_out_count += more_held_out
         yield word, count, held_out_count
@@ -143,10 +114,7 @@ def _read_run(path: Path) -> Iterator[Row]:
             yield word, int(count), int(held_out_count)
 
 
-def _write_run(path: Path, rows: Iterable[Row], *, replacing: Sequence[Path] = ()) -> Path:
-    """Write `rows`, then remove the runs that they came from."""
+def _write_run(path: Path, rows: Iterable[Row]) -> Path:
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(f"{word}\t{count}\t{held_out_count}\n" for word, count, held_out_count in rows)
-    for old in replacing:
-        old.unlink()
     return path

@@ -9,16 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from bertmill.checkpoint.store import (
-    STATE,
-    Checkpoint,
-    checkpoint_path,
-    load_checkpoint,
-    newest_whole,
-    remove_checkpoints,
-    save_checkpoint,
-    saved_steps,
-)
+from bertmill.checkpoint import store
 from bertmill.errors import IntegrityError, NonFiniteError
 from bertmill.training.distributed import Ranks
 from bertmill.training.optimizer import optimizer_tensors, restore_optimizer
@@ -39,22 +30,19 @@ class CheckpointKeeper:
     def save(self, model: nn.Module, optimizer: torch.optim.Optimizer, state: State) -> None:
         """Write a checkpoint of the current step and remove old ones. NonFiniteError if a weight is not finite."""
         if not all(bool(parameter.isfinite().all()) for parameter in model.parameters()):
-            raise NonFiniteError(
-                f"after step {state.step:,} there are weights that are not finite; they are not saved",
-                where=self.folder.parent,
-                remedy="lower the learning rate",
-            )
+            what = f"after step {state.step:,} there are weights that are not finite; they are not saved"
+            raise NonFiniteError(what, where=self.folder.parent, remedy="lower the learning rate")
         if self.ranks.is_first:
             weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
-            checkpoint = Checkpoint(weights, optimizer_tensors(optimizer, model), state.to_json())
-            save_checkpoint(self.folder, state.step, checkpoint)
-            kept = set(saved_steps(self.folder)[-self.num_kept :])
-            remove_checkpoints(self.folder, kept | {state.best_step, self.resumed_from})
+            checkpoint = store.Checkpoint(weights, optimizer_tensors(optimizer, model), state.to_json())
+            store.save_checkpoint(self.folder, state.step, checkpoint)
+            kept = set(store.saved_steps(self.folder)[-self.num_kept :])
+            store.remove_checkpoints(self.folder, kept | {state.best_step, self.resumed_from})
         self.ranks.wait()
 
     def restore_newest(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> State | None:
         """Go back to the newest whole checkpoint and return its state; None if there is no checkpoint."""
-        step, checkpoint, remarks = newest_whole(self.folder)
+        step, checkpoint, remarks = store.newest_whole(self.folder)
         self.ranks.wait()  # no rank removes what another one still reads
         for remark in remarks:
             self.journal.remark(remark)
@@ -62,23 +50,23 @@ class CheckpointKeeper:
             if remarks:
                 raise IntegrityError("no checkpoint is whole", where=self.folder, remedy="start again")
             return None
-        path = checkpoint_path(self.folder, step)
+        path = store.checkpoint_path(self.folder, step)
         _require_same_weights(model, checkpoint.weights, path)
         model.load_state_dict(dict(checkpoint.weights), strict=False)  # weights that are tied are saved once
         restore_optimizer(optimizer, model, checkpoint.optimizer)
-        state = State.from_json(checkpoint.state, path / STATE)
+        state = State.from_json(checkpoint.state, path / store.STATE)
         if self.ranks.is_first:
             # Newer ones are not whole, and would be in the way when their step comes again.
-            remove_checkpoints(self.folder, {saved for saved in saved_steps(self.folder) if saved <= step})
+            store.remove_checkpoints(self.folder, {saved for saved in store.saved_steps(self.folder) if saved <= step})
             self.journal.cut(step)
         self.ranks.wait()
-        if state.best_step not in (None, *saved_steps(self.folder)):
+        if state.best_step not in (None, *store.saved_steps(self.folder)):
             forget_best(state)  # it was removed for a better one, which is broken: the next evaluation decides
         return state
 
     def load_weights(self, model: nn.Module, step: int) -> None:
         """Give the model the weights of an earlier step."""
-        checkpoint = load_checkpoint(checkpoint_path(self.folder, step))
+        checkpoint = store.load_checkpoint(store.checkpoint_path(self.folder, step))
         model.load_state_dict(dict(checkpoint.weights), strict=False)
 
 
@@ -93,9 +81,6 @@ def _require_same_weights(model: nn.Module, saved: Mapping[str, Tensor], where: 
     ours = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
     for name in [*ours, *theirs]:
         if ours.get(name) != theirs.get(name):
-            raise IntegrityError(
-                f"is of another model: the shape of {name} is {theirs.get(name, 'missing')}, "
-                f"in the model {ours.get(name, 'missing')}",
-                where=where,
-                remedy="begin a new run",
-            )
+            what = f"is of another model: the shape of {name} is {theirs.get(name, 'missing')}, "
+            what += f"in the model {ours.get(name, 'missing')}"
+            raise IntegrityError(what, where=where, remedy="begin a new run")

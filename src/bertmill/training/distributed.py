@@ -9,7 +9,7 @@ numbers of selected pieces and of micro-batches.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -20,6 +20,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from bertmill.errors import UsageError
+from bertmill.parallel.pool import cut_into_units
 
 _BUCKET_ELEMENTS = 1 << 22
 _TIMEOUT = timedelta(minutes=30)  # the longest that one rank may do something alone, as saving, while the others wait
@@ -56,7 +57,9 @@ class Ranks:
         """Replace every gradient by its sum over all ranks."""
         if self.count == 1:
             return
-        for bucket in _buckets(model.parameters()):
+        trained = (parameter for parameter in model.parameters() if parameter.requires_grad)
+        # A few million numbers at once: fewer messages than parameters, and no second copy of all.
+        for bucket in cut_into_units(trained, _BUCKET_ELEMENTS, torch.numel):
             gradients = [_gradient(parameter) for parameter in bucket]
             flat = torch.cat([gradient.flatten() for gradient in gradients])
             dist.all_reduce(flat)
@@ -104,19 +107,3 @@ def _gradient(parameter: nn.Parameter) -> Tensor:
     if parameter.grad is None:
         parameter.grad = torch.zeros_like(parameter)
     return parameter.grad
-
-
-def _buckets(parameters: Iterable[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
-    """Parameters in parts of a few million numbers: fewer messages than parameters, and no second copy of all."""
-    bucket: list[nn.Parameter] = []
-    size = 0
-    for parameter in parameters:
-        if not parameter.requires_grad:
-            continue
-        bucket.append(parameter)
-        size += parameter.numel()
-        if size >= _BUCKET_ELEMENTS:
-            yield bucket
-            bucket, size = [], 0
-    if bucket:
-        yield bucket

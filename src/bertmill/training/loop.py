@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import torch
@@ -36,32 +37,23 @@ MAX_SKIPPED_IN_A_ROW = 10
 GIVE_BACK_EVERY_S = 60.0  # freed memory; steps of other sizes leave more and more of it between what is in use
 
 
+@dataclass
 class Trainer:
     """A model in training: its optimizer and state, and the folder that holds them between two processes."""
 
-    def __init__(
-        self,
-        model: nn.Module,
-        schedule: Schedule,
-        settings: TrainingSettings,
-        run: RunFolder,
-        ranks: Ranks,
-        journal: Journal,
-        *,
-        eval_every: int,
-        patience: int | None = None,
-    ) -> None:
-        """With `patience` the training ends after so many evaluations without a better score."""
-        self.model = model
-        self.schedule = schedule
-        self.settings = settings
-        self.run = run
-        self.ranks = ranks
-        self.journal = journal
-        self.eval_every = eval_every
-        self.patience = patience
-        self.optimizer = make_optimizer(model, settings.weight_decay)
-        self.checkpoints = CheckpointKeeper(run.checkpoints, ranks, journal, settings.keep)
+    model: nn.Module
+    schedule: Schedule
+    settings: TrainingSettings
+    run: RunFolder
+    ranks: Ranks
+    journal: Journal
+    _: KW_ONLY
+    eval_every: int
+    patience: int | None = None  # evaluations without a better score after which the training ends
+
+    def __post_init__(self) -> None:
+        self.optimizer = make_optimizer(self.model, self.settings.weight_decay)
+        self.checkpoints = CheckpointKeeper(self.run.checkpoints, self.ranks, self.journal, self.settings.keep)
         self.state = State()
         self._gave_back = time.monotonic()
 
@@ -202,11 +194,8 @@ class Trainer:
         agreed = self.ranks.sum([value if self.ranks.is_first else 0.0 for value in figures.values()])
         state.heldout = dict(zip(figures, agreed, strict=True))
         if not all(map(math.isfinite, agreed)):
-            raise NonFiniteError(
-                f"measured after step {state.step:,}, the model's answers are not finite: {state.heldout}",
-                where=self.run.path,
-                remedy="lower the learning rate",
-            )
+            what = f"measured after step {state.step:,}, the model's answers are not finite: {state.heldout}"
+            raise NonFiniteError(what, where=self.run.path, remedy="lower the learning rate")
         if state.heldout:
             named = {f"{trainable.evaluated_on}_{name}": value for name, value in state.heldout.items()}
             self.journal.write({"step": state.step, **named})

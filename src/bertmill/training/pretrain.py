@@ -26,7 +26,7 @@ from bertmill.corpus.loader import Loader
 from bertmill.corpus.masking import MaskingSettings, VocabularyIds
 from bertmill.corpus.objectives import load_objective
 from bertmill.corpus.parts import HELDOUT_SEED
-from bertmill.corpus.plan_settings import PlanSettings
+from bertmill.corpus.plan import PlanSettings
 from bertmill.corpus.shards import Corpus
 from bertmill.errors import DataError, UsageError
 from bertmill.model.bert import MODEL_CLASSES
@@ -137,9 +137,8 @@ def _make_model(settings: PretrainSettings, corpus: Corpus, tokenizer: BertToken
         )
         model = model_class(config)
     if longest > model.config.max_position_embeddings:
-        raise UsageError(
-            f"--length {longest} is longer than the {model.config.max_position_embeddings} positions of the model"
-        )
+        positions = model.config.max_position_embeddings
+        raise UsageError(f"--length {longest} is longer than the {positions} positions of the model")
     return model
 
 

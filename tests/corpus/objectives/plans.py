@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from bertmill.corpus.plan import PlanFacts, Planner
-from bertmill.corpus.plan_settings import PlanSettings
+from bertmill.corpus.plan import PlanFacts, Planner, PlanSettings
 from bertmill.corpus.shards import Corpus
 from tests.corpus.factory import write_corpus
 

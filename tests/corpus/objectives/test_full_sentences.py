@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertmill.corpus.plan_settings import PlanSettings
+from bertmill.corpus.plan import PlanSettings
 from tests.corpus.objectives.plans import documents, owners, planned, shard_sizes
 
 

@@ -8,8 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from bertmill.corpus.objectives.pairs import LARGEST_SURPLUS
-from bertmill.corpus.plan import Planner
-from bertmill.corpus.plan_settings import PlanSettings
+from bertmill.corpus.plan import Planner, PlanSettings
 from bertmill.corpus.shards import Corpus
 from bertmill.errors import DataError
 from tests.corpus.factory import random_documents, write_corpus
@@ -91,7 +90,7 @@ def test_long_sentences_still_give_balanced_labels(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus", [[40] * 30 for _ in range(40)])
     facts = Planner(corpus, tmp_path / "plan", PlanSettings("mlm+nsp", 64), 5).plan(0)
     assert facts.counts.one_sentence > 0.4 * facts.counts.instances
-    assert abs(facts.share_of_label_1 - 0.5) < 0.01
+    assert abs(facts.counts.labels_1 / facts.counts.instances - 0.5) < 0.01
     assert facts.counts.pieces_cut > 0
 
 
@@ -99,7 +98,7 @@ def test_documents_of_one_sentence_make_balance_impossible_and_the_plan_says_so(
     corpus = write_corpus(tmp_path / "corpus", [[20]] * 50)
     planner = Planner(corpus, tmp_path / "plan", PlanSettings("mlm+nsp", 64), 5)
     facts = planner.plan(0)
-    assert facts.share_of_label_1 == 1
+    assert facts.counts.labels_1 / facts.counts.instances == 1
     (remark,) = planner.objective.plan_remarks(facts, corpus.num_pieces)
     assert "100.0% of the pairs are negatives" in remark
 

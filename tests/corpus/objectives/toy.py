@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertmill.corpus.boundaries import Numbers
-from bertmill.corpus.layout import Layout, Text
+from bertmill.corpus.instances import Layout, Text
 from bertmill.corpus.masking import NOT_SELECTED, Masker
 from bertmill.corpus.objectives.base import Objective
 from bertmill.corpus.parts import DocumentPart
-from bertmill.corpus.plan_settings import Counts, PlanSettings, ShardPlan
+from bertmill.corpus.plan import Counts, PlanSettings
 from bertmill.corpus.shards import Corpus
 
 
@@ -22,13 +22,13 @@ class LastPiece(Objective):
 
     def plan_shard(
         self, part: DocumentPart, shard: int, settings: PlanSettings, generator: np.random.Generator
-    ) -> ShardPlan:
+    ) -> tuple[NDArray[Any], Counts]:
         ends = np.append(0, part.corpus.shards[shard].sentence_ends)
         sentences = np.concatenate([np.arange(span.first, span.stop) for span in part.spans(shard)])
         records = np.empty(len(sentences), self.record)
         records["start"] = part.corpus.piece_offsets[shard] + ends[sentences]
         records["length"] = np.minimum(np.diff(ends)[sentences], settings.room)
-        return ShardPlan(records, Counts(len(records), int(records["length"].sum())))
+        return records, Counts(len(records), int(records["length"].sum()))
 
     def texts(self, corpus: Corpus, records: NDArray[Any]) -> list[list[Text]]:
         return [[Text(int(start), int(start) + int(length))] for start, length in records]

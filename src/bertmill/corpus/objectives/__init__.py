@@ -9,7 +9,7 @@ To add an objective, subclass `Objective` (base.py) in a file of its own and add
 
 from __future__ import annotations
 
-import importlib
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
 from bertmill.config.reading import unknown_name
@@ -29,6 +29,5 @@ def load_objective(name: str) -> Objective:
     """The objective of this name; UsageError if there is none."""
     if name not in OBJECTIVES:
         raise unknown_name("objective", name, list(OBJECTIVES))
-    module, _, attribute = OBJECTIVES[name].partition(":")
-    objective: Objective = getattr(importlib.import_module(module), attribute)()
+    objective: Objective = resolve_name(OBJECTIVES[name])()
     return objective

@@ -16,17 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertmill.corpus.boundaries import Numbers
-from bertmill.corpus.layout import Layout, Text
+from bertmill.corpus.instances import Layout, Text
 from bertmill.corpus.masking import Masker
 from bertmill.corpus.parts import DocumentPart
-from bertmill.corpus.plan_settings import PlanSettings, ShardPlan
+from bertmill.corpus.plan import Counts, PlanFacts, PlanSettings
 from bertmill.corpus.shards import Corpus
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from bertmill.corpus.instances import InstanceBatch
-    from bertmill.corpus.plan import PlanFacts
 
 LARGEST_EXPONENT = 700.0  # of a finite perplexity
 
@@ -51,8 +50,8 @@ class Objective(ABC):
     @abstractmethod
     def plan_shard(
         self, part: DocumentPart, shard: int, settings: PlanSettings, generator: np.random.Generator
-    ) -> ShardPlan:
-        """The instances of one shard."""
+    ) -> tuple[NDArray[Any], Counts]:
+        """The records of the instances of one shard, and their totals."""
 
     @abstractmethod
     def texts(self, corpus: Corpus, records: NDArray[Any]) -> list[list[Text]]:

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertmill.corpus.boundaries import Numbers, document_ends, sentence_ends
-from bertmill.corpus.layout import Layout, Text
+from bertmill.corpus.instances import Layout, Text
 from bertmill.corpus.masking import NOT_SELECTED, Masker
 from bertmill.corpus.objectives.base import Objective
 from bertmill.corpus.parts import DocumentPart, Span
-from bertmill.corpus.plan_settings import Counts, PlanSettings, ShardPlan, draw_targets
+from bertmill.corpus.plan import Counts, PlanSettings, draw_targets
 from bertmill.corpus.shards import Corpus
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class FullSentences(Objective):
 
     def plan_shard(
         self, part: DocumentPart, shard: int, settings: PlanSettings, generator: np.random.Generator
-    ) -> ShardPlan:
+    ) -> tuple[NDArray[Any], Counts]:
         ends_of_shard = part.corpus.shards[shard].sentence_ends
         sentences = np.arange(len(ends_of_shard))
         # The document of each sentence, within the shard.
@@ -65,7 +65,7 @@ class FullSentences(Objective):
                 else:
                     rows.append((start, documents[sentence], ends[last] - start, documents[last] - documents[sentence]))
                     sentence, start = last + 1, ends[last]
-        return ShardPlan(_records(rows, part.corpus, shard), Counts(len(rows), sum(row[2] for row in rows)))
+        return _records(rows, part.corpus, shard), Counts(len(rows), sum(row[2] for row in rows))
 
     def texts(self, corpus: Corpus, records: NDArray[Any]) -> list[list[Text]]:
         num_breaks = records["num_breaks"].astype(np.int64)

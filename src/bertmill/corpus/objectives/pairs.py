@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertmill.corpus.boundaries import Numbers, document_ends, document_starts, sentence_starts, whole_sentences
-from bertmill.corpus.layout import Layout, Text
+from bertmill.corpus.instances import Layout, Text
 from bertmill.corpus.masking import Masker
 from bertmill.corpus.objectives.base import Objective
 from bertmill.corpus.parts import DocumentPart, Span
-from bertmill.corpus.plan_settings import Counts, PlanSettings, ShardPlan, draw_targets
+from bertmill.corpus.plan import Counts, PlanFacts, PlanSettings, draw_targets
 from bertmill.corpus.shards import Corpus
 from bertmill.errors import DataError
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from bertmill.corpus.instances import InstanceBatch
-    from bertmill.corpus.plan import PlanFacts
 
 RECORD: np.dtype[Any] = np.dtype(
     [("a_start", "<u8"), ("b_start", "<u8"), ("a_length", "<u4"), ("b_length", "<u4"), ("label", "u1")]
@@ -56,7 +55,7 @@ class PairObjective(Objective):
 
     def plan_shard(
         self, part: DocumentPart, shard: int, settings: PlanSettings, generator: np.random.Generator
-    ) -> ShardPlan:
+    ) -> tuple[NDArray[Any], Counts]:
         corpus, spans = part.corpus, part.spans(shard)
         ends: list[int] = [0, *corpus.shards[shard].sentence_ends.tolist()]  # sentence i: from ends[i] to ends[i + 1]
         chunks = list(_chunks(ends, spans, settings, generator, borrows=self.borrows))
@@ -66,13 +65,9 @@ class PairObjective(Objective):
         own = Sides(base + start, cut - start, base + cut, end - cut)
         negatives = np.flatnonzero(label) if self.borrows else np.empty(0, np.int64)
         whole = Sides(*(side.copy() for side in own))
-        whole.b_start[negatives], whole.b_length[negatives] = _texts_from_elsewhere(
-            part,
-            document[negatives],
-            wanted=(target - own.a_length)[negatives],
-            rooms=settings.room - own.a_length[negatives],
-            generator=generator,
-        )
+        wanted, rooms = (target - own.a_length)[negatives], settings.room - own.a_length[negatives]
+        borrowed = _texts_from_elsewhere(part, document[negatives], wanted, rooms, generator)
+        whole.b_start[negatives], whole.b_length[negatives] = borrowed
         may_lose_a = np.ones(len(chunks), np.bool_)
         may_lose_a[negatives] = is_single[negatives] == 1
         sides = _truncated(whole, settings.room, may_lose_a, generator)
@@ -87,7 +82,7 @@ class PairObjective(Objective):
             pieces_cut=int(lost.sum()) + num_left_out,
             sentences_cut=int((lost > 0).sum() if self.borrows else (lost > 0).any(0).sum()) + num_left_out,
         )
-        return ShardPlan(_records(sides, label, swap=not self.borrows), counts)
+        return _records(sides, label, swap=not self.borrows), counts
 
     def texts(self, corpus: Corpus, records: NDArray[Any]) -> list[list[Text]]:
         columns = (records[name].tolist() for name in ("a_start", "a_length", "b_start", "b_length"))
@@ -118,10 +113,11 @@ class PairObjective(Objective):
         return [*super().describe_instance(instance), f"label {label}: {self.label_texts[label]}"]
 
     def describe_plan(self, facts: PlanFacts) -> list[str]:
-        return [f"{facts.share_of_label_1:.1%} with label 1"]
+        return [f"{facts.counts.labels_1 / facts.counts.instances:.1%} with label 1"]
 
     def plan_remarks(self, facts: PlanFacts, num_pieces: int) -> list[str]:
-        counts, share = facts.counts, facts.share_of_label_1
+        counts = facts.counts
+        share = counts.labels_1 / counts.instances
         remarks = []
         if counts.pieces_cut:
             remarks.append(
@@ -149,11 +145,9 @@ class NextSentencePrediction(PairObjective):
             return
         is_split = settings.heldout_share > 0
         whose = "its held-out part " if settings.part == "heldout" else "its part to train on "
-        raise DataError(
-            f"{whose if is_split else ''}has one document only, so no sentence can come from another one",
-            where=part.corpus.folder,
-            remedy=f"use the objective mlm or mlm+sop{', or hold out another share' if is_split else ''}",
-        )
+        what = f"{whose if is_split else ''}has one document only, so no sentence can come from another one"
+        remedy = f"use the objective mlm or mlm+sop{', or hold out another share' if is_split else ''}"
+        raise DataError(what, where=part.corpus.folder, remedy=remedy)
 
 
 class SentenceOrderPrediction(PairObjective):
