@@ -74,7 +74,7 @@ HEAD = "text\tlabel\na\tno\n"
     ("task", "name", "content", "message"),
     [
         ("classify", "bad.tsv", HEAD + "a film\tmaybe\n", "bad.tsv:3: the label 'maybe' is not one of no, yes"),
-        ("classify", "bad.tsv", HEAD + "a film\n", "bad.tsv:3: this row has 1 columns, the first row has 2"),
+        ("classify", "bad.tsv", HEAD + "a film\n", "bad.tsv:3: this row has 1 column, the first row has 2"),
         ("classify", "bad.tsv", HEAD + " \tno\n", "bad.tsv:3: the field 'text' is empty"),
         ("classify", "bad.tsv", HEAD + "a\tno\u200b\n", r"bad.tsv:3: the label 'no\u200b' has unprintable"),
         ("classify", "bad.tsv", HEAD + "a film\t\n", "bad.tsv:3: the label is empty"),
