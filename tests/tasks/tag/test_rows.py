@@ -180,7 +180,8 @@ def test_settings_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     assert len(read(tmp_path / "a.txt", CONLL, format="conll", labelled=False)) == 2
 
 
-def test_a_row_gives_its_text_as_a_field_if_that_yields_its_words_and_else_its_words(tmp_path: Path) -> None:
-    first, second = read(tmp_path / "a.conll", "北\tB\n京\tE\n\nNew York\tB\n")
-    assert first.fields() == {"text": "北京"}
-    assert second.fields() == {"words": ["New York"]}
+def test_a_row_gives_its_words_as_a_field_unless_they_were_split_from_a_text(tmp_path: Path) -> None:
+    (row,) = read(tmp_path / "a.conll", "北 B\n京 E\n")
+    assert row.fields() == {"words": ["北", "京"]}
+    (row,) = read(tmp_path / "a.txt", "北京\n", labelled=False)
+    assert row.fields() == {"text": "北京"}
