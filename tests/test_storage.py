@@ -140,9 +140,8 @@ def test_a_manifest_of_an_unsupported_format_is_refused_in_one_line(tmp_path: Pa
     write_manifest(tmp_path)
     content = {**read_json(tmp_path / "manifest.json"), "format": number}
     (tmp_path / "manifest.json").write_text(json.dumps(content))
-    message = (
-        rf"manifest\.json: has format {number!r}, but this version of bertmill supports format 1; upgrade bertmill"
-    )
+    remedy = "upgrade bertmill" if number == 2 else "restore the file"
+    message = rf"manifest\.json: has format {number!r}, but this version of bertmill supports format 1; {remedy}"
     for open_folder in (verify_manifest, read_manifest, lambda folder: write_manifest(folder, [])):
         with pytest.raises(IntegrityError, match=message):
             open_folder(tmp_path)

@@ -332,4 +332,5 @@ def require_format(number: Any, supported: int, path: Path) -> None:
     """IntegrityError unless the file has the format number that this version reads."""
     if number != supported:
         what = f"has format {number!r}, but this version of bertmill supports format {supported}"
-        raise IntegrityError(what, where=path, remedy="upgrade bertmill")
+        is_newer = isinstance(number, int) and number > supported
+        raise IntegrityError(what, where=path, remedy="upgrade bertmill" if is_newer else "restore the file")

@@ -21,8 +21,8 @@ from safetensors.torch import load_file
 
 import bertmill
 from bertmill import BertConfig, BertForMaskedLM, BertForPreTraining, BertForSequenceClassification, BertModel
-from bertmill.checkpoint.huggingface import BODY_RULES, OLD_RULES, canonical, hugging_face_name
-from bertmill.errors import BertmillError, UsageError
+from bertmill.checkpoint.huggingface import BODY_RULES, OLD_RULES, canonical, hugging_face_name, open_folder
+from bertmill.errors import BertmillError, IntegrityError, UsageError
 from bertmill.storage import verify_manifest
 
 CLASSES = [name for name in dir(bertmill) if name.startswith("Bert") and name not in ("BertConfig", "BertTokenizer")]
@@ -244,7 +244,7 @@ HOSTILE = {
     "no JSON": (lambda folder, _: (folder / "config.json").write_bytes(b"\xff{"), "is not JSON"),
     "NaN": (lambda folder, _: resettle(folder, layer_norm_eps=float("nan")), "layer_norm_eps is nan"),
     "a list": (lambda folder, _: (folder / "config.json").write_text("[]"), "is not a JSON object"),
-    "no config": (lambda folder, _: (folder / "config.json").unlink(), "is no model: there is no config.json in it"),
+    "no config": (lambda folder, _: (folder / "config.json").unlink(), "is not a model folder: config.json is missing"),
     "no weights": (lambda folder, _: (folder / "model.safetensors").unlink(), "has no model.safetensors"),
     "vocabulary": (grow_the_vocabulary, "has 51 pieces"),
     "untied": (untie, "differs from"),
@@ -317,3 +317,9 @@ def test_names_of_tensors_become_canonical_and_theirs_again(name: str) -> None:
     old = [hugging_face_name(each, (*OLD_RULES, *BODY_RULES)) for each in names]
     assert [canonical(each) for each in old] == names
     assert not [each for each in old if each.endswith(("LayerNorm.weight", "LayerNorm.bias"))]
+
+
+def test_a_folder_whose_metadata_has_a_newer_format_is_refused_by_everything_that_opens_it(folder: Path) -> None:
+    (folder / "bertmill.json").write_text('{"format": 99}', encoding="utf-8")
+    with pytest.raises(IntegrityError, match="has format 99, but this version of bertmill supports format 1"):
+        open_folder(folder)

@@ -64,9 +64,14 @@ def test_a_task_of_one_file_is_trained_evaluated_and_used_from_the_command_line(
     assert "the character that a shout ends with" in capsys.readouterr().out
 
 
-def test_a_folder_of_a_task_that_is_not_registered_falls_back_on_its_head(untrained: MakeModel) -> None:
+@pytest.mark.parametrize("recorded", ["shout", "classify", ["tag"], 7])
+def test_a_recorded_task_that_is_unknown_or_does_not_fit_the_head_is_refused(
+    recorded: object, untrained: MakeModel
+) -> None:
     config = BertConfig.from_pretrained(untrained(Choose()))
-    assert task_of_folder(config, {"task": "shout"}, Path("folder")) == Choose()
+    with pytest.raises(IntegrityError, match=r"bertmill\.json: records the task .* unknown or does not fit the head"):
+        task_of_folder(config, {"task": recorded}, Path("folder"))
+    assert task_of_folder(config, {"task": "pretrain"}, Path("folder")) == Choose()
 
 
 def test_an_unknown_task_is_refused_with_the_known_ones() -> None:
@@ -118,7 +123,7 @@ def test_the_recorded_task_is_authoritative(tiny: Path, tmp_path: Path) -> None:
 def test_a_folder_without_a_head_has_no_task(tiny: Path) -> None:
     with pytest.raises(UsageError, match="is not fine-tuned for a task"):
         task_of_folder(BertConfig.from_pretrained(tiny), {}, tiny)
-    with pytest.raises(UsageError, match="is not fine-tuned for a task"):
+    with pytest.raises(IntegrityError, match="records the task 'classify'"):
         task_of_folder(BertConfig.from_pretrained(tiny), {"task": "classify"}, tiny)
 
 

@@ -1,8 +1,8 @@
 """Hugging Face model folders: settings and named tensors, from one or several safetensors files.
 
-Every tensor has one canonical name, without the `bert.` of a body inside a task model. RULES lists how the names in
-files differ from it: they apply in order to get the canonical name, and backwards to get a file's name. Files are read
-as data; no code and no pickle is ever run.
+Every tensor has one canonical name, without the `bert.` of a body inside a task model. BODY_RULES and OLD_RULES list
+how the names in files differ from it: they apply in order to get the canonical name, and backwards to get a file's
+name. Files are read as data; no code and no pickle is ever run.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from bertmill.checkpoint.labels import settle_labels
 from bertmill.checkpoint.names import CONFIG_FILE as CONFIG_FILE
+from bertmill.checkpoint.names import read_metadata
 from bertmill.checkpoint.tensors import StoredTensor, stored_tensors, write_tensors
 from bertmill.errors import IntegrityError, UsageError
 from bertmill.storage import MANIFEST, new_folder, read_json, sha256_of, verify_manifest, write_file, write_manifest
@@ -93,13 +94,14 @@ def read_model_settings(folder: Path) -> dict[str, Any]:
     """The content of config.json; UsageError without one: it is what makes a folder a model folder."""
     path = folder / CONFIG_FILE
     if not path.exists():
-        raise UsageError(f"is no model: there is no {CONFIG_FILE} in it", where=folder)
+        raise UsageError(f"is not a model folder: {CONFIG_FILE} is missing", where=folder)
     return read_json(path, max_bytes=_MAX_JSON_BYTES)
 
 
 def open_folder(folder: Path, *, check_hashes: bool = True) -> ModelFolder:
     """Read the settings and the headers of the weight files; checks the hashes first if there is a manifest."""
     settings = read_model_settings(folder)
+    read_metadata(folder)  # refuses a format of another version
     paths = _weight_files(folder)
     if check_hashes and (folder / MANIFEST).is_file():
         verify_manifest(folder, {CONFIG_FILE, *(path.name for path in paths)})

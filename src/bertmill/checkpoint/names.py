@@ -1,4 +1,4 @@
-"""MODEL on the command line → a folder on this disk.
+"""MODEL on the command line → a folder on this disk, and the metadata of such a folder.
 
 MODEL is a folder, or the name of a model that an installed package carries. A package offers one with the
 entry point group `bertmill.models`: `name = "package:folder inside the package"`. The package is located,

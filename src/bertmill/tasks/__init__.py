@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import create_model
 
+from bertmill.checkpoint.names import METADATA_FILE
 from bertmill.config.commands import FinetuneSettings
 from bertmill.config.reading import unknown_name
-from bertmill.errors import UsageError
+from bertmill.errors import IntegrityError, UsageError
 
 if TYPE_CHECKING:
     from bertmill.model.config import BertConfig
@@ -24,6 +25,8 @@ TASKS = {  # name → "module:class", imported when first used
     "tag": "bertmill.tasks.tag.task:Tag",
     "answer": "bertmill.tasks.answer.task:AnswerQuestions",
 }
+
+PRETRAINED = "pretrain"  # recorded by pre-training, which is not a task
 
 
 def load_task(name: str) -> type[AnyTask]:
@@ -44,12 +47,18 @@ def settings_for(task: str) -> type[FinetuneSettings]:
 def task_of_folder(config: BertConfig, metadata: Mapping[str, Any], folder: Path) -> AnyTask:
     """The task that a model folder was fine-tuned for: the one it records, else the one that its head suggests."""
     recorded = metadata.get("task")
-    names = [recorded] if recorded in TASKS else list(TASKS)
-    for name in names:
-        task = load_task(name).from_folder(config, metadata)
-        if task is not None:
-            return task
-    raise UsageError("is not fine-tuned for a task", where=folder, remedy="fine-tune it with `bertmill finetune`")
+    if recorded not in (None, PRETRAINED):
+        known = list(TASKS)
+        task = load_task(recorded).from_folder(config, metadata) if recorded in known else None
+        if task is None:
+            what = f"records the task {recorded!r}, which is unknown or does not fit the head of the model"
+            raise IntegrityError(what, where=folder / METADATA_FILE, remedy="use the version that wrote it")
+        return task
+    suggested = (load_task(name).from_folder(config, metadata) for name in TASKS)
+    task = next((task for task in suggested if task is not None), None)
+    if task is None:
+        raise UsageError("is not fine-tuned for a task", where=folder, remedy="fine-tune it with `bertmill finetune`")
+    return task
 
 
 def require_task(task: AnyTask, name: str, folder: Path) -> None:

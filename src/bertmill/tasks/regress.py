@@ -61,7 +61,7 @@ class Regress(SequenceTask[NumberRow]):
 
     @classmethod
     def from_folder(cls, config: BertConfig, metadata: Mapping[str, Any]) -> Self | None:
-        is_ours = metadata.get("task") == cls.name or config.problem_type == "regression"
+        is_ours = config.problem_type == "regression"
         is_single = config.problem_type is None and config.num_labels == 1
         return cls() if cls.has_head(config) and (is_ours or is_single) else None
 

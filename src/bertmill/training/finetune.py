@@ -1,8 +1,8 @@
 """Fine-tuning: a pre-trained model and labelled rows in, a model that answers out, in a run folder as pre-training has.
 
-All weights are trained, or with `freeze` those of the head alone. The examples are measured on after every epoch (or
-`eval_every` steps); the result has the weights of the best measurement. The data is read again when a run is
-resumed and must be the same.
+All weights are trained, or with `freeze` those of the head alone. The model is evaluated on the dev examples after
+every epoch (or `eval_every` steps); the result has the weights of the best evaluation. A resumed run reads its data
+again, which must be the same.
 """
 
 from __future__ import annotations
