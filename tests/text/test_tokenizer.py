@@ -166,6 +166,8 @@ def test_ids_pieces_and_text_convert_as_theirs(read_lines: Callable[[str, int], 
     assert OURS.decode(torch.tensor(rows[0])) == THEIRS.decode(torch.tensor(rows[0]))
     assert OURS.decode(101) == THEIRS.decode(101)
     assert OURS.decode([]) == ""
+    inner = OURS.convert_tokens_to_ids(["##ing", "##s", "do", "not", "'", "s", "."])
+    assert OURS.decode(inner) == THEIRS.decode(inner)
     assert OURS.batch_decode(rows[0]) == THEIRS.batch_decode(rows[0])
     assert OURS.decode(rows[:2]) == THEIRS.decode(rows[:2])
     assert OURS.tokenize(TEXT) == THEIRS.tokenize(TEXT)

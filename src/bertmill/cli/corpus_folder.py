@@ -1,4 +1,4 @@
-"""What a corpus folder holds, in words, and everything about it that can be wrong."""
+"""What a corpus folder holds, in words, instances made from it, and everything about it that can be wrong."""
 
 from __future__ import annotations
 
@@ -100,12 +100,16 @@ def instance_lines(path: Path, settings: InspectSettings) -> Iterator[str]:
             f"{', '.join([size, *instances.objective.describe_plan(facts)])}"
         )
         yield from instances.objective.plan_remarks(facts, corpus.num_pieces)
-        batch = instances.make_in_order(0, 0, min(settings.show, facts.counts.instances))
+        batch = instances.make_in_order(0, 0, min(settings.show, counts.instances))
     yield from show_instances(batch, instances.objective, tokenizer)
 
 
 def show_instances(batch: InstanceBatch, objective: Objective, tokenizer: BertTokenizer) -> Iterator[str]:
-    """The lines to print."""
+    """The lines to print: pieces, labels and segments.
+
+    A selected piece is shown as the model sees it, with the piece to predict in ‹ ›: `[MASK]‹dog›`, `apple‹dog›`
+    (random) or `dog‹dog›` (the same). An objective that predicts every piece shows no labels.
+    """
     for number in range(len(batch.lengths)):
         instance = batch[number : number + 1]
         facts = [f"{len(instance.piece_ids)} pieces", *objective.describe_instance(instance)]

@@ -110,6 +110,7 @@ class InstanceBatch:
 def lay_out(
     instances: list[list[Text]], corpus: Corpus, vocabulary: VocabularyIds, *, with_word_starts: bool
 ) -> Layout:
+    """[CLS], then each text followed by [SEP], instance after instance."""
     lengths = [1 + sum(text.stop - text.start + 1 for text in texts) for texts in instances]
     ids = np.full(sum(lengths), vocabulary.sep, np.int64)
     segments, is_ordinary = np.zeros_like(ids), np.zeros(len(ids), np.bool_)

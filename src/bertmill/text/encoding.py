@@ -169,11 +169,8 @@ def as_arrays(data: dict[str, list[Any]], kind: str) -> dict[str, Any]:
     try:
         arrays = {name: np.array(rows, dtype=np.int64) for name, rows in data.items()}
     except ValueError:
-        what, remedy = (
-            "sequences of different lengths do not make one tensor",
-            "pass padding=True (and truncation=True)",
-        )
-        raise UsageError(what, remedy=remedy) from None
+        what = "sequences of different lengths do not make one tensor"
+        raise UsageError(what, remedy="pass padding=True (and truncation=True)") from None
     if kind == "np":
         return arrays
     import torch

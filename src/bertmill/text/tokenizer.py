@@ -185,11 +185,10 @@ class BertTokenizer:
 
     def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
         """Join pieces to readable text as Hugging Face does: `##` glued on, no spaces before punctuation."""
-        words = [
-            f" {token}" if number and not token.startswith(CONTINUATION) else token.removeprefix(CONTINUATION)
-            for number, token in enumerate(tokens)
-        ]
-        return "".join(map(_clean_up, words))
+        glued = (
+            token.removeprefix(CONTINUATION) if token.startswith(CONTINUATION) else f" {token}" for token in tokens[1:]
+        )
+        return "".join(map(_clean_up, [*tokens[:1], *glued]))  # nothing is glued to the first, which stays as it is
 
     def decode(self, token_ids: Any, skip_special_tokens: bool = False) -> Any:
         """Text of ids; a list of texts for a list of rows."""
