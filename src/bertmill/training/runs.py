@@ -52,6 +52,8 @@ class Run(Generic[SettingsT]):
 
     def require_sources(self, sources: Mapping[str, str]) -> None:
         """IntegrityError if a resumed run started with other data; `sources` are hashes by name."""
+        if self.is_new:  # a start that was killed may have left a record of other sources
+            return
         recorded = read_json(self.folder.sources) if self.folder.sources.exists() else {}
         for name, now in sources.items():
             if recorded.get(name, now) != now:

@@ -106,6 +106,8 @@ class RunFolder:
             raise UsageError("is neither a run nor empty", where=self.path, remedy="choose another folder")
 
     def _is_left_by_start(self, path: Path) -> bool:
+        if path == self.sources:  # written right before the settings
+            return True
         names = (folder.name for folder in path.glob("*") if folder != self.heldout)
         return path == self.plans and all(name.startswith((PLANS_OF_RANK, ".")) for name in names)
 
