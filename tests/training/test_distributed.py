@@ -14,16 +14,16 @@ from safetensors.torch import load_file
 
 from tests.training.pretraining import log_of, pretrain
 
+TWO_RANKS = (Path(__file__).with_name("forked_ranks.py"), 2)
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2)
 FLAGS = ("--batch-size", 9, "--dropout", 0, "--learning-rate", 1e-4)
 
 
-def torchrun(
-    num_processes: int, corpus: Path, out: Path, *flags: object, program: Sequence[object] = ("-m", "bertmill")
-) -> subprocess.CompletedProcess[str]:
+def ranks(program: Sequence[object], corpus: Path, out: Path, *flags: object) -> subprocess.CompletedProcess[str]:
+    """Pre-train with a program that starts several ranks."""
     fixed = ("--corpus", corpus, "--out", out, "--size", "tiny", "--length", 32, "--threads", 1)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(num_processes)]
-    words = [*command, *map(str, program), "pretrain", *map(str, (*fixed, *flags))]
-    return subprocess.run(words, capture_output=True, text=True, check=False)
+    words = [sys.executable, *program, "pretrain", *fixed, *flags]
+    return subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False)
 
 
 def assert_same_training(one: Path, other: Path) -> None:
@@ -40,7 +40,7 @@ def test_processes_share_the_work_and_may_change_in_number(
 ) -> None:
     common = (*FLAGS, "--steps", 8, "--log-every", 2, "--save-every", 2, "--keep", 9)
     assert pretrain(corpus, tmp_path / "one", *common) == 0
-    done = torchrun(2, corpus, tmp_path / "two", *common)
+    done = ranks(TWO_RANKS, corpus, tmp_path / "two", *common)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("model") == 1  # one process speaks
     assert_same_training(tmp_path / "one", tmp_path / "two")
@@ -51,7 +51,7 @@ def test_processes_share_the_work_and_may_change_in_number(
     assert pretrain(corpus, run, *common, "--resume") == 0
     assert "resumed from step 2" in capsys.readouterr().err
     go_back(run, 4)
-    assert "resumed from step 4" in torchrun(2, corpus, run, *common, "--resume").stderr
+    assert "resumed from step 4" in ranks(TWO_RANKS, corpus, run, *common, "--resume").stderr
     assert_same_training(tmp_path / "one", run)
 
 
@@ -92,7 +92,7 @@ sys.exit(code)
 def test_a_gradient_that_is_not_a_number_on_one_rank_stops_all_of_them(corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "spoilt.py").write_text(SPOILT_RANK, encoding="utf-8")
     flags = (*FLAGS, "--steps", 12, "--save-every", 5)
-    done = torchrun(2, corpus, tmp_path / "run", *flags, program=[tmp_path / "spoilt.py"])
+    done = ranks((*TORCHRUN, tmp_path / "spoilt.py"), corpus, tmp_path / "run", *flags)
     assert [(tmp_path / f"code-{rank}").read_text() for rank in (0, 1)] == ["5", "5"]
     # Both write to one stream at the same time, so that their lines may run into each other.
     assert len(re.findall(r"step 7 is not finite \([45] instances that begin with the pieces \[", done.stderr)) == 2
