@@ -32,7 +32,7 @@ from bertmill.training.pretrain import pretrain
 from bertmill.training.progress import Listener
 from bertmill.training.trials import finetune_once_or_more
 
-PRETRAIN = {"corpus": "/data/corpus", "steps": 10}
+PRETRAIN = {"corpus": "/data/corpus", "steps": 10, "size": "tiny", "learning_rate": 0.001}
 FINETUNE = {"task": "classify", "model": "minilm", "train": "/data/rows.tsv", "multi_label": True}
 
 
@@ -215,6 +215,10 @@ DAMAGES: dict[str, tuple[Callable[[str], str], str]] = {
     "unknown key": (
         lambda text: text.replace("[settings]\n", "[settings]\nstepz = 3\n"),
         "config.toml: is damaged: stepz: extra inputs are not permitted; restore the file, or start a new run",
+    ),
+    "no learning rate": (
+        lambda text: text.replace("learning_rate = 0.001\n", ""),
+        "config.toml: is damaged: learning_rate: field required; restore the file, or start a new run",
     ),
     "no settings": (lambda text: text.partition("[settings]\n")[0], "corpus: field required; restore the file"),
     "settings are no table": (

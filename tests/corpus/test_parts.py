@@ -20,16 +20,35 @@ from tests.corpus.factory import SPECIAL_IDS, random_documents, write_corpus
 PARTS: tuple[PartName, ...] = ("train", "heldout")
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES)
-@given(
+any_corpus = given(
     lengths=st.lists(st.lists(st.integers(2, 40), min_size=1, max_size=12), min_size=6, max_size=12),
     shard_size=st.sampled_from([3, 10, 1000]),
     length=st.integers(5, 64),
     share=st.sampled_from([0.3, 0.5, 0.66]),
     seed=st.integers(0, 99),
 )
-@settings(max_examples=60)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@any_corpus
+@settings(max_examples=20)
 def test_no_piece_of_a_held_out_document_is_trained_on_nor_the_other_way_round(
+    objective: str, lengths: list[list[int]], shard_size: int, length: int, share: float, seed: int
+) -> None:
+    assert_parts_share_no_piece(objective, lengths, shard_size, length, share, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@any_corpus
+@settings(max_examples=60)
+def test_no_piece_of_a_held_out_document_of_many_corpora_is_trained_on_nor_the_other_way_round(
+    objective: str, lengths: list[list[int]], shard_size: int, length: int, share: float, seed: int
+) -> None:
+    assert_parts_share_no_piece(objective, lengths, shard_size, length, share, seed)
+
+
+def assert_parts_share_no_piece(
     objective: str, lengths: list[list[int]], shard_size: int, length: int, share: float, seed: int
 ) -> None:
     """Every piece of the corpus is the number of its document, so finished instances show where they are from."""

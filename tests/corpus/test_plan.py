@@ -94,6 +94,7 @@ def test_a_plan_for_something_else_is_refused(planner: Planner, tmp_path: Path) 
     assert json.loads((planner.folder / "epoch-00000.json").read_text())["origin"]["seed"] == 1
 
 
+@pytest.mark.slow  # it measures time
 def test_a_million_sentences_are_planned_in_less_than_twenty_seconds(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus", random_documents(1_000_000), sentences_per_shard=250_000)
     started = time.perf_counter()

@@ -17,7 +17,14 @@ LARGE = {"hidden_size": 1024, "num_attention_heads": 16, "intermediate_size": 64
 
 @pytest.mark.usefixtures("compiler")
 @pytest.mark.filterwarnings("ignore")  # torch warns of itself when it compiles
-@pytest.mark.parametrize(("dropout", "sizes"), [(0.1, {}), (0.0, {}), (0.1, LARGE)], ids=["0.1", "0", "large"])
+@pytest.mark.parametrize(
+    ("dropout", "sizes"),
+    [
+        pytest.param(0.1, {}, id="0.1"),
+        pytest.param(0.0, {}, id="0", marks=pytest.mark.slow),
+        pytest.param(0.1, LARGE, id="large", marks=pytest.mark.slow),
+    ],
+)
 def test_compiled_layers_drop_the_same_and_have_the_same_gradients(dropout: float, sizes: dict[str, int]) -> None:
     torch._dynamo.reset()
     counters.clear()

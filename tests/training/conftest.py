@@ -1,8 +1,10 @@
-"""A corpus of made-up sentences, small enough to train on in a second."""
+"""A corpus of made-up sentences, small enough to train on in a second, and a run on it."""
 
 from __future__ import annotations
 
 import random
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from bertmill.corpus.build import build_corpus
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.text.vocabulary import SPECIAL_TOKENS
+from tests.training.pretraining import pretrain
 
 SYLLABLES = [first + second for first in "bdfgklmnprst" for second in "aeiou"]
 
@@ -42,3 +45,20 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer = BertTokenizer.from_pretrained(folder / "vocab.txt")
     build_corpus([str(folder / "text.txt")], tokenizer, folder / "corpus", workers=1)
     return folder / "corpus"
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _small_matrix_products() -> Iterator[None]:
+    """A pre-training measures the matrix product when it starts; large matrices take half a second."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bertmill.cli.training.ROOF_SIZES", (256,))
+        yield
+
+
+@pytest.fixture(scope="package")
+def half_a_run(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of 20 steps without its model: the checkpoints of steps 15 and 20 are there. Copy it before a change."""
+    run = tmp_path_factory.mktemp("half") / "run"
+    assert pretrain(corpus, run, "--steps", 20, "--save-every", 5, "--log-every", 5) == 0
+    shutil.rmtree(run / "model")
+    return run

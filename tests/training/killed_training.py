@@ -1,9 +1,9 @@
 """Runs a training that is killed again and again, each time resumed, until it ends: a program for test_resume.py.
 
     killed_training.py MODE COMMAND FLAGS…     prints how often it was killed
-MODE is `random:N:SEED` (at N random moments), `saving:EVERY` (at every EVERYth change of the disk while
-checkpoints are saved) or a name of a signal (once, while the training runs). Children are forked from this process,
-which has loaded everything and computed nothing, so that each start is quick.
+MODE is `random:N:SEED[:SECONDS]` (N times, each up to SECONDS after the start), `saving:EVERY` (at every EVERYth
+change of the disk while checkpoints are saved) or a name of a signal (once, while the training runs). Children are
+forked from this process, which has loaded everything and computed nothing, so that each start is quick.
 """
 
 from __future__ import annotations
@@ -16,7 +16,11 @@ import time
 from pathlib import Path
 
 import torch
+import torch._dynamo  # this and the next three are otherwise imported by every child
+import torch.utils.tensorboard
 
+import bertmill.cli.finetune
+import bertmill.cli.pretrain  # noqa: F401
 from bertmill import storage
 from bertmill.checkpoint import store
 from bertmill.cli.main import main
@@ -62,12 +66,12 @@ def wait(child: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def at_random_moments(flags: list[str], count: int, seed: int) -> int:
-    draw = random.Random(seed)
+def at_random_moments(flags: list[str], count: str, seed: str, seconds: str = "1") -> int:
+    draw = random.Random(int(seed))
     kills = 0
-    while kills < count:
+    while kills < int(count):
         child = start(flags)
-        time.sleep(draw.uniform(0.0, 1.0))
+        time.sleep(draw.uniform(0.0, float(seconds)))
         os.kill(child, signal.SIGKILL)
         if wait(child) == 0:
             return kills
@@ -76,9 +80,9 @@ def at_random_moments(flags: list[str], count: int, seed: int) -> int:
     return kills
 
 
-def while_saving(flags: list[str], every: int) -> int:
+def while_saving(flags: list[str], every: str) -> int:
     kills = 0
-    while (code := wait(start(flags, kill_at_change=every * kills))) != 0:
+    while (code := wait(start(flags, kill_at_change=int(every) * kills))) != 0:
         assert code == -signal.SIGKILL, code
         kills += 1
     return kills
@@ -100,8 +104,8 @@ if __name__ == "__main__":
     mode, *flags = sys.argv[1:]
     kind, *numbers = mode.split(":")
     if kind == "random":
-        print(at_random_moments(flags, *map(int, numbers)))
+        print(at_random_moments(flags, *numbers))
     elif kind == "saving":
-        print(while_saving(flags, *map(int, numbers)))
+        print(while_saving(flags, *numbers))
     else:
         print(by_signal(flags, kind))

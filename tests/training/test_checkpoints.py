@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from torch import nn
 
+from bertmill.cli.main import main
 from bertmill.errors import IntegrityError
+from bertmill.storage import write_manifest
 from bertmill.training.schedule import Schedule
+from tests.training.pretraining import pretrain
 from tests.training.test_loop import CountingTrainable, EvaluatedTrainable, one_phase, trainer_in
 
 
@@ -43,3 +48,63 @@ def test_a_checkpoint_of_another_model_is_refused(model: nn.Module, message: str
     other.model = model
     with pytest.raises(IntegrityError, match=f"step-000002: is of another model: {message}"):
         other.resume()
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "missing file", "missing manifest"])
+def test_a_broken_checkpoint_is_passed_over(
+    damage: str, half_a_run: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = shutil.copytree(half_a_run, tmp_path / "run")
+    expected = (run / "checkpoints/step-000020/weights.safetensors").read_bytes()
+    broken = run / "checkpoints/step-000020/weights.safetensors"
+    if damage == "truncated":
+        broken.write_bytes(expected[:-10])
+    elif damage == "flipped":
+        broken.write_bytes(expected[:-10] + bytes([expected[-10] ^ 1]) + expected[-9:])
+    elif damage == "missing file":
+        broken.unlink()
+    else:
+        (broken.parent / "manifest.json").unlink()
+    assert main(["pretrain", "--out", str(run), "--resume"]) == 0
+    messages = capsys.readouterr().err.splitlines()
+    assert len([line for line in messages if line.startswith("not used: ")]) == 1
+    assert "resumed from step 15" in messages
+    assert broken.read_bytes() == expected
+
+
+def test_only_broken_checkpoints_are_an_error(
+    half_a_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = shutil.copytree(half_a_run, tmp_path / "run")
+    for state in run.glob("checkpoints/*/state.json"):
+        state.write_text("{}", encoding="utf-8")
+        (state.parent / "manifest.json").unlink()
+        write_manifest(state.parent)
+    assert main(["pretrain", "--out", str(run), "--resume"]) == 4
+    assert "state.json" in capsys.readouterr().err
+
+
+def test_a_full_disk_leaves_the_last_checkpoint(half_a_run: Path, tmp_path: Path) -> None:
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 21, 1 << 21));"
+    program = f"{limit} import sys; from bertmill.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    run = shutil.copytree(half_a_run, tmp_path / "run")
+    shutil.rmtree(run / "checkpoints/step-000020")
+    before = {path: path.read_bytes() for path in (run / "checkpoints").rglob("*") if path.is_file()}
+    assert before
+    resume = ["pretrain", "--out", str(run), "--resume", "--quiet"]
+    done = subprocess.run([sys.executable, "-c", program, *resume], capture_output=True, text=True, check=False)
+    assert done.returncode == 6, done.stderr
+    assert "cannot be written" in done.stderr.splitlines()[-1]
+    assert {path: path.read_bytes() for path in (run / "checkpoints").rglob("*") if path.is_file()} == before
+    assert main(resume) == 0
+
+
+@pytest.mark.parametrize("wish", ["stop", "skip", "reload"])
+def test_weights_that_are_not_finite_are_never_saved(
+    wish: str, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    assert pretrain(corpus, run, "--steps", 8, "--learning-rate", 1e39, "--on-nonfinite", wish) == 5
+    assert "lower the learning rate" in capsys.readouterr().err
+    assert not (run / "model").exists()
+    assert not list(run.glob("checkpoints/*"))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from bertmill.config.commands import TrainingSettings
@@ -23,6 +25,7 @@ from bertmill.training.progress import Journal, Listener
 from bertmill.training.schedule import Schedule
 from bertmill.training.state import RunFolder
 from bertmill.training.trainable import Phase
+from tests.training.pretraining import SpoiltAt, log_of, pretrain
 
 
 class CountingTrainable:
@@ -199,3 +202,63 @@ def test_a_training_that_was_killed_before_its_first_checkpoint_begins_its_log_a
     resumed.train(one_phase(CountingTrainable()))
     lines = (tmp_path / "log.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["step"] for line in lines] == list(range(1, 10))
+
+
+def test_a_budget_leaves_no_time_for_another_step_and_the_rate_is_nearly_zero(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+
+    class Lasting(CountingTrainable):
+        def loss(self, *arguments: Any) -> tuple[Tensor, dict[str, float]]:
+            nonlocal now
+            now += 10
+            return super().loss(*arguments)
+
+    trainable = Lasting()
+    trainer_in(tmp_path, Schedule(0.1, seconds=105), log_every=1).train(one_phase(trainable))
+    assert trainable.taken == list(range(10))
+    last = json.loads((tmp_path / "log.jsonl").read_text().splitlines()[-1])
+    assert last["seconds"] == 100
+    assert last["rate"] == pytest.approx(0.1 * (5 / 105) / 0.94)
+
+
+@pytest.mark.slow  # it measures time
+def test_a_budget_ends_on_time_with_the_rate_at_zero(corpus: Path, tmp_path: Path) -> None:
+    started = time.monotonic()
+    assert pretrain(corpus, tmp_path / "run", "--budget", "4s", "--log-every", 1) == 0
+    last = log_of(tmp_path / "run")[-1]
+    assert 3 < last["seconds"] <= 4.5  # the last step may be slower than those before
+    assert last["rate"] < 0.1 * 0.001
+    assert time.monotonic() - started < 20
+
+
+def test_a_loss_that_is_not_a_number_stops_the_training(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    SpoiltAt({7}, monkeypatch)
+    assert pretrain(corpus, tmp_path / "run", "--steps", 12, "--save-every", 5) == 5
+    message = capsys.readouterr().err.splitlines()[-1]
+    assert "step 7 is not finite (8 instances" in message
+    (checkpoint,) = (tmp_path / "run/checkpoints").iterdir()
+    assert checkpoint.name == "step-000005"
+    assert all(tensor.isfinite().all() for tensor in load_file(checkpoint / "weights.safetensors").values())
+
+
+@pytest.mark.parametrize(("wish", "steps_computed"), [("skip", 12), ("reload", 14)])
+def test_a_step_that_is_not_finite_can_be_left_out(
+    wish: str, steps_computed: int, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoilt = SpoiltAt({7}, monkeypatch)
+    assert pretrain(corpus, tmp_path / "run", "--steps", 12, "--save-every", 5, "--on-nonfinite", wish) == 0
+    assert spoilt.calls == steps_computed  # going back to step 5 means computing 5 and 6 again, and not 7
+    state = json.loads((tmp_path / "run/checkpoints/step-000012/state.json").read_text(encoding="utf-8"))
+    assert state["left_out"] == [7]
+
+
+def test_a_training_that_only_fails_stops_in_the_end(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    SpoiltAt(set(range(100)), monkeypatch)
+    assert pretrain(corpus, tmp_path / "run", "--steps", 40, "--on-nonfinite", "skip") == 5

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +15,26 @@ import pytest
 from bertmill.cli.main import main
 
 PROGRAM = Path(__file__).with_name("killed_training.py")
-STEPS = 60
+# What differs between the trainings that are interrupted. `saving` has no evaluation: each kill repeats its steps.
+TRAININGS: dict[str, dict[str, object]] = {
+    "short": {"--steps": 24, "--log-every": 7, "--eval-every": 10, "--save-every": 4},
+    "saving": {"--steps": 6, "--log-every": 4, "--save-every": 2},
+    "long": {"--steps": 60, "--log-every": 7, "--eval-every": 25, "--save-every": 10},
+}
 
 
-def flags_of(corpus: Path, out: Path, *more: str) -> list[str]:
+def flags_of(training: str, corpus: Path, out: Path, *more: str) -> list[str]:
     flags = {
         "--corpus": corpus,
         "--out": out,
         "--size": "tiny",
-        "--steps": STEPS,
         "--length": "32:0.5,48:0.5",
         "--batch-size": 8,
-        "--heldout": corpus.with_name("heldout.txt"),
-        "--log-every": 7,
-        "--eval-every": 25,
-        "--save-every": 10,
         "--threads": 1,
+        **TRAININGS[training],
     }
+    if "--eval-every" in flags:
+        flags["--heldout"] = corpus.with_name("heldout.txt")
     return ["pretrain", "--resume", *(str(word) for pair in flags.items() for word in pair), *more]
 
 
@@ -43,43 +48,56 @@ def outcome(run: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    out = tmp_path_factory.mktemp("uninterrupted") / "run"
-    killed("random:0:0", corpus, out)
-    result = outcome(out)
-    assert [line["step"] for line in result["log"] if "loss" in line] == [*range(7, STEPS, 7), STEPS]
-    return result
+def uninterrupted(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, Any]]:
+    """The outcome of a training that was not interrupted; each is made once."""
+
+    @cache
+    def made(training: str) -> dict[str, Any]:
+        out = tmp_path_factory.mktemp("uninterrupted") / "run"
+        killed("random:0:0", training, corpus, out)
+        result = outcome(out)
+        steps, every = (int(str(TRAININGS[training][flag])) for flag in ("--steps", "--log-every"))
+        assert [line["step"] for line in result["log"] if "loss" in line] == [*range(every, steps, every), steps]
+        return result
+
+    return made
 
 
-def killed(mode: str, corpus: Path, out: Path, *more: str) -> int:
-    command = [sys.executable, str(PROGRAM), mode, *flags_of(corpus, out, *more)]
+def killed(mode: str, training: str, corpus: Path, out: Path, *more: str) -> int:
+    """Run a training that is killed as `mode` says (killed_training.py); returns how often it was killed."""
+    command = [sys.executable, str(PROGRAM), mode, *flags_of(training, corpus, out, *more)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return int(done.stdout.split()[-1])
 
 
 @pytest.mark.parametrize(
-    "mode",
+    ("mode", "training"),
     [
-        "random:4:1",
-        "saving:7",
-        "SIGTERM",
-        "SIGINT",
-        pytest.param("random:20:2", marks=pytest.mark.slow),
-        pytest.param("saving:1", marks=pytest.mark.slow),
+        ("random:4:1:0.5", "short"),
+        ("saving:1", "saving"),
+        ("SIGTERM", "short"),
+        ("SIGINT", "short"),
+        *(
+            pytest.param(mode, "long", marks=pytest.mark.slow)
+            for mode in ("random:4:1:1.0", "random:20:2:1.0", "saving:7", "saving:1", "SIGTERM", "SIGINT")
+        ),
     ],
 )
 def test_interrupted_equals_uninterrupted(
-    mode: str, corpus: Path, uninterrupted: dict[str, Any], tmp_path: Path
+    mode: str, training: str, corpus: Path, uninterrupted: Callable[[str], dict[str, Any]], tmp_path: Path
 ) -> None:
-    assert killed(mode, corpus, tmp_path / "run") > 0
-    assert outcome(tmp_path / "run") == uninterrupted
+    assert killed(mode, training, corpus, tmp_path / "run") > 0
+    assert outcome(tmp_path / "run") == uninterrupted(training)
 
 
-def test_workers_do_not_change_what_is_learnt(corpus: Path, uninterrupted: dict[str, Any], tmp_path: Path) -> None:
-    flags = [*flags_of(corpus, tmp_path / "run"), "--workers", "4", "--quiet"]
+@pytest.mark.parametrize("training", ["short", pytest.param("long", marks=pytest.mark.slow)])
+def test_workers_do_not_change_what_is_learnt(
+    training: str, corpus: Path, uninterrupted: Callable[[str], dict[str, Any]], tmp_path: Path
+) -> None:
+    flags = [*flags_of(training, corpus, tmp_path / "run"), "--workers", "4", "--quiet"]
     assert main(flags) == 0
-    assert outcome(tmp_path / "run") == uninterrupted
+    assert outcome(tmp_path / "run") == uninterrupted(training)
 
 
 @pytest.mark.slow
@@ -88,6 +106,6 @@ def test_workers_do_not_change_what_is_learnt(corpus: Path, uninterrupted: dict[
 def test_a_compiled_training_that_was_interrupted_equals_one_that_was_not(
     flags: list[str], corpus: Path, tmp_path: Path
 ) -> None:
-    killed("random:0:0", corpus, tmp_path / "whole", "--compile", *flags)
-    killed("SIGTERM", corpus, tmp_path / "broken", "--compile", *flags)
+    killed("random:0:0", "long", corpus, tmp_path / "whole", "--compile", *flags)
+    killed("SIGTERM", "long", corpus, tmp_path / "broken", "--compile", *flags)
     assert outcome(tmp_path / "whole") == outcome(tmp_path / "broken")

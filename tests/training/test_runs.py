@@ -1,149 +1,227 @@
-"""Tests for runs: starting, resuming under the rules of the settings, and data that moved or changed."""
+"""Run folders: how a run starts, what may change when it is resumed, and what is refused."""
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
+from bertmill import storage
 from bertmill.cli.main import main
-from tests.finetuned import finetune_words
+from bertmill.config.fields import Precision
+from bertmill.corpus.build import build_corpus
+from bertmill.corpus.shards import Corpus
+from bertmill.text.tokenizer import BertTokenizer
+from bertmill.training import runs
+from bertmill.training.distributed import joined_ranks
+from tests.training.pretraining import pretrain
 
 
-def weights(run: Path) -> bytes:
-    return (run / "model/model.safetensors").read_bytes()
-
-
-def test_changed_and_lost_data_are_noticed_on_resume(
-    tiny: Path, rows_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_settings_that_decide_what_is_learnt_cannot_change(
+    half_a_run: Path, corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    rows = Path("rows.tsv")
-    rows.write_bytes(rows_file.read_bytes())
-    words = [*finetune_words(tiny, rows, tmp_path / "run", epochs=0.5), "--quiet"]
-    assert main(words) == 0
-    (tmp_path / "run/model").rename(tmp_path / "model")
-    rows.write_bytes(rows_file.read_bytes() + b"one more film\tno\n")
-    assert main([*words, "--resume"]) == 4
-    assert "the train data differs from what the run started with" in capsys.readouterr().err
-    rows.unlink()
-    assert main([*words, "--resume"]) == 2
-    assert f"bertmill: {rows.resolve()}: does not exist; tell with --train where it is now" in capsys.readouterr().err
+    flags = ["--out", str(half_a_run), "--resume", "--seed", "5", "--steps", "20", "--size", "mini", "--log-every", "3"]
+    assert main(["pretrain", *flags]) == 2
+    message = capsys.readouterr().err
+    assert "--seed, --size cannot change" in message
+    assert pretrain(corpus, half_a_run, "--steps", 20) == 2
+    assert "already holds a run; use --resume" in capsys.readouterr().err
 
 
-def test_a_run_knows_its_own_settings_when_it_is_resumed(
-    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_the_command_that_began_a_run_resumes_it(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["finetune", "--resume", "--out", str(finished)]) == 0
-    assert "is already finished" in capsys.readouterr().err
-    assert main(["finetune", "--resume", "--out", str(tmp_path / "none"), "--model", "minilm"]) == 2
-    said = capsys.readouterr().err
-    assert "TASK is required" in said
-    assert "--train is required" in said
-    assert not (tmp_path / "none").exists()
+    monkeypatch.chdir(corpus.parent)
+    flags = ("--steps", 2, "--precision", "auto", "--resume")
+    assert pretrain(Path("corpus"), tmp_path / "run", *flags) == 0
+    shutil.rmtree(tmp_path / "run/model")
+    assert pretrain(Path("corpus"), tmp_path / "run", *flags) == 0
+    assert "resumed from step 2" in capsys.readouterr().err
 
 
-def test_a_run_that_is_not_resumed_is_left_alone(
-    finished: Path, tiny: Path, rows_file: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("asked", "speedup", "decided"),
+    [
+        ("auto", None, "fp32"),
+        ("auto", 0.5, "fp32"),
+        ("auto", 2.0, "bf16"),
+        ("bf16", 0.5, "bf16"),
+        ("fp32", 2.0, "fp32"),
+    ],
+)
+def test_half_precision_is_chosen_where_it_is_faster(
+    asked: Precision, speedup: float | None, decided: Precision, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert main(finetune_words(tiny, rows_file, finished)) == 2
-    assert f"{finished}: already holds a run; use --resume, or choose another folder" in capsys.readouterr().err
+    monkeypatch.setattr(runs, "bf16_speedup", lambda device: speedup)
+    with joined_ranks(torch.device("cpu")) as ranks:
+        assert runs._usable_precision(asked, ranks, is_new=True) == decided
 
 
-@pytest.mark.parametrize("flags", [{}, {"seeds": 2}])
-def test_a_start_that_fails_leaves_nothing_behind(flags: dict[str, int], tiny: Path, tmp_path: Path) -> None:
-    rows = tmp_path / "rows.tsv"
-    rows.write_text("text\tlabel\na film\tno\n \tyes\n", encoding="utf-8")
-    assert main([*finetune_words(tiny, rows, tmp_path / "run", **flags), "--quiet"]) == 3
-    assert [path.name for path in tmp_path.iterdir()] == ["rows.tsv"]
-
-
-@pytest.mark.parametrize("name", ["data.json", "log.jsonl", "heldout/manifest.json", "plans/a.txt"])
-def test_a_folder_with_other_files_is_left_alone(name: str, tiny: Path, rows_file: Path, tmp_path: Path) -> None:
-    file = tmp_path / "run" / name
-    file.parent.mkdir(parents=True)
-    file.write_text('{"corpus": "mine"}', encoding="utf-8")
-    assert main([*finetune_words(tiny, rows_file, tmp_path / "run"), "--quiet"]) == 2
-    assert main(["pretrain", "--corpus", str(tmp_path), "--out", str(tmp_path / "run")]) == 2
-    assert file.read_text(encoding="utf-8") == '{"corpus": "mine"}'
-
-
-def test_relative_paths_are_resolved_so_that_a_run_can_be_resumed_anywhere(
-    tiny: Path, rows_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("is_begun", [False, True], ids=["new", "begun on another machine"])
+def test_half_precision_is_refused_where_nobody_survives_it(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_begun: bool
 ) -> None:
-    for name in ("train.tsv", "dev.tsv"):
-        (tmp_path / name).write_bytes(rows_file.read_bytes())
-    (tmp_path / "tiny").symlink_to(tiny)
-    monkeypatch.chdir(tmp_path)
-    words = [*finetune_words(Path("tiny"), Path("train.tsv"), Path("run"), epochs=1, dev="dev.tsv"), "--quiet"]
-    assert main(words) == 0
-    before = weights(tmp_path / "run")
-    shutil.rmtree("run/model")
-    assert main([*words, "--resume"]) == 0
-    assert weights(tmp_path / "run") == before
-    assert main([*words, "--resume", "--eval-every", "3"]) == 2  # it decides which weights are the best
-    assert "--eval-every cannot change when a run is resumed" in capsys.readouterr().err
-    shutil.rmtree("run/model")
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    assert main(["finetune", "--resume", "--out", str(tmp_path / "run"), "--quiet"]) == 0
-    assert weights(tmp_path / "run") == before
-
-
-def test_data_may_move_but_not_change(
-    tiny: Path, rows_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    model = shutil.copytree(tiny, tmp_path / "tiny")
-    rows = tmp_path / "rows.tsv"
-    rows.write_bytes(rows_file.read_bytes())
     run = tmp_path / "run"
-    assert main([*finetune_words(model, rows, run, epochs=1), "--quiet"]) == 0
-    before = weights(run)
-    shutil.rmtree(run / "model")
-    model, rows = model.rename(tmp_path / "moved"), rows.rename(tmp_path / "moved.tsv")
-    assert main(["finetune", "--resume", "--out", str(run), "--quiet"]) == 2
+    if is_begun:
+        assert pretrain(corpus, run, "--steps", 2) == 0
+        shutil.rmtree(run / "model")
+        settings = (run / "config.toml").read_text()
+        assert 'precision = "fp32"' in settings
+        (run / "config.toml").write_text(settings.replace('precision = "fp32"', 'precision = "bf16"'))
+    monkeypatch.setattr(runs, "bf16_speedup", lambda device: None)
     capsys.readouterr()
-    moved = ["finetune", "--resume", "--out", str(run), "--model", str(model), "--train", str(rows), "--quiet"]
-    for flags, what in ((["--dev", "0.3"], "dev"), (["--dev", str(rows)], "dev"), (["--model", "minilm"], "model")):
-        assert main([*moved, *flags]) == 4
-        assert f"the {what} data differs from what the run started with" in capsys.readouterr().err
-    assert main(moved) == 0
-    assert weights(run) == before
-    assert main([*moved, "--model", "minilm"]) == 2  # a finished run reads nothing, so nothing can be compared
-    shutil.rmtree(run / "model")
-    assert main(["finetune", "--resume", "--out", str(run), "--quiet"]) == 0  # it knows where the data is now
+    assert pretrain(corpus, run, "--steps", 2, "--precision", "bf16", "--resume") == 2
+    message = capsys.readouterr().err
+    assert "this machine cannot compute in bf16" in message
+    assert ("resume it on another machine" if is_begun else "use --precision fp32") in message
+    assert run.exists() == is_begun
 
 
-def test_a_start_that_was_killed_can_be_resumed(tiny: Path, rows_file: Path, tmp_path: Path) -> None:
-    """config.toml makes the folder a run; it holds the settings and the hashes of the data."""
+def test_a_corpus_may_be_moved_but_not_become_another(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    moved = shutil.copytree(corpus, tmp_path / "corpus")
+    assert pretrain(moved, tmp_path / "run", "--steps", 2) == 0
+    shutil.rmtree(tmp_path / "run/model")
+    moved = moved.rename(tmp_path / "moved")
+    assert main(["pretrain", "--out", str(tmp_path / "run"), "--resume", "--corpus", str(moved)]) == 0
+    shutil.rmtree(tmp_path / "run/model")
+    tokenizer = BertTokenizer.from_pretrained(Corpus(corpus).vocabulary_folder)
+    build_corpus([str(corpus.with_name("heldout.txt"))], tokenizer, tmp_path / "other", workers=1)
+    capsys.readouterr()
+    assert main(["pretrain", "--out", str(tmp_path / "run"), "--resume", "--corpus", str(tmp_path / "other")]) == 4
+    assert "the corpus data differs from what the run started with" in capsys.readouterr().err
+    moved.rename(tmp_path / "gone")
+    assert main(["pretrain", "--out", str(tmp_path / "run"), "--resume"]) == 2
+    assert f"{moved}: does not exist; tell with --corpus where it is now" in capsys.readouterr().err
+
+
+def test_a_run_is_resumed_from_another_directory(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert pretrain(corpus, tmp_path / "first", "--steps", 1) == 0
+    (tmp_path / "heldout.txt").write_bytes(corpus.with_name("heldout.txt").read_bytes())
+    monkeypatch.chdir(tmp_path)
+    flags = ("--steps", 2, "--init", "first/model", "--heldout", "heldout.txt", "--resume")
+    assert pretrain(corpus, tmp_path / "run", *flags) == 0
+    shutil.rmtree("run/model")
+    assert pretrain(corpus, tmp_path / "run", *flags) == 0  # the same command
+    shutil.rmtree("run/model")
+    shutil.rmtree("run/plans/heldout-text")
+    monkeypatch.chdir(corpus)
+    assert main(["pretrain", "--out", str(tmp_path / "run"), "--resume"]) == 0
+
+
+def test_a_model_to_go_on_with_may_be_moved_but_not_become_another(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seed in (1, 2):
+        assert pretrain(corpus, tmp_path / f"{seed}", "--steps", 1, "--seed", seed) == 0
     run = tmp_path / "run"
-    assert main([*finetune_words(tiny, rows_file, run, epochs=0.5), "--quiet"]) == 0
-    before = weights(run)
-    for path in run.iterdir():
-        if path.name != "config.toml":
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-    assert main(["finetune", "--resume", "--out", str(run), "--quiet"]) == 0
-    assert weights(run) == before
+    assert pretrain(corpus, run, "--steps", 2, "--init", tmp_path / "1/model") == 0
+    before = (run / "model/model.safetensors").read_bytes()
+    shutil.rmtree(run / "model")
+    moved = (tmp_path / "1/model").rename(tmp_path / "moved")
+    again = ["pretrain", "--out", str(run), "--resume", "--init"]
+    assert main([*again, str(tmp_path / "2/model")]) == 4
+    assert "the init data differs from what the run started with" in capsys.readouterr().err
+    assert main([*again, str(moved)]) == 0
+    assert (run / "model/model.safetensors").read_bytes() == before
 
 
-def test_a_resumed_run_is_as_quiet_as_its_own_command_says(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The fixture was trained with --quiet."""
-    for flags, is_quiet in (([], False), (["--quiet"], True)):
-        assert main(["finetune", "--resume", "--out", str(finished), *flags]) == 0
-        assert bool(capsys.readouterr().err) != is_quiet
+def test_a_mistake_in_the_first_command_can_be_corrected_in_the_second(corpus: Path, tmp_path: Path) -> None:
+    assert pretrain(tmp_path / "nowhere", tmp_path / "run", "--steps", 1) == 2
+    assert pretrain(corpus, tmp_path / "run", "--steps", 1, "--init", "minilm") == 4
+    assert pretrain(corpus, tmp_path / "run", "--steps", 1) == 0
 
 
-def test_a_run_of_a_newer_format_is_refused(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = shutil.copytree(finished, tmp_path / "run")
-    config = (run / "config.toml").read_text(encoding="utf-8")
-    (run / "config.toml").write_text(config.replace("format = 1", "format = 9"), encoding="utf-8")
-    assert main(["finetune", "--resume", "--out", str(run)]) == 4
-    said = capsys.readouterr().err
-    assert "config.toml: has format 9, but this version of bertmill supports format 1" in said
-    assert said.count("\n") == 1
+@pytest.mark.parametrize("words_", [["inspect"], ["check"], ["fill", "a [MASK]"]])
+def test_the_folder_of_a_training_is_not_a_model_and_the_message_says_where_it_is(
+    words_: list[str], half_a_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command, *rest = words_
+    run = shutil.copytree(half_a_run, tmp_path / "run")
+    assert main([command, str(run), *rest]) == 2
+    assert capsys.readouterr().err == (
+        f"bertmill: {run}: is a training that has not come to its end; go on with `--out {run} --resume`\n"
+    )
+    (run / "model").mkdir()
+    assert main([command, str(run), *rest]) == 2
+    assert (
+        capsys.readouterr().err == f"bertmill: {run}: is the folder of a training, not of a model; give {run}/model\n"
+    )
 
 
-def test_a_run_of_another_command_is_refused(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["pretrain", "--resume", "--out", str(finished), "--corpus", str(finished)]) == 2
-    assert len(capsys.readouterr().err.strip().splitlines()) == 1
+def test_a_finished_run_is_not_overwritten(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert pretrain(corpus, tmp_path / "run", "--steps", 2) == 0
+    assert pretrain(corpus, tmp_path / "run", "--steps", 2) == 2
+    assert main(["pretrain", "--out", str(tmp_path / "run"), "--resume"]) == 0
+    assert "is already finished" in capsys.readouterr().err
+
+
+def test_a_start_that_is_refused_can_be_made_good(corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("One document. It has two sentences.\n", encoding="utf-8")
+    vocabulary, single = str(corpus / "vocabulary"), tmp_path / "single"
+    assert main(["corpus", str(tmp_path / "text.txt"), "--vocab", vocabulary, "--out", str(single), "--quiet"]) == 0
+    assert pretrain(tmp_path, tmp_path / "run", "--steps", 1) == 2
+    assert pretrain(corpus, tmp_path / "run", "--steps", 1, "--init", "minilm") == 4
+    assert pretrain(single, tmp_path / "run", "--steps", 1) == 3
+    assert not (tmp_path / "run/config.toml").exists()
+    assert pretrain(corpus, tmp_path / "run", "--steps", 1) == 0
+
+
+def test_a_folder_with_other_things_is_no_run(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "vocab.txt").write_text("[PAD]\n", encoding="utf-8")
+    assert pretrain(corpus, tmp_path, "--steps", 1) == 2
+    assert "is neither a run nor empty" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["vocab.txt"]
+
+
+def test_a_folder_belongs_to_one_training_at_a_time(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage, "_LOCK_PATIENCE_S", 0.1)
+    with storage.locked_folder(tmp_path / "run"):
+        assert pretrain(corpus, tmp_path / "run", "--steps", 2) == 6
+    assert "is being written by another process" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("key", ["corpus", "learning_rate", "steps", "size", "out"])
+def test_settings_that_are_gone_from_a_run_are_missed(
+    key: str, half_a_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = shutil.copytree(half_a_run, tmp_path / "run")
+    lines = (run / "config.toml").read_text().splitlines(keepends=True)
+    (run / "config.toml").write_text("".join(line for line in lines if not line.startswith(f"{key} =")))
+    assert main(["pretrain", "--out", str(run), "--resume"]) == (0 if key == "out" else 4)
+    assert f"is damaged: {key}: field required" in capsys.readouterr().err or key == "out"
+
+
+def test_a_run_knows_its_corpus_also_without_its_plans(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    assert pretrain(corpus, run, "--steps", 1) == 0
+    for name in ("model", "plans"):
+        shutil.rmtree(run / name)
+    tokenizer = BertTokenizer.from_pretrained(corpus.parent / "vocab.txt")
+    build_corpus([str(corpus.parent / "heldout.txt")], tokenizer, tmp_path / "other", workers=1)
+    assert main(["pretrain", "--out", str(run), "--resume", "--corpus", str(tmp_path / "other")]) == 4
+    assert "the corpus data differs from what the run started with" in capsys.readouterr().err
+
+
+def test_a_run_of_another_command_is_told(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert pretrain(corpus, tmp_path / "run", "--steps", 1) == 0
+    assert main(["finetune", "--out", str(tmp_path / "run"), "--resume"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        f"bertmill: {tmp_path}/run: is a run of `bertmill pretrain`; resume it with `bertmill pretrain --resume`"
+    )
+
+
+def test_the_settings_of_a_run_that_went_on_with_a_model_begin_another(corpus: Path, tmp_path: Path) -> None:
+    assert pretrain(corpus, tmp_path / "first", "--steps", 1) == 0
+    assert pretrain(corpus, tmp_path / "second", "--steps", 1, "--init", tmp_path / "first/model") == 0
+    config = tmp_path / "second/config.toml"
+    config.write_text(re.sub(r'length = "32"', "length = 32", config.read_text()))  # as a person would write it
+    assert main(["pretrain", "--config", str(config), "--out", str(tmp_path / "third")]) == 0

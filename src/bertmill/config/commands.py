@@ -115,12 +115,16 @@ class TrainingSettings(Settings):
     device: Annotated[str, MAY_CHANGE] = Field("auto", description="cpu, cuda, or auto")
     threads: Annotated[Threads | None, MAY_CHANGE] = Field(None, description="threads (default: one per core)")
 
+    def undecided(self) -> list[str]:
+        """The settings that a run must record and that have no value yet."""
+        return []
+
 
 class PretrainSettings(TrainingSettings):
     """Pre-train a BERT on a corpus, or continue pre-training one."""
 
     corpus: Annotated[Path, PATH, MAY_MOVE] = Field(description="a folder made by `bertmill corpus`")
-    size: Annotated[SizeName, COMMON] = Field("mini", description="the size of the model")
+    size: Annotated[SizeName | None, COMMON] = Field(None, description="the size of the model (default: mini)")
     init: Annotated[str | None, NAME_OR_PATH, MAY_MOVE, COMMON] = Field(
         None, description="continue pre-training this model instead of starting with random weights"
     )
@@ -162,6 +166,10 @@ class PretrainSettings(TrainingSettings):
         if len(durations) > 1:
             raise ValueError(f"--{' and --'.join(durations)} exclude each other")
         return self
+
+    def undecided(self) -> list[str]:
+        alternatives = (("size", "init"), ("learning_rate",), ("steps", "epochs", "budget"))
+        return [names[0] for names in alternatives if all(getattr(self, name) is None for name in names)]
 
 
 class RowSettings(Settings):

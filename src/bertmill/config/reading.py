@@ -75,7 +75,7 @@ def _stored(kind: type[TrainingSettings], given: Mapping[str, Any]) -> dict[str,
     for name, field in kind.model_fields.items():
         if POSITIONAL in field.metadata and given.get(name, stored.get(name)) != stored.get(name):
             raise _cannot_change([name.upper()], path)
-    _validate_run(kind, stored, path)
+    _validate_run(kind, {**stored, "out": path.parent}, path)
     dropped = {"quiet"} | (_DURATIONS if _DURATIONS & given.keys() else set())
     return {name: value for name, value in stored.items() if name not in dropped}
 
@@ -123,11 +123,13 @@ def _read_run(path: Path, command: str) -> dict[str, Any]:
 
 def _validate_run(kind: type[TrainingT], content: Mapping[str, Any], path: Path) -> TrainingT:
     try:
-        return kind.model_validate(content)
+        settings = kind.model_validate(content)
+        problems = [f"{name}: field required" for name in settings.undecided()]
     except ValidationError as error:
-        details = (f"{'.'.join(map(str, detail['loc']))}: {detail['msg'].lower()}" for detail in error.errors())
-        what = f"is damaged: {'; '.join(details)}"
-        raise IntegrityError(what, where=path, remedy=_DAMAGED_REMEDY) from None
+        problems = [f"{'.'.join(map(str, detail['loc']))}: {detail['msg'].lower()}" for detail in error.errors()]
+    if problems:
+        raise IntegrityError(f"is damaged: {'; '.join(problems)}", where=path, remedy=_DAMAGED_REMEDY)
+    return settings
 
 
 def read_run_sources(out: Path) -> dict[str, str]:

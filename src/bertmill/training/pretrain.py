@@ -46,6 +46,7 @@ from bertmill.training.trainable import Phase
 from bertmill.version import __version__
 
 COMMAND = "pretrain"
+DEFAULT_SIZE = "mini"
 DEFAULT_EPOCHS = 1.0
 # The highest learning rate for a size: to base by trials (docs/benchmarks.md), of large that of base.
 LEARNING_RATES = {"tiny": 1e-3, "mini": 1e-3, "small": 2.5e-4, "medium": 1.25e-4, "base": 5e-5, "large": 5e-5}
@@ -93,10 +94,13 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
 
 def _decide(given: PretrainSettings) -> PretrainSettings:
     """The settings of a new run, with everything decided that was left open."""
-    if given.init is not None and "size" in given.model_fields_set:
+    if given.init is not None and given.size is not None:
         raise UsageError("--init and --size exclude each other")
-    size = given.size if given.init is None else _nearest_size(given.init)
-    decided: dict[str, object] = {"size": size}
+    decided: dict[str, object] = {}
+    if given.init is None:
+        size = decided["size"] = given.size or DEFAULT_SIZE
+    else:
+        size = _nearest_size(given.init)
     if given.learning_rate is None:
         decided["learning_rate"] = LEARNING_RATES[size]
     if given.steps is None and given.epochs is None and given.budget is None:
@@ -129,6 +133,7 @@ def _make_model(settings: PretrainSettings, corpus: Corpus, tokenizer: BertToken
         corpus.require_vocabulary(of_model.wordpiece, settings.init)
         model = model_class.from_pretrained(settings.init, **changes)
     else:
+        assert settings.size is not None
         config = BertConfig.of_size(settings.size).with_settings(
             vocab_size=len(tokenizer),
             max_position_embeddings=max(512, longest),

@@ -1,0 +1,18 @@
+"""Remarks on standard error never end the program."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from bertmill.cli.streams import say
+
+
+def test_work_goes_on_where_standard_error_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stderr", full)
+        say("one")
+        say("two")
+    # Closing the stream would have raised the error again.

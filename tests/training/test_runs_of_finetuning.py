@@ -1,0 +1,149 @@
+"""Tests for runs: starting, resuming under the rules of the settings, and data that moved or changed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from bertmill.cli.main import main
+from tests.finetuned import finetune_words
+
+
+def weights(run: Path) -> bytes:
+    return (run / "model/model.safetensors").read_bytes()
+
+
+def test_changed_and_lost_data_are_noticed_on_resume(
+    tiny: Path, rows_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = Path("rows.tsv")
+    rows.write_bytes(rows_file.read_bytes())
+    words = [*finetune_words(tiny, rows, tmp_path / "run", epochs=0.5), "--quiet"]
+    assert main(words) == 0
+    (tmp_path / "run/model").rename(tmp_path / "model")
+    rows.write_bytes(rows_file.read_bytes() + b"one more film\tno\n")
+    assert main([*words, "--resume"]) == 4
+    assert "the train data differs from what the run started with" in capsys.readouterr().err
+    rows.unlink()
+    assert main([*words, "--resume"]) == 2
+    assert f"bertmill: {rows.resolve()}: does not exist; tell with --train where it is now" in capsys.readouterr().err
+
+
+def test_a_run_knows_its_own_settings_when_it_is_resumed(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["finetune", "--resume", "--out", str(finished)]) == 0
+    assert "is already finished" in capsys.readouterr().err
+    assert main(["finetune", "--resume", "--out", str(tmp_path / "none"), "--model", "minilm"]) == 2
+    said = capsys.readouterr().err
+    assert "TASK is required" in said
+    assert "--train is required" in said
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_run_that_is_not_resumed_is_left_alone(
+    finished: Path, tiny: Path, rows_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(finetune_words(tiny, rows_file, finished)) == 2
+    assert f"{finished}: already holds a run; use --resume, or choose another folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flags", [{}, {"seeds": 2}])
+def test_a_start_that_fails_leaves_nothing_behind(flags: dict[str, int], tiny: Path, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.tsv"
+    rows.write_text("text\tlabel\na film\tno\n \tyes\n", encoding="utf-8")
+    assert main([*finetune_words(tiny, rows, tmp_path / "run", **flags), "--quiet"]) == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.tsv"]
+
+
+@pytest.mark.parametrize("name", ["data.json", "log.jsonl", "heldout/manifest.json", "plans/a.txt"])
+def test_a_folder_with_other_files_is_left_alone(name: str, tiny: Path, rows_file: Path, tmp_path: Path) -> None:
+    file = tmp_path / "run" / name
+    file.parent.mkdir(parents=True)
+    file.write_text('{"corpus": "mine"}', encoding="utf-8")
+    assert main([*finetune_words(tiny, rows_file, tmp_path / "run"), "--quiet"]) == 2
+    assert main(["pretrain", "--corpus", str(tmp_path), "--out", str(tmp_path / "run")]) == 2
+    assert file.read_text(encoding="utf-8") == '{"corpus": "mine"}'
+
+
+def test_relative_paths_are_resolved_so_that_a_run_can_be_resumed_anywhere(
+    tiny: Path, rows_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("train.tsv", "dev.tsv"):
+        (tmp_path / name).write_bytes(rows_file.read_bytes())
+    (tmp_path / "tiny").symlink_to(tiny)
+    monkeypatch.chdir(tmp_path)
+    words = [*finetune_words(Path("tiny"), Path("train.tsv"), Path("run"), epochs=1, dev="dev.tsv"), "--quiet"]
+    assert main(words) == 0
+    before = weights(tmp_path / "run")
+    shutil.rmtree("run/model")
+    assert main([*words, "--resume"]) == 0
+    assert weights(tmp_path / "run") == before
+    assert main([*words, "--resume", "--eval-every", "3"]) == 2  # it decides which weights are the best
+    assert "--eval-every cannot change when a run is resumed" in capsys.readouterr().err
+    shutil.rmtree("run/model")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert main(["finetune", "--resume", "--out", str(tmp_path / "run"), "--quiet"]) == 0
+    assert weights(tmp_path / "run") == before
+
+
+def test_data_may_move_but_not_change(
+    tiny: Path, rows_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = shutil.copytree(tiny, tmp_path / "tiny")
+    rows = tmp_path / "rows.tsv"
+    rows.write_bytes(rows_file.read_bytes())
+    run = tmp_path / "run"
+    assert main([*finetune_words(model, rows, run, epochs=1), "--quiet"]) == 0
+    before = weights(run)
+    shutil.rmtree(run / "model")
+    model, rows = model.rename(tmp_path / "moved"), rows.rename(tmp_path / "moved.tsv")
+    assert main(["finetune", "--resume", "--out", str(run), "--quiet"]) == 2
+    capsys.readouterr()
+    moved = ["finetune", "--resume", "--out", str(run), "--model", str(model), "--train", str(rows), "--quiet"]
+    for flags, what in ((["--dev", "0.3"], "dev"), (["--dev", str(rows)], "dev"), (["--model", "minilm"], "model")):
+        assert main([*moved, *flags]) == 4
+        assert f"the {what} data differs from what the run started with" in capsys.readouterr().err
+    assert main(moved) == 0
+    assert weights(run) == before
+    assert main([*moved, "--model", "minilm"]) == 2  # a finished run reads nothing, so nothing can be compared
+    shutil.rmtree(run / "model")
+    assert main(["finetune", "--resume", "--out", str(run), "--quiet"]) == 0  # it knows where the data is now
+
+
+def test_a_start_that_was_killed_can_be_resumed(tiny: Path, rows_file: Path, tmp_path: Path) -> None:
+    """config.toml makes the folder a run; it holds the settings and the hashes of the data."""
+    run = tmp_path / "run"
+    assert main([*finetune_words(tiny, rows_file, run, epochs=0.5), "--quiet"]) == 0
+    before = weights(run)
+    for path in run.iterdir():
+        if path.name != "config.toml":
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert main(["finetune", "--resume", "--out", str(run), "--quiet"]) == 0
+    assert weights(run) == before
+
+
+def test_a_resumed_run_is_as_quiet_as_its_own_command_says(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The fixture was trained with --quiet."""
+    for flags, is_quiet in (([], False), (["--quiet"], True)):
+        assert main(["finetune", "--resume", "--out", str(finished), *flags]) == 0
+        assert bool(capsys.readouterr().err) != is_quiet
+
+
+def test_a_run_of_a_newer_format_is_refused(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = shutil.copytree(finished, tmp_path / "run")
+    config = (run / "config.toml").read_text(encoding="utf-8")
+    (run / "config.toml").write_text(config.replace("format = 1", "format = 9"), encoding="utf-8")
+    assert main(["finetune", "--resume", "--out", str(run)]) == 4
+    said = capsys.readouterr().err
+    assert "config.toml: has format 9, but this version of bertmill supports format 1" in said
+    assert said.count("\n") == 1
+
+
+def test_a_run_of_another_command_is_refused(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pretrain", "--resume", "--out", str(finished), "--corpus", str(finished)]) == 2
+    assert len(capsys.readouterr().err.strip().splitlines()) == 1
