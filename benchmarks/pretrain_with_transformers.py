@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import time
 from itertools import accumulate
 from pathlib import Path
@@ -72,7 +73,7 @@ def train(run: Path, out: Path) -> None:
     torch.manual_seed(settings.seed)
     model = _make_model(settings.size, len(tokenizer), settings.dropout)
     optimizer = make_optimizer(model, settings.weight_decay)
-    schedule = Schedule(settings.learning_rate, seconds=settings.budget)
+    schedule = Schedule(settings.learning_rate, seconds=settings.budget or math.inf)
     started, seconds, steps, pieces = time.monotonic(), 0.0, 0, 0
     model.train()
     for (length, _), end in zip(phases, accumulate(share for _, share in phases), strict=True):

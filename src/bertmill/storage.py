@@ -89,24 +89,24 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def resumable_folder(path: Path) -> Iterator[tuple[Path, Path]]:
-    """Two folders to work in, (whole, notes), which an error or a kill leaves as they are for the next attempt.
+    """Two folders to work in, (whole, records), which an error or a kill leaves as they are for the next attempt.
 
-    On leaving without error `whole`, whose manifest must have been written, becomes `path`, and `notes` are removed.
-    Work without any notes is not worth keeping.
+    On leaving without error `whole`, whose manifest must have been written, becomes `path`, and `records` are removed.
+    Work without any records is not worth keeping.
     """
     _refuse_existing(path)
     partial = path.with_name(f".{path.name}.partial")
-    whole, notes = partial / "whole", partial / "notes"
+    whole, records = partial / "whole", partial / "records"
     with locked_folder(partial):
         _refuse_existing(path)  # somebody else may just have finished it
         with _disk_errors(path):
             whole.mkdir(exist_ok=True)
-            notes.mkdir(exist_ok=True)
+            records.mkdir(exist_ok=True)
         try:
             with _disk_errors(path, only_full=True):
-                yield whole, notes
+                yield whole, records
         except BaseException:
-            if not any(notes.iterdir()):
+            if not any(records.iterdir()):
                 shutil.rmtree(partial)
             raise
         with _disk_errors(path):

@@ -165,17 +165,17 @@ def start(folder: Path, text_file: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(words, start_new_session=True, text=True, stderr=subprocess.PIPE)
 
 
-def notes(folder: Path) -> dict[str, tuple[int, int]]:
-    """Inode and time of the notes of finished shards."""
+def records(folder: Path) -> dict[str, tuple[int, int]]:
+    """Inode and time of the records of finished shards."""
     found = {}
-    for path in (folder / ".corpus.partial/notes").glob("shard-*.json"):
+    for path in (folder / ".corpus.partial/records").glob("shard-*.json"):
         status = path.stat()
         found[path.name] = (status.st_ino, status.st_mtime_ns)
     return found
 
 
-def wait_for_more_notes(process: subprocess.Popen[str], folder: Path, count: int) -> None:
-    while process.poll() is None and len(notes(folder)) <= count and not (folder / "corpus").exists():
+def wait_for_more_records(process: subprocess.Popen[str], folder: Path, count: int) -> None:
+    while process.poll() is None and len(records(folder)) <= count and not (folder / "corpus").exists():
         time.sleep(0.001)
 
 
@@ -195,14 +195,14 @@ def test_killed_and_started_again_it_is_the_same(
 ) -> None:
     chance = random.Random(num_kills)
     for _ in range(num_kills):
-        before = notes(tmp_path)
+        before = records(tmp_path)
         process = start(tmp_path, text_file)
-        wait_for_more_notes(process, tmp_path, len(before))
+        wait_for_more_records(process, tmp_path, len(before))
         time.sleep(chance.uniform(0, 0.06 / num_kills))
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         assert process.returncode == -signal.SIGKILL  # it was not done yet
-        assert before.items() <= notes(tmp_path).items()  # what was finished is kept, not made anew
+        assert before.items() <= records(tmp_path).items()  # what was finished is kept, not made anew
     process = start(tmp_path, text_file)
     assert process.wait(60) == 0, process.communicate()[1]
     process.communicate()
@@ -212,7 +212,7 @@ def test_killed_and_started_again_it_is_the_same(
 
 def test_workers_of_a_killed_parent_end(text_file: Path, tmp_path: Path, whole: dict[str, bytes]) -> None:
     process = start(tmp_path, text_file)
-    wait_for_more_notes(process, tmp_path, 0)
+    wait_for_more_records(process, tmp_path, 0)
     process.kill()
     process.communicate()
     again = start(tmp_path, text_file)  # waits for them, since they hold the lock too
@@ -249,7 +249,7 @@ def made_anew(text_file: Path, out: Path, monkeypatch: pytest.MonkeyPatch, **set
     numbers = []
     write_shard = build.write_shard
 
-    def counted(job: build.Job, wordpiece: WordPiece, shard_text: shard_texts.ShardText) -> build.Note:
+    def counted(job: build.Job, wordpiece: WordPiece, shard_text: shard_texts.ShardText) -> build.ShardRecord:
         numbers.append(shard_text.number)
         return write_shard(job, wordpiece, shard_text)
 
@@ -264,8 +264,8 @@ def test_only_what_is_not_finished_is_made(
     partial = broken_off.with_name(".corpus.partial")
     (partial / "whole/shard-00003.pieces").write_bytes(b"cut")
     (partial / "whole/shard-00004.words").unlink()
-    (partial / "notes/shard-00005.json").write_text("{")
-    (partial / "notes/shard-00006.json").write_text('{"recipe": 3}')
+    (partial / "records/shard-00005.json").write_text("{")
+    (partial / "records/shard-00006.json").write_text('{"recipe": 3}')
     (partial / "whole/.tmp-left-by-a-kill").write_text("x")
     (partial / "whole/shard-99999.pieces").write_text("of a longer text")
     assert made_anew(text_file, broken_off, monkeypatch) == [3, 4, 5, 6]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from bertmill.cli.folders import find_folder, words_for
+from bertmill.cli.folders import describer_for, find_folder
 from bertmill.config.commands import CheckSettings
 from bertmill.errors import BertmillError, IntegrityError
 
 
 def run(settings: CheckSettings) -> None:
     path = find_folder(settings.folder)
-    checks = words_for(path).checks(path)
+    checks = describer_for(path).checks(path)
     failed = []
     for name, check in checks.items():
         try:

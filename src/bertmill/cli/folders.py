@@ -21,7 +21,7 @@ Facts = dict[str, Any]
 _BAR_WIDTH = 40
 
 
-class Words(Protocol):
+class Describer(Protocol):
     """What can be said about one kind of folder."""
 
     def facts(self, path: Path) -> Facts: ...
@@ -34,9 +34,9 @@ def find_folder(name: str) -> Path:
     return Path(name) if Path(name).is_file() else find_model(name)
 
 
-def words_for(path: Path) -> Words:
+def describer_for(path: Path) -> Describer:
     """The module that knows this kind of folder; it is imported now, since models bring torch with them."""
-    return cast(Words, importlib.import_module(f"bertmill.cli.{_kind(path)}_folder"))
+    return cast(Describer, importlib.import_module(f"bertmill.cli.{_kind(path)}_folder"))
 
 
 def _kind(path: Path) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from bertmill.cli.folders import find_folder, words_for
+from bertmill.cli.folders import describer_for, find_folder
 from bertmill.config.commands import InspectSettings
 from bertmill.corpus.objectives import load_objective
 from bertmill.corpus.shards import is_corpus
@@ -14,11 +14,11 @@ from bertmill.errors import UsageError
 def run(settings: InspectSettings) -> None:
     load_objective(settings.objective)  # an unknown one is an error even where none is used
     path = find_folder(settings.folder)
-    words = words_for(path)
+    describer = describer_for(path)
     if settings.show and (settings.as_json or not is_corpus(path)):
         raise UsageError("--show prints instances of a corpus, and not as JSON")
-    facts = words.facts(path)
-    print(json.dumps(facts, ensure_ascii=False) if settings.as_json else "\n".join(words.sentences(facts)))
+    facts = describer.facts(path)
+    print(json.dumps(facts, ensure_ascii=False) if settings.as_json else "\n".join(describer.sentences(facts)))
     if settings.show:
         from bertmill.cli.corpus_folder import instance_lines
 

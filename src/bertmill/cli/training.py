@@ -38,7 +38,7 @@ class TrainingDisplay(Listener):
         self._bar = make_bar(quiet=quiet)
         if self._bar is not None:
             self._task = self._bar.add_task("training", total=1.0, state="")
-        self._steps: int | None = None
+        self._steps = math.inf
         self._window_started = self._shown = self._last_step = time.monotonic()
         self._counted_before: Mapping[str, float] = {}  # in the line to come, by a process that was stopped
         self._first: tuple[float, float] | None = None  # progress and time of the first step
@@ -85,7 +85,7 @@ class TrainingDisplay(Listener):
             say(text)
 
     def _words(self, line: Line) -> str:
-        steps = "" if self._steps is None else f"/{self._steps:,}"
+        steps = f"/{self._steps:,}" if math.isfinite(self._steps) else ""
         figures = self._figures(line) if "loss" in line else []
         return "  ".join([f"step {line['step']:,}{steps}", *figures, self._time_left(line["progress"])])
 
@@ -129,7 +129,7 @@ class PretrainingDisplay(TrainingDisplay):
 
     def line(self, line: Line) -> None:
         super().line(line)
-        if "mlm_loss" in line and not self._quiet:
+        if "progress" in line and not self._quiet:
             self._warn_if_stuck(line)
 
     def _figures(self, line: Line) -> list[str]:
@@ -146,7 +146,7 @@ class PretrainingDisplay(TrainingDisplay):
 
     def _warn_if_stuck(self, line: Line) -> None:
         assert self._known is not None
-        self._last_losses.append(line["mlm_loss"])
+        self._last_losses.append(line[self._known.objective.entropy_figure])
         entropy = self._known.unigram_entropy
         is_stuck = len(self._last_losses) == STUCK_LINES and all(
             abs(loss - entropy) < STUCK_WITHIN * entropy for loss in self._last_losses

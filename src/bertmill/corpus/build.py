@@ -1,8 +1,9 @@
 """Build a corpus from text: worker processes each take the text of one shard and write the shard.
 
-A worker splits the lines into sentences, turns them into pieces, writes the shard's files and last a note with the
+A worker splits the lines into sentences, turns them into pieces, writes the shard's files and last a record with the
 hashes of the text, of the recipe and of the files. A build that was interrupted reads the text again, which is cheap,
-and skips every shard whose note matches, so the result has the same bytes for any number of workers and interruptions.
+and skips every shard whose record matches, so the result has the same bytes for any number of workers and
+interruptions.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from bertmill.text.tokenizer import BertTokenizer
 from bertmill.text.wordpiece import CONTINUATION, WordPiece
 from bertmill.version import __version__
 
-Note = dict[str, Any]  # of a finished shard
+ShardRecord = dict[str, Any]  # of a finished shard
 
 
 @dataclass(frozen=True)
@@ -51,12 +52,12 @@ class Job:
     """What a worker needs to know besides the text of its shard."""
 
     folder: Path
-    notes: Path
+    records: Path
     recipe: str  # a hash of everything but the text that decides what the shards hold
     chinese_words: bool
 
-    def note_path(self, number: int) -> Path:
-        return self.notes / shard_file(number, "json")
+    def record_path(self, number: int) -> Path:
+        return self.records / shard_file(number, "json")
 
 
 def build_corpus(
@@ -82,51 +83,51 @@ def build_corpus(
         "vocabulary_sha256": vocabulary_sha256(wordpiece),
         "chinese_words": f"jieba {chinese.version()}" if chinese_words else None,
     }
-    with resumable_folder(out) as (folder, notes_folder):
-        job = Job(folder, notes_folder, _sha256(json.dumps(recipe, sort_keys=True).encode()), chinese_words)
+    with resumable_folder(out) as (folder, records_folder):
+        job = Job(folder, records_folder, _sha256(json.dumps(recipe, sort_keys=True).encode()), chinese_words)
         progress = ReadingProgress()
         lines = read_lines(files, text_field=text_field, repairs=repairs, on_bytes=progress.count)
         texts = progress.track(cut_shard_texts(lines, document))
-        notes: list[Note] = []
-        for note in map_with_wordpiece(partial(_finish_shard, job), wordpiece, texts, workers):
-            notes.append(note)
-            on_progress(progress.finish_unit(), note["text_bytes"])
-        facts = _facts(notes, recipe, document, wordpiece, files)
-        _remove_all_but(folder, {name for note in notes for name in note["files"]})
+        records: list[ShardRecord] = []
+        for record in map_with_wordpiece(partial(_finish_shard, job), wordpiece, texts, workers):
+            records.append(record)
+            on_progress(progress.finish_unit(), record["text_bytes"])
+        facts = _facts(records, recipe, document, wordpiece, files)
+        _remove_all_but(folder, {name for record in records for name in record["files"]})
         tokenizer.save_pretrained(folder / VOCABULARY_FOLDER)
-        shards = (open_shard(folder, number, len(wordpiece.vocabulary)) for number in range(len(notes)))
+        shards = (open_shard(folder, number, len(wordpiece.vocabulary)) for number in range(len(records)))
         facts["statistics"] = compute_statistics(shards, len(wordpiece.vocabulary), tokenizer.unk_token_id)
         write_manifest(folder, facts={"corpus": facts})
     return facts
 
 
-def _finish_shard(job: Job, wordpiece: WordPiece, shard_text: ShardText) -> Note:
+def _finish_shard(job: Job, wordpiece: WordPiece, shard_text: ShardText) -> ShardRecord:
     return _finished(job, shard_text) or write_shard(job, wordpiece, shard_text)
 
 
-def _finished(job: Job, shard_text: ShardText) -> Note | None:
-    """The note of a shard that an earlier build finished, if the shard is still what the note says."""
-    path = job.note_path(shard_text.number)
+def _finished(job: Job, shard_text: ShardText) -> ShardRecord | None:
+    """The record of a shard that an earlier build finished, if the shard is still what the record says."""
+    path = job.record_path(shard_text.number)
     if not path.exists():
         return None
     try:
-        note = read_json(path)
-        is_right = (note["recipe"], note["text_sha256"]) == (job.recipe, _sha256(shard_text.text)) and not any(
-            difference(job.folder, name, entry) for name, entry in note["files"].items()
+        record = read_json(path)
+        is_right = (record["recipe"], record["text_sha256"]) == (job.recipe, _sha256(shard_text.text)) and not any(
+            difference(job.folder, name, entry) for name, entry in record["files"].items()
         )
     except (BertmillError, LookupError, TypeError, AttributeError):  # whatever it is, it is made anew
         return None
-    return note if is_right else None
+    return record if is_right else None
 
 
-def write_shard(job: Job, wordpiece: WordPiece, shard_text: ShardText) -> Note:
-    """Make a shard, write its files and then its note."""
+def write_shard(job: Job, wordpiece: WordPiece, shard_text: ShardText) -> ShardRecord:
+    """Make a shard, write its files and then its record."""
     shard, num_dropped = make_shard(wordpiece, shard_text.text.decode(), chinese_words=job.chinese_words)
     names = [shard_file(shard_text.number, kind) for kind in KINDS]
     columns: tuple[NDArray[Any], ...] = (shard.pieces, shard.words, shard.sentence_ends, shard.document_ends)
     for name, column in zip(names, columns, strict=True):
         write_file(job.folder / name, column.tobytes())
-    note = {
+    record = {
         "number": shard_text.number,
         "recipe": job.recipe,
         "text_sha256": _sha256(shard_text.text),
@@ -137,8 +138,8 @@ def write_shard(job: Job, wordpiece: WordPiece, shard_text: ShardText) -> Note:
         "dropped_sentences": num_dropped,
         "files": {name: manifest_entry(job.folder / name) for name in names},
     }
-    write_file(job.note_path(shard_text.number), json.dumps(note))
-    return note
+    write_file(job.record_path(shard_text.number), json.dumps(record))
+    return record
 
 
 def make_shard(wordpiece: WordPiece, text: str, *, chinese_words: bool) -> tuple[Shard, int]:
@@ -189,15 +190,19 @@ def _locate(wordpiece: WordPiece, sentence: str, chinese_words: bool) -> tuple[a
 
 
 def _facts(
-    notes: list[Note], recipe: dict[str, Any], document: DocumentMode | None, wordpiece: WordPiece, files: Sequence[str]
+    records: list[ShardRecord],
+    recipe: dict[str, Any],
+    document: DocumentMode | None,
+    wordpiece: WordPiece,
+    files: Sequence[str],
 ) -> dict[str, Any]:
     names = ("pieces", "sentences", "documents", "dropped_sentences", "text_bytes")
-    totals = {name: sum(note[name] for note in notes) for name in names}
+    totals = {name: sum(record[name] for record in records) for name in names}
     if not totals["pieces"]:
         raise DataError("there is no text in it", where=", ".join(files))
-    hashes = [entry["sha256"] for note in notes for entry in note["files"].values()]
+    hashes = [entry["sha256"] for record in records for entry in record["files"].values()]
     return {
-        "shards": len(notes),
+        "shards": len(records),
         **totals,
         **recipe,
         "document": document or "record in .jsonl files, else blank-line",

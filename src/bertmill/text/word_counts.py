@@ -51,7 +51,7 @@ def count_words(
     units = cut_into_units((line.text for line in lines), BLOCK_CHARACTERS, lambda text: len(text) + 1)
     blocks = progress.track(enumerate(map("\n".join, units)))
     runs = []
-    for run, text_bytes in map_with_wordpiece(partial(_count_block, folder), wordpiece, blocks, workers):
+    for run, text_bytes in map_with_wordpiece(partial(_count_text, folder), wordpiece, blocks, workers):
         runs.append(run)
         on_progress(progress.finish_unit(), text_bytes)
         if len(runs) == MAX_OPEN_RUNS:
@@ -67,7 +67,7 @@ def is_held_out(line: str) -> bool:
     return int.from_bytes(digest, "little") < HELD_OUT_SHARE * (1 << 64)
 
 
-def _count_block(folder: Path, wordpiece: WordPiece, block: tuple[int, str]) -> tuple[Path, int]:
+def _count_text(folder: Path, wordpiece: WordPiece, block: tuple[int, str]) -> tuple[Path, int]:
     """Returns the run of a block, which has a number and a text, and its bytes of text."""
     number, text = block
     held_out: list[str] = []

@@ -8,6 +8,7 @@ all share one schedule. Only the first of several ranks writes.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
@@ -72,21 +73,17 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
         model = _make_model(settings, corpus, tokenizer)
         if model.load_report is not None:
             run.journal.remark(str(model.load_report).replace("\n", "; "))
-        heldout = _heldout_corpus(settings, corpus, folder, tokenizer, ranks)
+        heldout = _build_heldout(settings, corpus, folder, tokenizer, ranks)
         lengths, shares = zip(*parse_phases(settings.length), strict=True)
         vocabulary = VocabularyIds.of(tokenizer)
         # Before the folder becomes a run: what cannot be planned cannot be trained on.
         trainables = [_prepare(settings, length, corpus, heldout, vocabulary, folder, ranks) for length in lengths]
-        assert settings.learning_rate is not None
-        steps = settings.steps
-        if settings.epochs is not None:
-            steps = steps_of_epochs(settings.epochs, [each.loader.steps_per_epoch for each in trainables], shares)
+        schedule = _schedule(settings, [each.loader.steps_per_epoch for each in trainables], shares)
         prepare_model(model, settings, ranks)
         run.start(settings, sources)
-        schedule = Schedule(settings.learning_rate, steps, settings.budget)
         trainer = Trainer(model, schedule, settings, folder, ranks, run.journal, eval_every=settings.eval_every)
         trainer.resume()
-        run.journal.begin(_beginning(settings, steps, trainer.state, model, trainables[0]))
+        run.journal.begin(_beginning(settings, schedule.steps, trainer.state, model, trainables[0]))
         ends = [*(round(end, 9) for end in accumulate(shares[:-1])), 1.0]  # 0.1 and 0.2 are a little more than 0.3
         trainer.train([Phase(*each) for each in zip(trainables, ends, strict=True)])
         return run.finish(model, tokenizer, {**_provenance(settings, corpus, trainer.state), **sources})
@@ -96,16 +93,24 @@ def _decide(given: PretrainSettings) -> PretrainSettings:
     """The settings of a new run, with everything decided that was left open."""
     if given.init is not None and given.size is not None:
         raise UsageError("--init and --size exclude each other")
-    decided: dict[str, object] = {}
+    decided: dict[str, object] = {"learning_rate": _peak_rate(given)}
     if given.init is None:
-        size = decided["size"] = given.size or DEFAULT_SIZE
-    else:
-        size = _nearest_size(given.init)
-    if given.learning_rate is None:
-        decided["learning_rate"] = LEARNING_RATES[size]
+        decided["size"] = given.size or DEFAULT_SIZE
     if given.steps is None and given.epochs is None and given.budget is None:
         decided["epochs"] = DEFAULT_EPOCHS
     return with_whole_paths(given).model_copy(update=decided)
+
+
+def _peak_rate(settings: PretrainSettings) -> float:
+    size = settings.size or (DEFAULT_SIZE if settings.init is None else _nearest_size(settings.init))
+    return settings.learning_rate or LEARNING_RATES[size]
+
+
+def _schedule(settings: PretrainSettings, steps_per_epoch: Sequence[float], shares: Sequence[float]) -> Schedule:
+    steps: float = settings.steps or math.inf
+    if settings.epochs is not None:
+        steps = steps_of_epochs(settings.epochs, steps_per_epoch, shares)
+    return Schedule(_peak_rate(settings), steps, settings.budget or math.inf)
 
 
 def _nearest_size(model: str) -> str:
@@ -147,7 +152,7 @@ def _make_model(settings: PretrainSettings, corpus: Corpus, tokenizer: BertToken
     return model
 
 
-def _heldout_corpus(
+def _build_heldout(
     settings: PretrainSettings, corpus: Corpus, run: RunFolder, tokenizer: BertTokenizer, ranks: Ranks
 ) -> Corpus | None:
     """Where the held-out text is: in the corpus itself, or, from files, in a small one of its own in the run folder."""
@@ -201,7 +206,7 @@ def _prepare(
 
 def _beginning(
     settings: PretrainSettings,
-    steps: int | None,
+    steps: float,
     state: State,
     model: BertPreTrainedModel,
     trainable: ObjectiveTrainable,

@@ -25,7 +25,7 @@ Line = Mapping[str, Any]
 class Beginning:
     """What is known when a training begins, to compare later figures with."""
 
-    steps: int | None
+    steps: float  # infinite if the training ends by the clock
     sums: Mapping[str, float]  # what a resumed training had counted for the next line of the log
 
 

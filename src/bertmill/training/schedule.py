@@ -16,23 +16,20 @@ MAX_WARMUP_STEPS = 10_000
 
 @dataclass(frozen=True)
 class Schedule:
-    """`steps` or `seconds` is how long the training lasts; the other is None."""
+    """The training lasts for `steps` or for `seconds`, whichever is finite."""
 
     peak_rate: float
-    steps: int | None = None
-    seconds: float | None = None
+    steps: float = math.inf
+    seconds: float = math.inf
     warmup_share: float = WARMUP_SHARE
 
     def progress(self, step: int, seconds: float) -> float:
         """0 at the beginning, 1 at the end, after `step` steps that took `seconds`."""
-        if self.steps is not None:
-            return min(1.0, step / self.steps)
-        assert self.seconds is not None
-        return min(1.0, seconds / self.seconds)
+        return min(1.0, max(step / self.steps, seconds / self.seconds))
 
     def rate(self, step: int, seconds: float) -> float:
         """The learning rate of the step that follows `step` steps."""
-        if self.steps is not None:
+        if math.isfinite(self.steps):
             warmup = max(1, min(MAX_WARMUP_STEPS, round(self.warmup_share * self.steps)))
             up = (step + 1) / warmup  # the first step is not one of rate zero
             down = (self.steps - step) / max(1, self.steps - warmup)
@@ -43,10 +40,7 @@ class Schedule:
 
     def is_over(self, step: int, seconds: float, seconds_of_step: float = 0.0) -> bool:
         """Whether there is no room for another step; by the clock, one that would end too late does not begin."""
-        if self.steps is not None:
-            return step >= self.steps
-        assert self.seconds is not None
-        return seconds + seconds_of_step > self.seconds
+        return step >= self.steps or seconds + seconds_of_step > self.seconds
 
 
 def steps_of_epochs(epochs: float, steps_per_epoch: Sequence[float], shares: Sequence[float]) -> int:

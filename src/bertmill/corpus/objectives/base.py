@@ -39,6 +39,7 @@ class Objective(ABC):
     model_class: ClassVar[str]  # the name of a class in MODEL_CLASSES
     causal: ClassVar[bool] = False  # whether a piece sees only those before it
     heads: ClassVar[Mapping[str, str]] = {"mlm": "MLM"}  # of the model: key in the log → name for a person
+    entropy_figure: ClassVar[str] = "mlm_loss"  # the figure that the unigram entropy is a baseline for
     shows_labels: ClassVar[bool] = True  # whether labels are shown beside their pieces
     text_names: ClassVar[Sequence[str]] = ()  # of the texts of an instance, by segment
 
@@ -107,7 +108,7 @@ class Objective(ABC):
     def heldout_figures(self, sums: Mapping[str, float]) -> dict[str, float]:
         """What is reported on held-out text."""
         figures = self.figures(sums)
-        return {**figures, "perplexity": math.exp(min(figures["mlm_loss"], LARGEST_EXPONENT))}
+        return {**figures, "perplexity": math.exp(min(figures[self.entropy_figure], LARGEST_EXPONENT))}
 
     # Display
 
