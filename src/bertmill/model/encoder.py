@@ -35,24 +35,15 @@ class BertEmbeddings(nn.Module):
     def forward(self, batch: PackedBatch) -> Tensor:
         self._check(batch)
         words = self.word_embeddings(batch.piece_ids) if batch.embeddings is None else batch.embeddings
-        # The same order of additions as Hugging Face, for the same rounding.
-        states = words + self._segments(batch) + self._positions(batch)  # [n, H]
-        normed: Tensor = self.dropout(self.LayerNorm(states))
-        return normed
-
-    def _segments(self, batch: PackedBatch) -> Tensor:
-        segments = batch.segments
+        segments, positions = batch.segments, batch.positions
         if segments is None:
             segments = torch.zeros(1, dtype=torch.int64, device=batch.device)
-        vectors: Tensor = self.token_type_embeddings(segments)  # [n or 1, H]
-        return vectors
-
-    def _positions(self, batch: PackedBatch) -> Tensor:
-        positions = batch.positions
         if positions is None:
             positions = torch.cat([torch.arange(length, device=batch.device) for length in batch.lengths])
-        vectors: Tensor = self.position_embeddings(positions)
-        return vectors
+        # The same order of additions as Hugging Face, for the same rounding.
+        states = words + self.token_type_embeddings(segments) + self.position_embeddings(positions)  # [n, H]
+        normed: Tensor = self.dropout(self.LayerNorm(states))
+        return normed
 
     def _check(self, batch: PackedBatch) -> None:
         """Name an id that is out of range, which torch would not. On a GPU this would cost a synchronization."""

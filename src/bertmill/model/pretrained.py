@@ -125,22 +125,19 @@ class BertPreTrainedModel(nn.Module):
 
     def wrap(self, output: ModelOutput, inputs: Inputs, encoded: Encoded, return_dict: bool | None) -> Result:
         """Add requested hidden states and weights, restore the padding, and convert to a tuple if requested."""
-        output = replace(output, hidden_states=encoded.hidden_states, attentions=encoded.attentions)  # type: ignore[call-arg]
+        output = replace(output, hidden_states=encoded.hidden_states, attentions=encoded.attentions)
         if inputs.padding is not None:
             output = output.padded(inputs.padding)
         return output if (self.config.return_dict if return_dict is None else return_dict) else output.to_tuple()
 
     @property
-    def base_model(self) -> nn.Module:
+    def base_model(self) -> Any:
         """The model without its head."""
-        body: nn.Module = getattr(self, self.base_model_prefix, self)
-        return body
+        return getattr(self, self.base_model_prefix, self)
 
     def get_input_embeddings(self) -> nn.Embedding:
-        for name, module in self.named_modules():
-            if name.endswith("word_embeddings") and isinstance(module, nn.Embedding):
-                return module
-        raise AssertionError("every BERT has word embeddings")
+        embeddings: nn.Embedding = self.base_model.embeddings.word_embeddings
+        return embeddings
 
     def resize_token_embeddings(self, new_num_tokens: int) -> nn.Embedding:
         """Give the vocabulary another size, in place: pieces keep their rows, new ones get first values."""
