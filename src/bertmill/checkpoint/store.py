@@ -81,7 +81,7 @@ def newest_whole(folder: Path) -> tuple[int | None, Checkpoint | None, list[str]
 
 def remove_checkpoints(folder: Path, keep: Collection[int | None]) -> None:
     """Remove all checkpoints but those of the steps `keep`."""
-    for step in set(saved_steps(folder)) - set(keep):
+    for step in sorted(set(saved_steps(folder)) - set(keep)):
         path = checkpoint_path(folder, step)
         # Rename first: a kill in between must not leave a folder that looks like a checkpoint.
         hidden = path.rename(path.with_name(f"{TEMPORARY_PREFIX}{path.name}"))

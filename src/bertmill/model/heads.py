@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from bertmill.errors import UsageError
 from bertmill.model.config import BertConfig
@@ -21,7 +22,6 @@ from bertmill.model.encoder import Encoded
 from bertmill.model.layers import ACTIVATIONS, is_plain_linear
 from bertmill.model.outputs import NOWHERE
 from bertmill.model.packing import IGNORED_LABEL
-from bertmill.model.padding import padding_of
 from bertmill.model.pretrained import BertPreTrainedModel
 
 
@@ -142,7 +142,7 @@ def classification_loss(logits: Tensor, labels: Tensor, problem_type: str | None
 
 def span_loss(logits: Tensor, start_positions: Tensor, end_positions: Tensor, lengths: Sequence[int]) -> Tensor:
     """The mean of the cross-entropies of start and end, from `logits` [n, 2]; ignores positions beyond a sequence."""
-    padded = padding_of(lengths, logits.device).padded(logits, NOWHERE)  # [B, T, 2]
+    padded = pad_sequence(logits.split(list(lengths)), batch_first=True, padding_value=NOWHERE)  # [B, T, 2]
     limits = torch.tensor(lengths, device=logits.device)
     losses = []
     for scores, positions in ((padded[..., 0], start_positions), (padded[..., 1], end_positions)):

@@ -189,14 +189,11 @@ def _make_group(
     if key_mask is not None:
         keys = key_mask if piece_of_slot is None else key_mask.index_select(0, piece_of_slot)
         visible = keys.view(B, T) if visible is None else visible & keys.view(B, T)
-    mask = None if visible is None else _additive(visible, dtype)[:, None, None, :]  # [B, 1, 1, T]
+    seen = None if visible is None else visible[:, None, None, :]  # [B, 1, 1, T]
     if causal and T > 1:
-        earlier = torch.ones(T, T, dtype=torch.bool, device=device).tril()
-        seen = earlier if visible is None else earlier & visible[:, None, :]
-        mask = _additive(seen, dtype).view(-1, 1, T, T)  # [1 or B, 1, T, T]
+        earlier = torch.ones(1, 1, T, T, dtype=torch.bool, device=device).tril()
+        seen = earlier if seen is None else earlier & seen  # [1 or B, 1, T, T]
+    mask = None
+    if seen is not None:  # finite numbers, so that a query without any visible key gets some output and not NaN
+        mask = torch.zeros(seen.shape, dtype=dtype, device=device).masked_fill_(~seen, torch.finfo(dtype).min)
     return Group(B, T, n, piece_of_slot, slot_of_piece, mask)
-
-
-def _additive(visible: Tensor, dtype: torch.dtype) -> Tensor:
-    # Finite, so that a query without any visible key gets some output and not NaN.
-    return torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill_(~visible, torch.finfo(dtype).min)

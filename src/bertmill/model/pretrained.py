@@ -21,7 +21,7 @@ from bertmill.checkpoint.names import find_model
 from bertmill.errors import UsageError
 from bertmill.model.config import BertConfig
 from bertmill.model.dropout import draw_outside_compiled_code
-from bertmill.model.encoder import BertEncoder, Encoded
+from bertmill.model.encoder import Encoded
 from bertmill.model.layers import BertLayer
 from bertmill.model.outputs import ModelOutput, Result
 from bertmill.model.padding import Inputs
@@ -168,15 +168,10 @@ class BertPreTrainedModel(nn.Module):
         """
         if every_n_layers != 1 or offload:
             raise UsageError("gradient checkpointing is of every layer, and nothing is moved to another device")
-        self._checkpoint_gradients(True)
+        self.base_model.encoder.gradient_checkpointing = True
 
     def gradient_checkpointing_disable(self) -> None:
-        self._checkpoint_gradients(False)
-
-    def _checkpoint_gradients(self, enabled: bool) -> None:
-        for module in self.modules():
-            if isinstance(module, BertEncoder):
-                module.gradient_checkpointing = enabled
+        self.base_model.encoder.gradient_checkpointing = False
 
     def compile_layers(self) -> None:
         """Let torch.compile fuse the parts of layers around attention; UsageError, and nothing done, if it cannot."""
