@@ -169,7 +169,7 @@ def test_the_gradient_of_partial_queries_under_dropout_is_the_numerical_one(
     mask = torch.zeros(B, 1, 1, T, dtype=torch.float64)
     mask[1, ..., -2:] = torch.finfo(torch.float64).min
     assert torch.autograd.gradcheck(
-        lambda query, rest: attention._DroppingPartialAttention.apply(query, rest, mask, drawn, dropout),  # type: ignore[no-untyped-call]
+        lambda query, rest: attention._DroppingAttention.apply(query, rest, mask, drawn, dropout),  # type: ignore[no-untyped-call]
         (numbers(B, A, Q, d), numbers(2, B, A, T, d)),
     )
 

@@ -131,7 +131,7 @@ def test_dropout_applies_to_the_head_too(tiny: Path, rows_file: Path, tmp_path: 
     model = shutil.copytree(tiny, tmp_path / "model")
     BertModel.from_pretrained(tiny, classifier_dropout=0.5).save_pretrained(model)
     assert main([*finetune_words(model, rows_file, tmp_path / "run", epochs=0.01, dropout=0), "--quiet"]) == 0
-    assert BertConfig.from_pretrained(tmp_path / "run/model").head_dropout_prob == 0
+    assert BertConfig.from_pretrained(tmp_path / "run/model").classifier_dropout == 0
 
 
 # Refused

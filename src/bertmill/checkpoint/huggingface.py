@@ -36,48 +36,32 @@ _LISTED_FILES = (CONFIG_FILE, WEIGHTS_FILE, VOCABULARY_FILE, "tokenizer.json", "
 HEADS = ("pooler.", "cls.predictions.", "cls.seq_relationship.", "classifier.", "qa_outputs.")
 
 
-@dataclass(frozen=True)
-class Rule:
-    """Replaces the beginning (`prefix`) or the end of a name."""
-
-    theirs: str
-    ours: str
-    prefix: bool = False
-
-    def forward(self, name: str) -> str:
-        return self._replace(name, self.theirs, self.ours)
-
-    def backward(self, name: str) -> str:
-        return self._replace(name, self.ours, self.theirs)
-
-    def _replace(self, name: str, old: str, new: str) -> str:
-        if self.prefix:
-            return new + name.removeprefix(old) if name.startswith(old) else name
-        return name.removesuffix(old) + new if name.endswith(old) else name
-
+Rule = tuple[str, str]  # theirs and ours: the beginning of a name if it ends with a dot, otherwise the end
 
 # The body inside a task model.
-BODY_RULES = (
-    Rule("bert.embeddings.", "embeddings.", prefix=True),
-    Rule("bert.encoder.", "encoder.", prefix=True),
-    Rule("bert.pooler.", "pooler.", prefix=True),
-)
+BODY_RULES: tuple[Rule, ...] = tuple((f"bert.{part}.", f"{part}.") for part in ("embeddings", "encoder", "pooler"))
 # Old files.
-OLD_RULES = (Rule("LayerNorm.gamma", "LayerNorm.weight"), Rule("LayerNorm.beta", "LayerNorm.bias"))
+OLD_RULES: tuple[Rule, ...] = (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias"))
 
 
 def canonical(name: str) -> str:
     """The canonical name of a tensor in a file."""
-    for rule in (*OLD_RULES, *BODY_RULES):
-        name = rule.forward(name)
+    for theirs, ours in (*OLD_RULES, *BODY_RULES):
+        name = _replaced(name, theirs, ours)
     return name
 
 
 def hugging_face_name(name: str, rules: tuple[Rule, ...] = BODY_RULES) -> str:
     """The name of a tensor in the file of a task model, given its canonical name."""
-    for rule in reversed(rules):
-        name = rule.backward(name)
+    for theirs, ours in reversed(rules):
+        name = _replaced(name, ours, theirs)
     return name
+
+
+def _replaced(name: str, old: str, new: str) -> str:
+    if old.endswith("."):
+        return new + name.removeprefix(old) if name.startswith(old) else name
+    return name.removesuffix(old) + new if name.endswith(old) else name
 
 
 @dataclass(frozen=True)

@@ -122,8 +122,5 @@ def _check_ties(folder: ModelFolder, sources: Mapping[str, StoredTensor]) -> Non
 
 def _heads_of(names: Iterable[str]) -> str:
     """The names, with all tensors of a head as the name of the head."""
-    shown = []
-    for name in names:
-        short = canonical(name)
-        shown.append(next((head.removesuffix(".") for head in HEADS if short.startswith(head)), name))
+    shown = [next((head[:-1] for head in HEADS if canonical(name).startswith(head)), name) for name in names]
     return ", ".join(dict.fromkeys(shown))

@@ -81,13 +81,8 @@ def newest_whole(folder: Path) -> tuple[int | None, Checkpoint | None, list[str]
 
 def remove_checkpoints(folder: Path, keep: Collection[int | None]) -> None:
     """Remove all checkpoints but those of the steps `keep`."""
-    for step in saved_steps(folder):
-        if step not in keep:
-            _remove(checkpoint_path(folder, step))
-
-
-def _remove(path: Path) -> None:
-    """First out of sight, then deleted: a kill in between must not leave a folder that looks like a checkpoint."""
-    hidden = path.with_name(f"{TEMPORARY_PREFIX}{path.name}")
-    path.rename(hidden)
-    shutil.rmtree(hidden, ignore_errors=True)
+    for step in sorted(set(saved_steps(folder)) - set(keep)):
+        path = checkpoint_path(folder, step)
+        # Rename first: a kill in between must not leave a folder that looks like a checkpoint.
+        hidden = path.rename(path.with_name(f"{TEMPORARY_PREFIX}{path.name}"))
+        shutil.rmtree(hidden, ignore_errors=True)

@@ -56,30 +56,27 @@ def attend(qkv: Tensor, layout: Layout, num_heads: int, dropout: Dropout) -> Ten
     if _has_flat_kernel(qkv, layout, num_heads, dropout):
         return _attend_flat(qkv, layout, num_heads)
     outputs = [
-        _attend_dropping(rows, group, num_heads, dropout, number)
-        if dropout.active
-        else _attend_fused(rows, group, num_heads)
+        _flat(_attend_group(None, _rectangle(rows, group, num_heads, 3), group, dropout, number), group)
         for number, (rows, group) in enumerate(_groups(qkv, layout))
     ]
     return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
 
-# Fast path 1, without dropout: torch's fused kernel never stores the weights.
+def _attend_group(query: Tensor | None, parts: Tensor, group: Group, dropout: Dropout, salt: int) -> Tensor:
+    """Attention in one rectangle: queries [B, A, Q, d], keys and values [2, B, A, T, d] → [B, A, Q, d].
 
-
-def _attend_fused(qkv: Tensor, group: Group, num_heads: int) -> Tensor:
-    query, key, value = _rectangle(qkv, group, num_heads, 3).unbind(0)
-    return _flat(F.scaled_dot_product_attention(query, key, value, attn_mask=group.mask), group)
-
-
-# Fast path 2, with dropout: on a CPU the fused kernel is slow with dropout, so both products and their gradients are
-# written out below (`_DroppingAttention`).
-
-
-def _attend_dropping(qkv: Tensor, group: Group, num_heads: int, dropout: Dropout, salt: int) -> Tensor:
-    rectangle = _rectangle(qkv, group, num_heads, 3)  # [3, B, A, T, d]
-    drawn = dropout.draw((group.num_sequences * num_heads, group.longest, group.longest), qkv.device, salt=salt)
-    return _flat(_DroppingAttention.apply(rectangle, group.mask, drawn, dropout), group)  # type: ignore[no-untyped-call]
+    Without `query`, the queries are the first of three parts.
+    """
+    # Fast path 1, without dropout: torch's fused kernel never stores the weights.
+    if not dropout.active:
+        key, value = parts[-2:].unbind(0)
+        return F.scaled_dot_product_attention(parts[0] if query is None else query, key, value, attn_mask=group.mask)
+    # Fast path 2, with dropout: on a CPU the fused kernel is slow with dropout, so both products and their gradients
+    # are written out below.
+    B, A, Q, _ = parts[0].shape if query is None else query.shape
+    drawn = dropout.draw((B * A, Q, group.longest), parts.device, salt=salt)
+    outputs: Tensor = _DroppingAttention.apply(query, parts, group.mask, drawn, dropout)  # type: ignore[no-untyped-call]
+    return outputs
 
 
 # Fast path 3, in the last layer: only the pieces whose output is used have queries, in a narrower rectangle.
@@ -96,7 +93,12 @@ def attend_partial(
         last = int(torch.searchsorted(places, end))
         if last > first:
             slots, width = _query_slots(places[first:last] - start, group)
-            outputs.append(_attend_partial(query[first:last], rows, slots, width, group, num_heads, dropout, number))
+            # The outputs of padding are not used.
+            padded = query.new_zeros(group.num_sequences * width, query.shape[1])
+            padded = padded.index_copy(0, slots, query[first:last])
+            queries = padded.view(-1, width, num_heads, query.shape[1] // num_heads).transpose(1, 2)  # [B, A, width, d]
+            heads = _attend_group(queries, _rectangle(rows, group, num_heads, 2), group, dropout, number)
+            outputs.append(heads.transpose(1, 2).reshape(padded.shape).index_select(0, slots))
         start, first = end, last
     return torch.cat(outputs) if outputs else query  # no queries at all
 
@@ -109,30 +111,6 @@ def _query_slots(pieces: Tensor, group: Group) -> tuple[Tensor, int]:
     width = int(counts.max())
     ranks = torch.arange(len(pieces), device=pieces.device) - (counts.cumsum(0) - counts).index_select(0, sequences)
     return sequences * width + ranks, width
-
-
-def _attend_partial(
-    query: Tensor,
-    keys_values: Tensor,
-    slots: Tensor,
-    width: int,
-    group: Group,
-    num_heads: int,
-    dropout: Dropout,
-    salt: int,
-) -> Tensor:
-    B = group.num_sequences
-    padded = query.new_zeros(B * width, query.shape[1]).index_copy(0, slots, query)  # outputs of padding are not used
-    queries = padded.view(B, width, num_heads, -1).transpose(1, 2)  # [B, A, width, d]
-    rectangle = _rectangle(keys_values, group, num_heads, 2)  # [2, B, A, T, d]
-    if dropout.active:
-        drawn = dropout.draw((B * num_heads, width, group.longest), query.device, salt=salt)
-        heads = _DroppingPartialAttention.apply(queries, rectangle, group.mask, drawn, dropout)  # type: ignore[no-untyped-call]
-    else:
-        key, value = rectangle.unbind(0)
-        heads = F.scaled_dot_product_attention(queries, key, value, attn_mask=group.mask)
-    outputs: Tensor = heads.transpose(1, 2).reshape(B * width, -1).index_select(0, slots)
-    return outputs
 
 
 # Fast path 4, on a GPU in half precision without dropout: torch's kernel for flat sequences needs no rectangles.
@@ -222,84 +200,48 @@ class _FromSlots(torch.autograd.Function):
 
 
 class _DroppingAttention(torch.autograd.Function):
-    """Fast path 2: queries, keys and values [3, B, A, T, d] → [B, A, T, d]."""
-
-    @staticmethod
-    def forward(ctx: Any, qkv: Tensor, mask: Tensor | None, drawn: Tensor, dropout: Dropout) -> Tensor:
-        _, B, A, T, d = qkv.shape
-        query, key, value = qkv.reshape(3, B * A, T, d).unbind(0)  # [G, T, d] each
-        return _dropping_forward(ctx, A, query, key, value, mask, drawn, dropout).view(B, A, T, d)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
-        B, A, T, d = gradients[0].shape
-        below = gradients[0].new_empty(3, B * A, T, d)
-        _dropping_backward(ctx, gradients[0].reshape(-1, T, d), *below.unbind(0))
-        return below.view(3, B, A, T, d), None, None, None
-
-
-class _DroppingPartialAttention(torch.autograd.Function):
-    """Fast path 3: queries [B, A, Q, d], keys and values [2, B, A, T, d] → [B, A, Q, d]."""
+    """Attention with the arguments of `_attend_group`; G = batch · heads."""
 
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, keys_values: Tensor, mask: Tensor | None, drawn: Tensor, dropout: Dropout
+        ctx: Any, own_query: Tensor | None, parts: Tensor, mask: Tensor | None, drawn: Tensor, dropout: Dropout
     ) -> Tensor:
-        _, B, A, T, d = keys_values.shape
-        key, value = keys_values.reshape(2, B * A, T, d).unbind(0)
-        ctx.num_keys = T
-        flat = query.reshape(B * A, -1, d)
-        return _dropping_forward(ctx, A, flat, key, value, mask, drawn, dropout).view(B, A, -1, d)
+        num_parts, B, A, T, d = parts.shape
+        first = [] if own_query is None else [own_query.reshape(B * A, -1, d)]
+        query, key, value = *first, *parts.reshape(num_parts, B * A, T, d).unbind(0)  # [G, Q, d], [G, T, d] twice
+        sequences = torch.arange(B * A, device=query.device) // A  # [G]
+        outputs = torch.empty_like(query)
+        signed = []  # of every slice, the weights [slice, Q, T], negative where dropped
+        for some in _slices(query, key):
+            scores = _scaled_bmm(query[some], key[some].transpose(1, 2), 1 / math.sqrt(d))
+            if mask is not None:
+                scores += mask[:, 0] if len(mask) == 1 else mask[:, 0].index_select(0, sequences[some])
+            weights = scores.softmax(-1, dtype=scores.dtype)  # autocast on a GPU would return float32
+            weights.copysign_(shifted(drawn[some], dropout.shift, weights.dtype))
+            _scaled_bmm(weights.relu(), value[some], dropout.scale, out=outputs[some])
+            signed.append(weights)
+        ctx.save_for_backward(query, key, value, *signed)
+        ctx.parts_shape, ctx.dropout_scale = parts.shape, dropout.scale
+        return outputs.view(B, A, -1, d)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
-        B, A, Q, d = gradients[0].shape
-        of_query = gradients[0].new_empty(B * A, Q, d)
-        below = gradients[0].new_empty(2, B * A, ctx.num_keys, d)
-        _dropping_backward(ctx, gradients[0].reshape(-1, Q, d), of_query, *below.unbind(0))
-        return of_query.view(B, A, Q, d), below.view(2, B, A, ctx.num_keys, d), None, None, None
-
-
-def _dropping_forward(
-    ctx: Any,
-    num_heads: int,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None,
-    drawn: Tensor,
-    dropout: Dropout,
-) -> Tensor:
-    """[G, Q, d] from queries [G, Q, d], keys and values [G, T, d], where G = batch · heads."""
-    sequences = torch.arange(len(query), device=query.device) // num_heads  # [G]
-    outputs = torch.empty_like(query)
-    signed = []  # of every slice, the weights [slice, Q, T], negative where dropped
-    for some in _slices(query, key):
-        scores = _scaled_bmm(query[some], key[some].transpose(1, 2), 1 / math.sqrt(query.shape[-1]))
-        if mask is not None:
-            scores += mask[:, 0] if len(mask) == 1 else mask[:, 0].index_select(0, sequences[some])
-        weights = scores.softmax(-1, dtype=scores.dtype)  # autocast on a GPU would return float32
-        weights.copysign_(shifted(drawn[some], dropout.shift, weights.dtype))
-        _scaled_bmm(weights.relu(), value[some], dropout.scale, out=outputs[some])
-        signed.append(weights)
-    ctx.save_for_backward(query, key, value, *signed)
-    ctx.dropout_scale = dropout.scale
-    return outputs
-
-
-def _dropping_backward(ctx: Any, above: Tensor, of_query: Tensor, of_key: Tensor, of_value: Tensor) -> None:
-    """Write the gradients of queries, keys and values, given that of the outputs [G, Q, d]."""
-    scale = 1 / math.sqrt(above.shape[-1])
-    query, key, value, *signed = ctx.saved_tensors
-    for some, weights in zip(_slices(query, key), signed, strict=True):
-        _scaled_bmm(weights.relu().transpose(1, 2), above[some], ctx.dropout_scale, out=of_value[some])
-        of_dropped = _scaled_bmm(above[some], value[some].transpose(1, 2), ctx.dropout_scale)
-        of_weights = torch.ops.aten.threshold_backward(of_dropped, weights, 0)  # the gradient of relu
-        of_scores = torch._softmax_backward_data(of_weights, weights.abs(), -1, weights.dtype)
-        _scaled_bmm(of_scores, key[some], scale, out=of_query[some])
-        _scaled_bmm(of_scores.transpose(1, 2), query[some], scale, out=of_key[some])
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor, None, None, None]:
+        num_parts, B, A, T, d = ctx.parts_shape
+        above = gradients[0].reshape(B * A, -1, d)  # [G, Q, d]
+        scale = 1 / math.sqrt(d)
+        of_parts = above.new_empty(num_parts, B * A, T, d)
+        first = [above.new_empty(above.shape)] if num_parts == 2 else []
+        of_query, of_key, of_value = *first, *of_parts.unbind(0)
+        query, key, value, *signed = ctx.saved_tensors
+        for some, weights in zip(_slices(query, key), signed, strict=True):
+            _scaled_bmm(weights.relu().transpose(1, 2), above[some], ctx.dropout_scale, out=of_value[some])
+            of_dropped = _scaled_bmm(above[some], value[some].transpose(1, 2), ctx.dropout_scale)
+            of_weights = torch.ops.aten.threshold_backward(of_dropped, weights, 0)  # the gradient of relu
+            of_scores = torch._softmax_backward_data(of_weights, weights.abs(), -1, weights.dtype)
+            _scaled_bmm(of_scores, key[some], scale, out=of_query[some])
+            _scaled_bmm(of_scores.transpose(1, 2), query[some], scale, out=of_key[some])
+        return of_query.view(gradients[0].shape) if first else None, of_parts.view(ctx.parts_shape), None, None, None
 
 
 def _slices(query: Tensor, key: Tensor) -> Iterator[slice]:

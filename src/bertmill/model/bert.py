@@ -19,15 +19,13 @@ from bertmill.errors import UsageError
 from bertmill.model.config import BertConfig
 from bertmill.model.encoder import BertEmbeddings, BertEncoder, BertPooler, Encoded
 from bertmill.model.heads import (
-    BertOnlyMLMHead,
-    BertOnlyNSPHead,
     BertPreTrainingHeads,
+    BertWithMaskedLM,
     classification_loss,
     head_dropout,
     selected_pieces,
     span_loss,
 )
-from bertmill.model.masked_lm import BertWithMaskedLM
 from bertmill.model.outputs import (
     BodyOutput,
     MaskedLMOutput,
@@ -127,7 +125,7 @@ class BertForPreTraining(BertWithMaskedLM):
         nsp_loss = None if next_sentence_label is None else F.cross_entropy(next_logits, next_sentence_label.flatten())
         losses = [loss for loss in (mlm_loss, nsp_loss) if loss is not None]
         loss = torch.stack(losses).sum() if losses else None
-        output = PreTrainingOutput(loss, logits, next_logits, None, None, mlm_loss, nsp_loss, num_right)
+        output = PreTrainingOutput(loss, logits, next_logits, mlm_loss, nsp_loss, num_right)
         return self.wrap(output, inputs, encoded, return_dict)
 
 
@@ -140,7 +138,7 @@ class BertForMaskedLM(BertWithMaskedLM):
     def __init__(self, config: BertConfig) -> None:
         super().__init__(config)
         self.bert = BertModel(config, add_pooling_layer=False)
-        self.cls = BertOnlyMLMHead(config)
+        self.cls = BertPreTrainingHeads(config, next_sentence=False)
         self.initialize()
 
     def forward(
@@ -172,7 +170,7 @@ class BertForNextSentencePrediction(BertPreTrainedModel):
     def __init__(self, config: BertConfig) -> None:
         super().__init__(config)
         self.bert = BertModel(config)
-        self.cls = BertOnlyNSPHead(config)
+        self.cls = BertPreTrainingHeads(config, mlm=False)
         self.initialize()
 
     def forward(

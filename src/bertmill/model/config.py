@@ -47,7 +47,6 @@ _ONLY_VALUES: dict[str, tuple[Any, ...]] = {
 _NOT_KEPT = ("auto_map", "torch_dtype", "dtype", "transformers_version", "_name_or_path")
 
 _MAX_SIZE = 1 << 16
-_MAX_VOCABULARY = 1 << 24
 
 
 class BertConfig(BaseModel):
@@ -57,7 +56,7 @@ class BertConfig(BaseModel):
 
     model_type: ClassVar[str] = MODEL_TYPE
 
-    vocab_size: int = Field(30522, ge=1, le=_MAX_VOCABULARY)
+    vocab_size: int = Field(30522, ge=1, le=1 << 24)
     hidden_size: int = Field(768, ge=1, le=_MAX_SIZE)
     num_hidden_layers: int = Field(12, ge=0, le=1024)
     num_attention_heads: int = Field(12, ge=1, le=_MAX_SIZE)
@@ -113,13 +112,8 @@ class BertConfig(BaseModel):
         if size not in SIZES:
             raise unknown_name("size", size, list(SIZES))
         layers, hidden, heads = SIZES[size]
-        shape = {
-            "num_hidden_layers": layers,
-            "hidden_size": hidden,
-            "num_attention_heads": heads,
-            "intermediate_size": 4 * hidden,
-        }
-        return cls(**{**shape, **settings})
+        shape = {"num_hidden_layers": layers, "hidden_size": hidden, "num_attention_heads": heads}
+        return cls(**{**shape, "intermediate_size": 4 * hidden, **settings})
 
     @property
     def num_labels(self) -> int:
@@ -134,10 +128,6 @@ class BertConfig(BaseModel):
         return {name: index for index, name in self.id2label.items()}
 
     @property
-    def head_size(self) -> int:
-        return self.hidden_size // self.num_attention_heads
-
-    @property
     def use_cache(self) -> bool:
         """Means nothing to these models, but `transformers.Trainer` sets it on whatever it trains."""
         return bool(self.other_settings.get("use_cache", False))
@@ -145,11 +135,6 @@ class BertConfig(BaseModel):
     @use_cache.setter
     def use_cache(self, value: bool) -> None:
         self.other_settings["use_cache"] = value
-
-    @property
-    def head_dropout_prob(self) -> float:
-        """The dropout in front of a task head."""
-        return self.hidden_dropout_prob if self.classifier_dropout is None else self.classifier_dropout
 
     def weights_per_piece(self, share_selected: float) -> float:
         """Weights that a piece is multiplied with in a training step of masked words.
@@ -165,25 +150,23 @@ class BertConfig(BaseModel):
     def with_settings(self, **settings: Any) -> Self:
         """A copy with some fields replaced; `num_labels` alone gives new label names."""
         if "num_labels" in settings and "id2label" not in settings:
-            count = settings["num_labels"]
-            names = self.id2label if count == self.num_labels else None
-            settings = {**settings, "id2label": names}
+            settings["id2label"] = self.id2label if settings["num_labels"] == self.num_labels else None
         return type(self)(**{**dict(self), **settings})
 
     def to_dict(self) -> dict[str, Any]:
         """The content of config.json."""
-        settings = {name: value for name, value in self if name != "other_settings"}
-        optional = ("classifier_dropout", "problem_type", "architectures")
-        settings = {name: value for name, value in settings.items() if name not in optional or value is not None}
-        settings["is_decoder"] = settings.pop("causal")
-        names = settings.pop("id2label")
-        for name in ("output_hidden_states", "output_attentions", "return_dict"):
-            if settings[name] == type(self).model_fields[name].default:
-                del settings[name]
-        if names != default_labels(2):
-            settings["id2label"] = {str(index): name for index, name in sorted(names.items())}
+        settings = {**self.other_settings, "is_decoder": self.causal, "model_type": MODEL_TYPE}
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            # As in Hugging Face's files, None and switches are absent if they are the default.
+            if name not in ("causal", "id2label", "other_settings") and (
+                value != field.default or not isinstance(value, bool | None)
+            ):
+                settings[name] = value
+        if self.id2label != default_labels(2):
+            settings["id2label"] = {str(index): name for index, name in sorted(self.id2label.items())}
             settings["label2id"] = self.label2id
-        return dict(sorted({**self.other_settings, **settings, "model_type": MODEL_TYPE}.items()))
+        return dict(sorted(settings.items()))
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> Self:
@@ -198,12 +181,8 @@ class BertConfig(BaseModel):
         renamed = {("causal" if key == "is_decoder" else key): value for key, value in settings.items()}
         known = {"num_labels", "label2id", *cls.model_fields} - {"other_settings"}
         ours = {key: value for key, value in renamed.items() if key in known}
-        others = {
-            key: value
-            for key, value in renamed.items()
-            if key not in known and key not in _NOT_KEPT and key not in _ONLY_VALUES
-        }
-        return cls(**ours, other_settings=others)
+        not_others = {*known, *_NOT_KEPT, *_ONLY_VALUES}
+        return cls(**ours, other_settings={key: value for key, value in renamed.items() if key not in not_others})
 
     @classmethod
     def from_pretrained(cls, name_or_folder: str | Path, **settings: Any) -> Self:

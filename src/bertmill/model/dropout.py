@@ -26,8 +26,7 @@ _LEVELS = 1 << 16
 _LOWEST = -(1 << 63)  # the lowest of the 64-bit numbers, all of which may be drawn
 _HALF = 0.5
 
-_Key = tuple[int, int, int, int, int, str, int]  # seed, step, rank, micro-batch, layer, purpose, salt
-
+# Seed, step, rank, micro-batch.
 _current_key: ContextVar[tuple[int, int, int, int] | None] = ContextVar("dropout_key", default=None)
 
 
@@ -69,7 +68,9 @@ class Dropout(nn.Dropout):
     def draw(self, shape: tuple[int, ...], device: torch.device, salt: int = 0) -> Tensor:
         """Random numbers of 16 bits, one for each element. `salt` tells several draws of one pass apart."""
         count = math.prod(shape)
-        words = _random_words(max(1, (count + 3) // 4), device, self._key(salt))
+        key = _current_key.get()
+        seed = None if key is None else keyed_seed(*key, self.layer, self.purpose, salt)
+        words = _random_words(max(1, (count + 3) // 4), device, seed)
         return words.view(torch.int16)[:count].view(shape)
 
     def forward(self, states: Tensor, salt: int = 0) -> Tensor:
@@ -84,10 +85,6 @@ class Dropout(nn.Dropout):
         # p = 1 would leave nothing to scale (BertConfig refuses it).
         return min(round(self.p * _LEVELS), _LEVELS - 1)
 
-    def _key(self, salt: int) -> _Key | None:
-        key = _current_key.get()
-        return None if key is None else (*key, self.layer, self.purpose, salt)
-
 
 @cache
 def draw_outside_compiled_code() -> None:
@@ -98,13 +95,13 @@ def draw_outside_compiled_code() -> None:
     Dropout.draw = torch.compiler.disable(Dropout.draw)  # type: ignore[method-assign]
 
 
-def _random_words(count: int, device: torch.device, key: _Key | None) -> Tensor:
-    """`count` numbers of 64 random bits: of `key`, or of torch's global generator."""
+def _random_words(count: int, device: torch.device, seed: int | None) -> Tensor:
+    """`count` numbers of 64 random bits: of `seed`, or of torch's global generator."""
     if device.type == "cpu":
         # numpy's SFC64 is twice as fast as torch's generator, from which only the seed comes here.
-        seed = int(torch.empty((), dtype=torch.int64).random_()) if key is None else keyed_seed(*key)
+        seed = int(torch.empty((), dtype=torch.int64).random_()) if seed is None else seed
         return torch.from_numpy(np.random.SFC64(seed).random_raw(count).view(np.int64))
-    generator = None if key is None else torch.Generator(device).manual_seed(keyed_seed(*key))
+    generator = None if seed is None else torch.Generator(device).manual_seed(seed)
     return torch.empty(count, dtype=torch.int64, device=device).random_(_LOWEST, None, generator=generator)
 
 

@@ -35,24 +35,15 @@ class BertEmbeddings(nn.Module):
     def forward(self, batch: PackedBatch) -> Tensor:
         self._check(batch)
         words = self.word_embeddings(batch.piece_ids) if batch.embeddings is None else batch.embeddings
-        # The same order of additions as Hugging Face, for the same rounding.
-        states = words + self._segments(batch) + self._positions(batch)  # [n, H]
-        normed: Tensor = self.dropout(self.LayerNorm(states))
-        return normed
-
-    def _segments(self, batch: PackedBatch) -> Tensor:
-        segments = batch.segments
+        segments, positions = batch.segments, batch.positions
         if segments is None:
             segments = torch.zeros(1, dtype=torch.int64, device=batch.device)
-        vectors: Tensor = self.token_type_embeddings(segments)  # [n or 1, H]
-        return vectors
-
-    def _positions(self, batch: PackedBatch) -> Tensor:
-        positions = batch.positions
         if positions is None:
             positions = torch.cat([torch.arange(length, device=batch.device) for length in batch.lengths])
-        vectors: Tensor = self.position_embeddings(positions)
-        return vectors
+        # The same order of additions as Hugging Face, for the same rounding.
+        states = words + self.token_type_embeddings(segments) + self.position_embeddings(positions)  # [n, H]
+        normed: Tensor = self.dropout(self.LayerNorm(states))
+        return normed
 
     def _check(self, batch: PackedBatch) -> None:
         """Name an id that is out of range, which torch would not. On a GPU this would cost a synchronization."""
@@ -80,8 +71,8 @@ class Encoded:
     layout: Layout
     states: Tensor  # [n, H] in the layout's order; or [pieces to read, H]
     read: Tensor | None  # [pieces to read] their numbers in the batch; None: all
-    all_states: tuple[Tensor, ...]  # of the embeddings and every layer, if requested
-    all_weights: tuple[tuple[Tensor, ...], ...]  # of every layer and group, if requested
+    hidden_states: tuple[Tensor, ...] | None  # of the embeddings and every layer, in the order of the batch
+    attentions: tuple[tuple[Tensor, ...], ...] | None  # of every layer, one per sequence in the order of the batch
 
     def vectors(self) -> Tensor:
         """The vectors of all pieces in the order of the batch [n, H]."""
@@ -95,16 +86,6 @@ class Encoded:
         row_of_piece = torch.full((self.layout.batch.num_pieces,), -1, device=pieces.device)  # index_select rejects -1
         row_of_piece[self.read] = torch.arange(len(self.read), device=pieces.device)
         return self.states.index_select(0, row_of_piece.index_select(0, pieces))
-
-    @property
-    def hidden_states(self) -> tuple[Tensor, ...] | None:
-        """Of the embeddings and every layer, in the order of the batch; None if not requested."""
-        return tuple(map(self.layout.as_given, self.all_states)) or None
-
-    @property
-    def attentions(self) -> tuple[tuple[Tensor, ...], ...] | None:
-        """Of every layer, the weights of every sequence in the order of the batch; None if not requested."""
-        return tuple(map(self.layout.weights_as_given, self.all_weights)) or None
 
 
 class BertEncoder(nn.Module):
@@ -127,8 +108,8 @@ class BertEncoder(nn.Module):
         if read is not None:  # ascending, as attention takes them
             places, order = layout.places_of(read).sort()
             read = read.index_select(0, order)
-        all_states = [states]
-        all_weights: list[tuple[Tensor, ...]] = []
+        hidden_states = [layout.as_given(states)] if want_states else []
+        attentions: list[tuple[Tensor, ...]] = []
         for layer in self.layer:
             given = (states, layout, want_weights, places if layer is self.layer[-1] else None)
             if self.gradient_checkpointing and self.training:
@@ -138,10 +119,10 @@ class BertEncoder(nn.Module):
             else:
                 states, weights = layer(*given)
             if want_states:
-                all_states.append(states)
+                hidden_states.append(layout.as_given(states))
             if want_weights:
-                all_weights.append(weights)
-        return Encoded(layout, states, read, tuple(all_states) if want_states else (), tuple(all_weights))
+                attentions.append(layout.weights_as_given(weights))
+        return Encoded(layout, states, read, tuple(hidden_states) or None, tuple(attentions) or None)
 
 
 class BertPooler(nn.Module):

@@ -7,10 +7,12 @@ The MLM head is decoder(LayerNorm(act(W·x))). The weight of the decoder is the 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from bertmill.errors import UsageError
 from bertmill.model.config import BertConfig
@@ -20,7 +22,7 @@ from bertmill.model.encoder import Encoded
 from bertmill.model.layers import ACTIVATIONS, is_plain_linear
 from bertmill.model.outputs import NOWHERE
 from bertmill.model.packing import IGNORED_LABEL
-from bertmill.model.padding import padding_of
+from bertmill.model.pretrained import BertPreTrainedModel
 
 
 class BertPredictionHeadTransform(nn.Module):
@@ -70,28 +72,50 @@ class BertLMPredictionHead(nn.Module):
         return logits, loss, num_right
 
 
-class BertOnlyMLMHead(nn.Module):
-    def __init__(self, config: BertConfig) -> None:
-        super().__init__()
-        self.predictions = BertLMPredictionHead(config)
-
-
-class BertOnlyNSPHead(nn.Module):
-    def __init__(self, config: BertConfig) -> None:
-        super().__init__()
-        self.seq_relationship = nn.Linear(config.hidden_size, 2)
-
-
 class BertPreTrainingHeads(nn.Module):
-    def __init__(self, config: BertConfig) -> None:
+    """The heads of pre-training: for MLM, for the next sentence, or both."""
+
+    def __init__(self, config: BertConfig, *, mlm: bool = True, next_sentence: bool = True) -> None:
         super().__init__()
-        self.predictions = BertLMPredictionHead(config)
-        self.seq_relationship = nn.Linear(config.hidden_size, 2)
+        if mlm:
+            self.predictions = BertLMPredictionHead(config)
+        if next_sentence:
+            self.seq_relationship = nn.Linear(config.hidden_size, 2)
+
+
+class BertWithMaskedLM(BertPreTrainedModel):
+    """A model with an MLM head: the decoder is the piece embedding, and stays so when either changes."""
+
+    cls: Any  # a head with `predictions`
+
+    def tie_weights(self) -> None:
+        self.cls.predictions.tie(self.get_input_embeddings())
+
+    def adopt_shared_parameters(self) -> None:
+        bias = getattr(self.cls.predictions.decoder, "bias", None)
+        self.cls.predictions.bias = bias if isinstance(bias, nn.Parameter) else None  # a wrapper may have none
+
+    def resize_token_embeddings(self, new_num_tokens: int) -> nn.Embedding:
+        embeddings = super().resize_token_embeddings(new_num_tokens)
+        head = self.cls.predictions
+        head.bias = self._resized("cls.predictions.bias", head.bias)
+        head.decoder.out_features = new_num_tokens
+        self.tie_weights()
+        return embeddings
+
+    def get_output_embeddings(self) -> nn.Linear:
+        decoder: nn.Linear = self.cls.predictions.decoder
+        return decoder
+
+    def wants_logits(self, labels: Tensor | None, output_logits: bool | None) -> bool:
+        """By default every call returns logits, except training steps with labels: their head runs on those alone."""
+        return labels is None or not self.training if output_logits is None else output_logits
 
 
 def head_dropout(config: BertConfig) -> Dropout:
     """The dropout in front of a task head."""
-    return Dropout(config.head_dropout_prob, config.num_hidden_layers, "head")
+    p = config.hidden_dropout_prob if config.classifier_dropout is None else config.classifier_dropout
+    return Dropout(p, config.num_hidden_layers, "head")
 
 
 def selected_pieces(labels: Tensor | None) -> Tensor | None:
@@ -118,7 +142,7 @@ def classification_loss(logits: Tensor, labels: Tensor, problem_type: str | None
 
 def span_loss(logits: Tensor, start_positions: Tensor, end_positions: Tensor, lengths: Sequence[int]) -> Tensor:
     """The mean of the cross-entropies of start and end, from `logits` [n, 2]; ignores positions beyond a sequence."""
-    padded = padding_of(lengths, logits.device).padded(logits, NOWHERE)  # [B, T, 2]
+    padded = pad_sequence(logits.split(list(lengths)), batch_first=True, padding_value=NOWHERE)  # [B, T, 2]
     limits = torch.tensor(lengths, device=logits.device)
     losses = []
     for scores, positions in ((padded[..., 0], start_positions), (padded[..., 1], end_positions)):

@@ -3,12 +3,15 @@
 A field that was not computed is None as an attribute and absent as a key or index. `PER_PIECE` names the fields
 with one row per piece: flat in a packed call, padded in a padded one. `BESIDE` names fields that are attributes
 only, because Hugging Face's tuples do not have them. `FILL` is the value at padding.
+
+`hidden_states` are the embeddings and the output of every layer; `attentions`, per layer, one tensor of weights
+[B, heads, T, T] in a padded call and a tuple of one [heads, T, T] per sequence in a packed one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Self
 
 import torch
@@ -24,6 +27,9 @@ class ModelOutput(Mapping[str, Any]):
     PER_PIECE: ClassVar[tuple[str, ...]] = ()
     BESIDE: ClassVar[tuple[str, ...]] = ()
     FILL: ClassVar[float] = 0.0
+
+    hidden_states: tuple[Tensor, ...] | None = field(default=None, kw_only=True)
+    attentions: tuple[Any, ...] | None = field(default=None, kw_only=True)
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, str):
@@ -47,13 +53,13 @@ class ModelOutput(Mapping[str, Any]):
             if (value := getattr(self, name)) is not None
         }
         for name, pad in (("hidden_states", padding.padded), ("attentions", padding.padded_weights)):
-            value = getattr(self, name, None)
-            if value is not None:
+            if (value := getattr(self, name)) is not None:
                 changed[name] = tuple(map(pad, value))
         return replace(self, **changed)
 
     def _present(self) -> dict[str, Any]:
-        named = ((field.name, getattr(self, field.name)) for field in fields(self) if field.name not in self.BESIDE)
+        hidden_states, attentions, *own = (field.name for field in fields(self) if field.name not in self.BESIDE)
+        named = ((name, getattr(self, name)) for name in (*own, hidden_states, attentions))
         return {name: value for name, value in named if value is not None}
 
 
@@ -62,18 +68,12 @@ Result = ModelOutput | tuple[Any, ...]  # a tuple if `return_dict` is False
 
 @dataclass(eq=False)
 class BodyOutput(ModelOutput):
-    """Of `BertModel`.
-
-    `hidden_states` are the embeddings and the output of every layer; `attentions`, per layer, one tensor of
-    weights [B, heads, T, T] in a padded call and a tuple of one [heads, T, T] per sequence in a packed one.
-    """
+    """Of `BertModel`."""
 
     PER_PIECE = ("last_hidden_state",)
 
     last_hidden_state: Tensor
     pooler_output: Tensor | None = None
-    hidden_states: tuple[Tensor, ...] | None = None
-    attentions: tuple[Any, ...] | None = None
 
 
 @dataclass(eq=False)
@@ -89,8 +89,6 @@ class PreTrainingOutput(ModelOutput):
     loss: Tensor | None = None
     prediction_logits: Tensor | None = None
     seq_relationship_logits: Tensor | None = None
-    hidden_states: tuple[Tensor, ...] | None = None
-    attentions: tuple[Any, ...] | None = None
     mlm_loss: Tensor | None = None
     nsp_loss: Tensor | None = None
     num_right: Tensor | None = None
@@ -102,8 +100,6 @@ class SequenceOutput(ModelOutput):
 
     loss: Tensor | None = None
     logits: Tensor | None = None
-    hidden_states: tuple[Tensor, ...] | None = None
-    attentions: tuple[Any, ...] | None = None
 
 
 @dataclass(eq=False)
@@ -132,5 +128,3 @@ class SpanOutput(ModelOutput):
     loss: Tensor | None = None
     start_logits: Tensor | None = None
     end_logits: Tensor | None = None
-    hidden_states: tuple[Tensor, ...] | None = None
-    attentions: tuple[Any, ...] | None = None

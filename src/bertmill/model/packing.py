@@ -14,8 +14,8 @@ but its key is hidden from all queries. Hugging Face computes such outputs at pa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -31,6 +31,7 @@ SHORTEST_IN_GROUP = 0.8
 SLOTS_WORTH_A_GROUP = 256
 
 IGNORED_LABEL = -100
+_TENSORS = ("piece_ids", "segments", "positions", "key_mask", "embeddings")
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class PackedBatch:
             raise UsageError("exactly one of piece ids and embeddings must be given")
         if not self.lengths or min(self.lengths) < 1:
             raise UsageError("a packed batch needs at least one sequence, and every sequence at least one piece")
-        for name in ("piece_ids", "segments", "positions", "key_mask", "embeddings"):
+        for name in _TENSORS:
             value = getattr(self, name)
             if value is not None and value.shape[0] != self.num_pieces:
                 raise UsageError(f"{name} has {value.shape[0]} rows, and the lengths add up to {self.num_pieces}")
@@ -77,24 +78,16 @@ class PackedBatch:
 
     def to(self, device: torch.device) -> PackedBatch:
         """The same batch on another device."""
-        tensors = (self.segments, self.positions, self.key_mask, self.embeddings)
-        moved = (None if tensor is None else tensor.to(device) for tensor in tensors)
-        return PackedBatch(None if self.piece_ids is None else self.piece_ids.to(device), self.lengths, *moved)
+        return self._with(self.lengths, lambda tensor: tensor.to(device))
 
     def reordered(self, order: Tensor, lengths: Sequence[int]) -> PackedBatch:
         """The same pieces in another order; `order[i]` is the old place of piece i."""
+        return self._with(lengths, lambda tensor: tensor.index_select(0, order))
 
-        def take(tensor: Tensor | None) -> Tensor | None:
-            return None if tensor is None else tensor.index_select(0, order)
-
-        return PackedBatch(
-            take(self.piece_ids),
-            lengths,
-            take(self.segments),
-            take(self.positions),
-            take(self.key_mask),
-            take(self.embeddings),
-        )
+    def _with(self, lengths: Sequence[int], change: Callable[[Tensor], Tensor]) -> PackedBatch:
+        tensors = {name: getattr(self, name) for name in _TENSORS}
+        changed = {name: change(tensor) for name, tensor in tensors.items() if tensor is not None}
+        return replace(self, lengths=lengths, **changed)
 
 
 @dataclass(frozen=True)
@@ -147,10 +140,10 @@ def plan_layout(batch: PackedBatch, dtype: torch.dtype, causal: bool = False) ->
     sequence_order = place_of_piece = None
     if order != list(range(len(lengths))):
         sequence_order = torch.tensor(order, device=batch.device)
-        piece_order = _piece_order(lengths, sequence_order)
+        lengths = [lengths[index] for index in order]
+        piece_order = counting_up(batch.first_pieces[sequence_order], torch.tensor(lengths, device=batch.device))
         place_of_piece = torch.empty_like(piece_order)
         place_of_piece[piece_order] = torch.arange(len(piece_order), device=batch.device)
-        lengths = [lengths[index] for index in order]
         batch = batch.reordered(piece_order, lengths)
     groups = []
     start = 0
@@ -171,14 +164,6 @@ def _similar_lengths(ascending: Sequence[int]) -> list[list[int]]:
             groups.append([])
         groups[-1].insert(0, length)
     return groups[::-1]
-
-
-def _piece_order(lengths: Sequence[int], sequence_order: Tensor) -> Tensor:
-    """The old place of every piece when the sequences are put into `sequence_order`."""
-    old_lengths = torch.tensor(lengths, device=sequence_order.device)
-    old_starts = old_lengths.cumsum(0) - old_lengths
-    new_lengths = old_lengths[sequence_order]
-    return counting_up(old_starts[sequence_order], new_lengths)
 
 
 def counting_up(starts: Tensor, lengths: Tensor) -> Tensor:
@@ -204,14 +189,11 @@ def _make_group(
     if key_mask is not None:
         keys = key_mask if piece_of_slot is None else key_mask.index_select(0, piece_of_slot)
         visible = keys.view(B, T) if visible is None else visible & keys.view(B, T)
-    mask = None if visible is None else _additive(visible, dtype)[:, None, None, :]  # [B, 1, 1, T]
+    seen = None if visible is None else visible[:, None, None, :]  # [B, 1, 1, T]
     if causal and T > 1:
-        earlier = torch.ones(T, T, dtype=torch.bool, device=device).tril()
-        seen = earlier if visible is None else earlier & visible[:, None, :]
-        mask = _additive(seen, dtype).view(-1, 1, T, T)  # [1 or B, 1, T, T]
+        earlier = torch.ones(1, 1, T, T, dtype=torch.bool, device=device).tril()
+        seen = earlier if seen is None else earlier & seen  # [1 or B, 1, T, T]
+    mask = None
+    if seen is not None:  # finite numbers, so that a query without any visible key gets some output and not NaN
+        mask = torch.zeros(seen.shape, dtype=dtype, device=device).masked_fill_(~seen, torch.finfo(dtype).min)
     return Group(B, T, n, piece_of_slot, slot_of_piece, mask)
-
-
-def _additive(visible: Tensor, dtype: torch.dtype) -> Tensor:
-    # Finite, so that a query without any visible key gets some output and not NaN.
-    return torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill_(~visible, torch.finfo(dtype).min)

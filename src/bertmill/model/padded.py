@@ -13,16 +13,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from bertmill.model.bert import (
-    BertForMaskedLM,
-    BertForMultipleChoice,
-    BertForNextSentencePrediction,
-    BertForPreTraining,
-    BertForQuestionAnswering,
-    BertForSequenceClassification,
-    BertForTokenClassification,
-    BertModel,
-)
+from bertmill.model import bert
 from bertmill.model.encoder import BertEmbeddings
 from bertmill.model.layers import BertLayer
 from bertmill.model.pretrained import BertPreTrainedModel
@@ -37,14 +28,14 @@ class PaddedBert(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> tuple[Tensor, ...]:
         """From inputs [B, T], the logits of the model or, if it has no head, its vectors."""
-        bert = self.model.base_model
-        assert isinstance(bert, BertModel)
-        states = _embed(bert.embeddings, input_ids, token_type_ids)
+        body = self.model.base_model
+        assert isinstance(body, bert.BertModel)
+        states = _embed(body.embeddings, input_ids, token_type_ids)
         mask = _additive_mask(attention_mask, states.dtype, self.model.config.causal)
-        for layer in bert.encoder.layer:
+        for layer in body.encoder.layer:
             assert isinstance(layer, BertLayer)
             states = _run_layer(layer, states, mask)
-        pooled = None if bert.pooler is None else bert.pooler(states[:, 0])
+        pooled = None if body.pooler is None else body.pooler(states[:, 0])
         return _heads(self.model, states, pooled)
 
 
@@ -85,16 +76,16 @@ def _run_layer(layer: BertLayer, states: Tensor, mask: Tensor) -> Tensor:
 def _heads(model: BertPreTrainedModel, states: Tensor, pooled: Tensor | None) -> tuple[Tensor, ...]:
     """The logits of `model` in the order of its outputs, or its vectors if it has no head."""
     match model:
-        case BertForPreTraining():
+        case bert.BertForPreTraining():
             return model.cls.predictions(states), model.cls.seq_relationship(pooled)
-        case BertForMaskedLM():
+        case bert.BertForMaskedLM():
             return (model.cls.predictions(states),)
-        case BertForNextSentencePrediction():
+        case bert.BertForNextSentencePrediction():
             return (model.cls.seq_relationship(pooled),)
-        case BertForSequenceClassification() | BertForMultipleChoice():  # the latter scores every sequence [B, 1]
-            return (model.classifier(pooled),)
-        case BertForTokenClassification():
+        case bert.BertForSequenceClassification() | bert.BertForMultipleChoice():
+            return (model.classifier(pooled),)  # multiple choice: a score of every sequence [B, 1]
+        case bert.BertForTokenClassification():
             return (model.classifier(states),)
-        case BertForQuestionAnswering():
+        case bert.BertForQuestionAnswering():
             return tuple(model.qa_outputs(states).unbind(-1))
     return (states,) if pooled is None else (states, pooled)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from bertmill.errors import UsageError
-from bertmill.model.packing import IGNORED_LABEL, PackedBatch, counting_up
+from bertmill.model.packing import IGNORED_LABEL, PackedBatch
 
 
 @dataclass(frozen=True)
@@ -120,15 +120,6 @@ def pack_choices(
     if num_choices < 1 or num_sequences % num_choices:
         raise UsageError(f"{num_sequences} sequences are not a whole number of {num_choices} choices")
     return inputs, num_choices
-
-
-def padding_of(lengths: Sequence[int], device: torch.device) -> Padding:
-    """The padding of sequences that are padded on the right to the longest."""
-    columns = max(lengths)
-    of_sequences = torch.tensor(lengths, device=device)
-    return Padding(
-        len(lengths), columns, counting_up(torch.arange(len(lengths), device=device) * columns, of_sequences)
-    )
 
 
 def _check_given(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:

@@ -21,7 +21,7 @@ from bertmill.checkpoint.names import find_model
 from bertmill.errors import UsageError
 from bertmill.model.config import BertConfig
 from bertmill.model.dropout import draw_outside_compiled_code
-from bertmill.model.encoder import BertEncoder, Encoded
+from bertmill.model.encoder import Encoded
 from bertmill.model.layers import BertLayer
 from bertmill.model.outputs import ModelOutput, Result
 from bertmill.model.padding import Inputs
@@ -125,22 +125,19 @@ class BertPreTrainedModel(nn.Module):
 
     def wrap(self, output: ModelOutput, inputs: Inputs, encoded: Encoded, return_dict: bool | None) -> Result:
         """Add requested hidden states and weights, restore the padding, and convert to a tuple if requested."""
-        output = replace(output, hidden_states=encoded.hidden_states, attentions=encoded.attentions)  # type: ignore[call-arg]
+        output = replace(output, hidden_states=encoded.hidden_states, attentions=encoded.attentions)
         if inputs.padding is not None:
             output = output.padded(inputs.padding)
         return output if (self.config.return_dict if return_dict is None else return_dict) else output.to_tuple()
 
     @property
-    def base_model(self) -> nn.Module:
+    def base_model(self) -> Any:
         """The model without its head."""
-        body: nn.Module = getattr(self, self.base_model_prefix, self)
-        return body
+        return getattr(self, self.base_model_prefix, self)
 
     def get_input_embeddings(self) -> nn.Embedding:
-        for name, module in self.named_modules():
-            if name.endswith("word_embeddings") and isinstance(module, nn.Embedding):
-                return module
-        raise AssertionError("every BERT has word embeddings")
+        embeddings: nn.Embedding = self.base_model.embeddings.word_embeddings
+        return embeddings
 
     def resize_token_embeddings(self, new_num_tokens: int) -> nn.Embedding:
         """Give the vocabulary another size, in place: pieces keep their rows, new ones get first values."""
@@ -171,15 +168,10 @@ class BertPreTrainedModel(nn.Module):
         """
         if every_n_layers != 1 or offload:
             raise UsageError("gradient checkpointing is of every layer, and nothing is moved to another device")
-        self._checkpoint_gradients(True)
+        self.base_model.encoder.gradient_checkpointing = True
 
     def gradient_checkpointing_disable(self) -> None:
-        self._checkpoint_gradients(False)
-
-    def _checkpoint_gradients(self, enabled: bool) -> None:
-        for module in self.modules():
-            if isinstance(module, BertEncoder):
-                module.gradient_checkpointing = enabled
+        self.base_model.encoder.gradient_checkpointing = False
 
     def compile_layers(self) -> None:
         """Let torch.compile fuse the parts of layers around attention; UsageError, and nothing done, if it cannot."""
