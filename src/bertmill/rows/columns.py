@@ -24,7 +24,7 @@ from bertmill.rows.column_names import KnownNames, find_known_names, is_known_na
 from bertmill.rows.formats import TABLES, Cells, Unfold, read_records, read_table
 from bertmill.rows.row import Record, record_id
 from bertmill.rows.source import FORMATS, RowFile
-from bertmill.text.printable import one_line
+from bertmill.text.printable import counted, one_line
 
 _KEYS = ("text", "pair", "label", "choices")
 
@@ -146,8 +146,7 @@ def _table_record(row: Cells, names: Sequence[str]) -> Record:
     if len(row.values) == len(names):
         return Record(row.place, fields, record_id(fields))
     many = "many" if len(row.values) > len(names) else "few"
-    columns = "1 column" if len(row.values) == 1 else f"{len(row.values)} columns"
-    what = f"this row has {columns}, the first row has {len(names)}"
+    what = f"this row has {counted(len(row.values), 'column')}, the first row has {len(names)}"
     problem = BadRowError(f"too {many} columns", what, "correct it, or check --separator and --quotes")
     return Record(row.place, fields, problem=problem)
 

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
-from bertmill.batching.windows import Window, Windows, in_portions, pack
+from bertmill.batching.by_length import in_portions
+from bertmill.batching.windows import Window, Windows, pack
 from bertmill.errors import UsageError
 from bertmill.model.config import BertConfig
 from bertmill.rows.bad_rows import BadRowError
@@ -223,7 +224,7 @@ def run_windows(model: nn.Module, examples: Sequence[Example], device: torch.dev
     """The model's outputs for all windows of the examples, in order."""
     windows = [window for example in examples for of_sequence in example.sequences for window in of_sequence]
     # Training needs all activations at the end anyway; otherwise a long document need not be in memory at once.
-    for portion in [windows] if torch.is_grad_enabled() else in_portions(windows):
+    for portion in [windows] if torch.is_grad_enabled() else in_portions(windows, lambda window: len(window.ids)):
         yield model(pack(portion).to(device), **inputs)
 
 

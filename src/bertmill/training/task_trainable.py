@@ -21,6 +21,7 @@ from bertmill.corpus.loader import require_share_for_each
 from bertmill.inference.runner import scores_of, stream_outputs
 from bertmill.randomness import Permutation
 from bertmill.tasks.base import AnyTask, Example
+from bertmill.text.printable import counted
 from bertmill.training.distributed import Ranks
 
 
@@ -99,4 +100,4 @@ class TaskTrainable:
 
     def describe(self, batch: list[Example]) -> str:
         places = [example.row.place for example in batch[:3]]
-        return f"{len(batch)} rows, among them {', '.join(places)}"
+        return f"{counted(len(batch), 'row')}, among them {', '.join(places)}"

@@ -26,6 +26,7 @@ from bertmill.rows.row import Record, Row
 from bertmill.rows.source import RowFile
 from bertmill.tasks.tag.schemes import Entity, iob2
 from bertmill.text.files import STANDARD_INPUT, Line, format_suffix, read_file
+from bertmill.text.printable import counted
 from bertmill.text.words import Span, find_words, join_words
 
 _DOCUMENT_START = "-DOCSTART-"
@@ -41,11 +42,11 @@ class WordsRow(Row):
 
     words: tuple[Span, ...]
     tags: tuple[str, ...] | None = None
-    is_split: bool = False  # whether the words were found in the text; otherwise the text is joined from the words
 
     def fields(self) -> dict[str, Any]:
         (text,) = self.texts
-        return {"text": text} if self.is_split else {"words": [text[start:end] for start, end in self.words]}
+        is_enough = tuple(find_words(text)) == self.words
+        return {"text": text} if is_enough else {"words": [text[start:end] for start, end in self.words]}
 
 
 def read_words(file: RowFile, labelled: bool) -> Iterator[WordsRow]:
@@ -186,7 +187,7 @@ def _require_columns(num_columns: int, columns: Columns | None, labelled: bool, 
     last = 1 + labelled if columns is None else max(int(columns.text), int(columns.label or 1) if labelled else 1)
     if num_columns < last:
         raise DataError(
-            f"has {num_columns} column{'s' * (num_columns != 1)}, and column {last} is needed",
+            f"has {counted(num_columns, 'column')}, and column {last} is needed",
             where=line.place,
             remedy="name the columns of words and tags with --columns, counted from 1",
         )
@@ -197,7 +198,7 @@ def _split_text(text: str, entities: Any, place: str) -> WordsRow:
     if not text.strip():
         raise BadRowError("empty text", "the text is empty")
     if entities is None:
-        return WordsRow(place, (text,), tuple(find_words(text)), is_split=True)
+        return WordsRow(place, (text,), tuple(find_words(text)))
     if not isinstance(entities, list):
         raise BadRowError("no entities", "has no list of entities", "provide them as {start, end, label}")
     found = sorted(_entity(each, len(text)) for each in entities)
@@ -212,7 +213,7 @@ def _split_text(text: str, entities: Any, place: str) -> WordsRow:
         if not inside:
             raise BadRowError("entity without a word", f"the entity {kind} from {start} to {end} holds no word")
         spans.append(Entity(kind, inside[0], inside[-1] + 1))
-    return WordsRow(place, (text,), tuple(words), tuple(iob2(spans, len(words))), is_split=True)
+    return WordsRow(place, (text,), tuple(words), tuple(iob2(spans, len(words))))
 
 
 def _entity(given: Any, num_characters: int) -> tuple[int, int, str]:
