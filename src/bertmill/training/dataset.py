@@ -10,7 +10,7 @@ from bertmill.config.commands import FinetuneSettings
 from bertmill.config.fields import heldout_share
 from bertmill.config.reading import unknown_name
 from bertmill.errors import DataError
-from bertmill.rows.columns import PRESETS
+from bertmill.rows.columns import PRESET_METRICS
 from bertmill.rows.source import RowFile
 from bertmill.rows.split import split_rows
 from bertmill.rows.summary import summarise
@@ -65,8 +65,8 @@ def read_dataset(settings: FinetuneSettings, kind: type[AnyTask], windows: Windo
 def choose_metric(settings: FinetuneSettings, task: AnyTask) -> str:
     """The metric that selects the best checkpoint: as given, by the preset, or the task's default."""
     if settings.metric is None:
-        preset = PRESETS.get(settings.preset or "")
-        return preset.metric if preset and preset.metric in task.goals else task.goals[0]
+        usual = PRESET_METRICS.get(settings.preset or "")
+        return usual if usual in task.goals else task.goals[0]
     if settings.metric not in task.goals:
         raise unknown_name("metric", settings.metric, task.goals)
     return settings.metric

@@ -26,7 +26,7 @@ from bertmill.model.config import BertConfig
 from bertmill.model.pretrained import BertPreTrainedModel
 from bertmill.randomness import keyed_seed
 from bertmill.storage import sha256_of
-from bertmill.tasks import load_task
+from bertmill.tasks import load_task, with_options
 from bertmill.tasks.base import AnyTask
 from bertmill.text.files import STANDARD_INPUT
 from bertmill.text.tokenizer import BertTokenizer
@@ -46,7 +46,7 @@ WARMUP_SHARE = 0.1
 
 def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
     """Train as `settings` say; returns the folder of the model, to the first of several ranks only."""
-    with open_run(settings, COMMAND, listener) as run:
+    with open_run(with_options(settings), COMMAND, listener) as run:
         if run.is_finished:
             return run.model
         settings, ranks = run.settings, run.ranks

@@ -23,6 +23,7 @@ from bertmill.config.commands import FinetuneSettings
 from bertmill.config.reading import RUN_FILE, flag_of, with_whole_paths
 from bertmill.errors import BertmillError, UsageError
 from bertmill.storage import new_folder, write_file
+from bertmill.tasks import with_options
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import is_one_of_several
 from bertmill.training.finetune import COMMAND, finetune, hash_sources
@@ -62,7 +63,7 @@ def finetune_once_or_more(settings: FinetuneSettings, listener: Listener) -> Pat
     folder = RunFolder(settings.out)
     if not folder.config.exists():
         _refuse_fixed_grid(settings)
-    with open_run(settings, COMMAND, listener) as run:
+    with open_run(with_options(settings), COMMAND, listener) as run:
         if run.is_finished:
             return run.model
         try:
