@@ -213,7 +213,7 @@ DAMAGES: dict[str, tuple[Callable[[str], str], str]] = {
         "config.toml: is damaged: steps: input should be a valid integer, unable to parse string as an integer; resto",
     ),
     "unknown key": (
-        lambda text: text + "stepz = 3\n",
+        lambda text: text.replace("[settings]\n", "[settings]\nstepz = 3\n"),
         "config.toml: is damaged: stepz: extra inputs are not permitted; restore the file, or start a new run",
     ),
     "no settings": (lambda text: text.partition("[settings]\n")[0], "corpus: field required; restore the file"),

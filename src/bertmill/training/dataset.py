@@ -57,7 +57,7 @@ def read_dataset(settings: FinetuneSettings, kind: type[AnyTask], windows: Windo
         remarks += dev_file.counts.remarks(f" in {dev_file.path}")
     elif len(dev) < share * (len(train) + len(dev)) / 2:
         why = "rows about the same text stay together, and every label keeps a text to train with"
-        remarks.append(f"only {counted(len(dev), 'row')} could be split off as dev rows: {why}")
+        remarks.append(f"only {counted(len(dev), 'row')} could be split off for dev: {why}")
     remarks += [windows.remark] if windows.remark else []
     return Dataset(task, metric, train_examples, dev_examples, remarks)
 

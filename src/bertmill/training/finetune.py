@@ -60,29 +60,15 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
         for line in data.remarks:
             run.journal.remark(line)
         model = _make_model(settings, data.task, config, run.journal)
-        trainable = TaskTrainable(
-            data.task,
-            data.metric,
-            data.train,
-            data.dev,
-            ranks,
-            seed=settings.seed,
-            batch_size=settings.batch_size,
-            micro_batch_pieces=settings.micro_batch_pieces,
-        )
+        trainable = TaskTrainable(data, settings, ranks)
         steps_per_epoch = len(data.train) / settings.batch_size
         steps = steps_of_epochs(settings.epochs, [steps_per_epoch], [1.0])
         prepare_model(model, settings, ranks)
         run.start(settings, sources)
+        schedule = Schedule(settings.learning_rate, steps, warmup_share=WARMUP_SHARE)
+        eval_every = settings.eval_every or math.ceil(steps_per_epoch)
         trainer = Trainer(
-            model,
-            Schedule(settings.learning_rate, steps, warmup_share=WARMUP_SHARE),
-            settings,
-            run.folder,
-            ranks,
-            run.journal,
-            eval_every=settings.eval_every or math.ceil(steps_per_epoch),
-            patience=settings.patience,
+            model, schedule, settings, run.folder, ranks, run.journal, eval_every=eval_every, patience=settings.patience
         )
         trainer.resume()
         run.journal.begin(Beginning(steps, dict(trainer.state.sums)))

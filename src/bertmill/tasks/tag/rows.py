@@ -15,12 +15,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 from bertmill.errors import DataError, UsageError
 from bertmill.rows.bad_rows import BadRowError
 from bertmill.rows.columns import Columns, parse_columns
-from bertmill.rows.formats import RECORDS, read_records
+from bertmill.rows.formats import RECORDS, Cells, read_records
 from bertmill.rows.labels import require_printable
 from bertmill.rows.row import Record, Row
 from bertmill.rows.source import RowFile
@@ -132,31 +132,26 @@ def _column_records(lines: Iterable[Line], columns: Columns | None, labelled: bo
             continue
         if not num_columns:
             num_columns = len(sentence[0].values)
-            _require_columns(num_columns, columns, labelled, sentence[0].line)
+            _require_columns(num_columns, columns, labelled, sentence[0].place)
         yield _sentence_record(sentence, num_columns, word, tag if labelled else None)
 
 
-class _WordLine(NamedTuple):
-    line: Line
-    values: list[str]
-
-
-def _sentence_record(sentence: list[_WordLine], num_columns: int, word: int, tag: int | None) -> Record:
-    for line, values in sentence:
+def _sentence_record(sentence: list[Cells], num_columns: int, word: int, tag: int | None) -> Record:
+    for place, values in sentence:
         if len(values) != num_columns:
             what = f"has {len(values)} columns, the first line has {num_columns}"
-            return Record(line.place, {}, problem=BadRowError("different number of columns", what))
+            return Record(place, {}, problem=BadRowError("different number of columns", what))
         if not values[word] or (tag is not None and not values[tag]):
             what = "tag" if values[word] else "word"
-            return Record(line.place, {}, problem=BadRowError(f"empty {what}", f"the {what} is empty"))
+            return Record(place, {}, problem=BadRowError(f"empty {what}", f"the {what} is empty"))
     tags = {} if tag is None else {"tags": [values[tag] for _, values in sentence]}
-    return Record(sentence[0].line.place, {"words": [values[word] for _, values in sentence], **tags})
+    return Record(sentence[0].place, {"words": [values[word] for _, values in sentence], **tags})
 
 
-def _sentences(lines: Iterable[Line]) -> Iterator[list[_WordLine]]:
+def _sentences(lines: Iterable[Line]) -> Iterator[list[Cells]]:
     """The lines between empty ones as columns: separated by tabs if the first word's line has any, else by blanks."""
     separator, lines = _separator(line for line in lines if _DOCUMENT_START not in line.text.split())
-    sentence: list[_WordLine] = []
+    sentence: list[Cells] = []
     for line in lines:
         if not line.text.strip(" \t"):
             if sentence:
@@ -164,7 +159,7 @@ def _sentences(lines: Iterable[Line]) -> Iterator[list[_WordLine]]:
             sentence = []
         elif not (separator == "\t" and _may_be_comment(line)):
             values = line.text.split(separator)
-            sentence.append(_WordLine(line, values if separator == "\t" else list(filter(None, values))))
+            sentence.append(Cells(line.place, values if separator == "\t" else list(filter(None, values))))
     if sentence:
         yield sentence
 
@@ -183,12 +178,12 @@ def _may_be_comment(line: Line) -> bool:
     return line.text.startswith("# ") or (line.text.startswith("#") and "\t" not in line.text)
 
 
-def _require_columns(num_columns: int, columns: Columns | None, labelled: bool, line: Line) -> None:
+def _require_columns(num_columns: int, columns: Columns | None, labelled: bool, place: str) -> None:
     last = 1 + labelled if columns is None else max(int(columns.text), int(columns.label or 1) if labelled else 1)
     if num_columns < last:
         raise DataError(
             f"has {counted(num_columns, 'column')}, and column {last} is needed",
-            where=line.place,
+            where=place,
             remedy="name the columns of words and tags with --columns, counted from 1",
         )
 
