@@ -133,15 +133,10 @@ def _add_field(parser: argparse._ArgumentGroup, name: str, field: FieldInfo) -> 
 
 def _value_type(annotation: Any) -> tuple[Any, bool]:
     """(type of one value, whether many may be given), looking through `X | None` and `list[X]`."""
-    origin = typing.get_origin(annotation)
-    if origin is Annotated:
-        return _value_type(typing.get_args(annotation)[0])
-    if origin in (Union, types.UnionType):
-        inner = next(part for part in typing.get_args(annotation) if part is not type(None))
-        return _value_type(inner)
-    if origin is list:
-        return typing.get_args(annotation)[0], True
-    return annotation, False
+    origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (Annotated, Union, types.UnionType):
+        return _value_type(next(part for part in parts if part is not type(None)))
+    return (parts[0], True) if origin is list else (annotation, False)
 
 
 def _metavar(kind: Any) -> str:

@@ -136,15 +136,13 @@ def right_choice(label: Any, choices: Sequence[str]) -> int:
     """The choice that `label` names: by its text, by its number from 0 on, or by its letter from A on."""
     if is_empty(label):
         raise BadRowError("empty label", "the label is empty")
-    number = -1
-    if isinstance(label, str) and label in choices:
+    text = str(label).strip()
+    if label in choices:
         number = choices.index(label)
-    elif isinstance(label, str) and label.strip().isdecimal():
-        number = int(label)
-    elif isinstance(label, str):
-        number = _LETTERS.find(label.strip()) if len(label.strip()) == 1 else -1
-    elif isinstance(label, int) and not isinstance(label, bool):
-        number = label
+    elif text.isdecimal():
+        number = int(text)
+    else:
+        number = _LETTERS.find(text) if len(text) == 1 else -1
     if not 0 <= number < len(choices):
         raise BadRowError(
             "label is not a choice",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -35,7 +34,6 @@ from bertmill.training.loop import Trainer
 from bertmill.training.progress import Beginning, Journal, Listener
 from bertmill.training.runs import open_run, prepare_model
 from bertmill.training.schedule import Schedule, steps_of_epochs
-from bertmill.training.state import State
 from bertmill.training.task_trainable import TaskTrainable
 from bertmill.training.trainable import Phase
 from bertmill.version import __version__
@@ -86,8 +84,14 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
             "windows": windows.metadata(),
             "model": with_whole_paths(settings).model,  # as a resumed run would record it
             **sources,
+            "made_by": f"bertmill {__version__}",
+            "seed": settings.seed,
+            "steps": trainer.state.step,
+            "best_step": trainer.state.best_step,
+            "seconds": round(trainer.state.seconds, 1),
+            "dev": trainer.state.best_figures | tuned,
         }
-        return run.finish(model, tokenizer, {**metadata, **_provenance(settings, trainer.state, tuned)})
+        return run.finish(model, tokenizer, metadata)
 
 
 def _make_model(settings: FinetuneSettings, task: AnyTask, before: BertConfig, journal: Journal) -> BertPreTrainedModel:
@@ -135,15 +139,4 @@ def hash_sources(settings: FinetuneSettings, tokenizer: BertTokenizer) -> dict[s
         "dev_share": settings.dev if has_share else "",
         "model_sha256": folder_sha256(find_model(settings.model)),
         "vocabulary_sha256": vocabulary_sha256(tokenizer.wordpiece),
-    }
-
-
-def _provenance(settings: FinetuneSettings, state: State, tuned: dict[str, float]) -> dict[str, Any]:
-    return {
-        "made_by": f"bertmill {__version__}",
-        "seed": settings.seed,
-        "steps": state.step,
-        "best_step": state.best_step,
-        "seconds": round(state.seconds, 1),
-        "dev": state.best_figures | tuned,
     }

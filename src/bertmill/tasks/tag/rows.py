@@ -132,7 +132,11 @@ def _column_records(lines: Iterable[Line], columns: Columns | None, labelled: bo
             continue
         if not num_columns:
             num_columns = len(sentence[0].values)
-            _require_columns(num_columns, columns, labelled, sentence[0].place)
+            last = 1 + max(word, (1 if columns is None else tag) if labelled else 0)
+            if num_columns < last:
+                what = f"has {counted(num_columns, 'column')}, and column {last} is needed"
+                remedy = "name the columns of words and tags with --columns, counted from 1"
+                raise DataError(what, where=sentence[0].place, remedy=remedy)
         yield _sentence_record(sentence, num_columns, word, tag if labelled else None)
 
 
@@ -176,16 +180,6 @@ def _separator(lines: Iterator[Line]) -> tuple[str, Iterator[Line]]:
 def _may_be_comment(line: Line) -> bool:
     """Whether a line is a comment if tabs separate columns; the word # has a tab after it."""
     return line.text.startswith("# ") or (line.text.startswith("#") and "\t" not in line.text)
-
-
-def _require_columns(num_columns: int, columns: Columns | None, labelled: bool, place: str) -> None:
-    last = 1 + labelled if columns is None else max(int(columns.text), int(columns.label or 1) if labelled else 1)
-    if num_columns < last:
-        raise DataError(
-            f"has {counted(num_columns, 'column')}, and column {last} is needed",
-            where=place,
-            remedy="name the columns of words and tags with --columns, counted from 1",
-        )
 
 
 def _split_text(text: str, entities: Any, place: str) -> WordsRow:

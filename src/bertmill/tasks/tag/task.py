@@ -9,6 +9,7 @@ IOB2 (schemes.py) and measured by spans: F1 as the CoNLL scorer counts it, and s
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -150,10 +151,6 @@ class Tag(Task[WordsRow, TagExample]):
         return self.has_spans and set(self.tags) - {OUTSIDE} == expected
 
     @cached_property
-    def _places(self) -> dict[str, int]:
-        return {kind: number for number, kind in enumerate(self._kinds)}
-
-    @cached_property
     def _kinds(self) -> tuple[str, ...]:
         """What is counted separately: kinds of spans, or tags."""
         if not self.has_spans:
@@ -264,11 +261,10 @@ class Tag(Task[WordsRow, TagExample]):
 
     def _counts(self, predicted: list[Entity], expected: list[Entity]) -> Counts:
         """For each kind: how many are right, predicted and expected."""
-        counts = np.zeros((len(self._kinds), 3), np.int64)
-        for column, found in enumerate((set(predicted) & set(expected), predicted, expected)):
-            for entity in found:
-                counts[self._places[entity.kind], column] += 1
-        return counts.ravel()
+        counts = [
+            Counter(each.kind for each in found) for found in (set(predicted) & set(expected), predicted, expected)
+        ]
+        return np.array([of[kind] for kind in self._kinds for of in counts], np.int64)
 
     def metrics(self, scores: Scores) -> dict[str, float]:
         num_words, num_right, *counts = scores.sum(0).tolist()
