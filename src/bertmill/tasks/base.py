@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
@@ -230,6 +230,6 @@ def run_windows(model: nn.Module, examples: Sequence[Example], device: torch.dev
         yield model(pack(portion).to(device), **inputs)
 
 
-def probabilities(logits: ArrayLike) -> NDArray[np.float64]:
+def probabilities(logits: Array) -> NDArray[np.float64]:
     """Softmax over the last axis, in double precision."""
     return torch.from_numpy(np.asarray(logits, dtype=np.float64)).softmax(-1).numpy()

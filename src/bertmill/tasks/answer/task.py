@@ -28,7 +28,7 @@ from bertmill.rows.split import SplitKey
 from bertmill.tasks.answer.rows import PASSAGE_FIELDS, QuestionRow, parse_question, read_questions
 from bertmill.tasks.answer.scores import answer_scores
 from bertmill.tasks.answer.spans import NUM_BEST, QuestionExample, Spans, best_spans, texts_of
-from bertmill.tasks.base import Answer, Array, Score, Scores, Task, TaskOptions, probabilities, run_windows
+from bertmill.tasks.base import Answer, Array, Score, Scores, Task, TaskOptions, run_windows
 from bertmill.tasks.sequence import refuse_other_fields
 from bertmill.text.printable import one_line
 from bertmill.text.tokenizer import BertTokenizer
@@ -179,7 +179,7 @@ class AnswerQuestions(Task[QuestionRow, QuestionExample]):
 
     def _answer(self, example: QuestionExample, spans: Spans) -> Answer:
         may_be_none = self.null_threshold is not None or not len(spans.scores)
-        likely = probabilities([*spans.scores, *([spans.null] if may_be_none else [])]).tolist()
+        likely = _softmax([*spans.scores.tolist(), *([spans.null] if may_be_none else [])])
         order = list(range(len(spans.scores)))
         if may_be_none:  # first if it is the answer, else ranked by its probability
             is_none = spans.margin <= (self.null_threshold or 0.0)
@@ -206,6 +206,13 @@ class AnswerQuestions(Task[QuestionRow, QuestionExample]):
         if may_have_none is not None:
             threshold = (threshold or 0.0) if may_have_none else None
         return replace(self, top_k=top_k, null_threshold=threshold)
+
+
+def _softmax(scores: list[float]) -> list[float]:
+    largest = max(scores)
+    shares = [math.exp(score - largest) for score in scores]
+    whole = sum(shares)
+    return [share / whole for share in shares]
 
 
 def _with_threshold(scores: Scores, threshold: float) -> dict[str, float]:

@@ -261,9 +261,8 @@ class Tag(Task[WordsRow, TagExample]):
 
     def _counts(self, predicted: list[Entity], expected: list[Entity]) -> Counts:
         """For each kind: how many are right, predicted and expected."""
-        counts = [
-            Counter(each.kind for each in found) for found in (set(predicted) & set(expected), predicted, expected)
-        ]
+        groups = (set(predicted) & set(expected), predicted, expected)
+        counts = [Counter(entity.kind for entity in group) for group in groups]
         return np.array([of[kind] for kind in self._kinds for of in counts], np.int64)
 
     def metrics(self, scores: Scores) -> dict[str, float]:
