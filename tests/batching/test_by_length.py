@@ -13,6 +13,7 @@ from bertmill.batching.by_length import (
     LOOK_AHEAD_PIECES,
     PIECES_PER_BATCH,
     batches_by_length,
+    in_portions,
     run_batched,
     stream_batched,
 )
@@ -26,6 +27,14 @@ def test_every_input_is_in_one_batch_and_batches_keep_to_the_budget(sizes: list[
     assert sorted(number for batch in batches for number in batch) == list(range(len(sizes)))
     for batch in batches:
         assert len(batch) == 1 or sum(sizes[number] for number in batch) <= budget
+
+
+@given(st.lists(st.integers(1, 2 * PIECES_PER_BATCH), max_size=30))
+def test_portions_are_all_inputs_in_order_and_bounded(sizes: list[int]) -> None:
+    portions = list(in_portions(enumerate(sizes), lambda each: each[1]))
+    assert [each for portion in portions for each in portion] == list(enumerate(sizes))
+    for portion in portions:
+        assert len(portion) == 1 or sum(size for _, size in portion) <= PIECES_PER_BATCH
 
 
 @given(st.lists(st.integers(1, 2 * PIECES_PER_BATCH), max_size=60))

@@ -13,11 +13,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertmill.batching.by_length import PIECES_PER_BATCH
 from bertmill.batching.windows import (
     Window,
     Windows,
-    in_portions,
     make_windows,
     merge_windows,
     pack,
@@ -104,15 +102,6 @@ def test_threads_get_the_same_windows_and_counts_are_exact(tokenizer: BertTokeni
     }
 
 
-@given(st.lists(st.integers(1, 9000), min_size=1, max_size=30))
-def test_portions_are_all_windows_in_order_and_bounded(lengths: list[int]) -> None:
-    windows = [Window(np.zeros(length, np.uint32), 1, 1) for length in lengths]
-    portions = list(in_portions(windows))
-    assert [window for portion in portions for window in portion] == windows
-    for portion in portions:
-        assert len(portion) == 1 or sum(len(window.ids) for window in portion) <= PIECES_PER_BATCH
-
-
 def test_a_window_without_room_is_refused(tokenizer: BertTokenizer) -> None:
     with pytest.raises(UsageError, match="has no room for two texts; use at least 5"):
         make_windows(WindowSettings(), tokenizer, 4)
@@ -121,8 +110,13 @@ def test_a_window_without_room_is_refused(tokenizer: BertTokenizer) -> None:
 def test_settings_that_the_model_cannot_read_are_refused(tokenizer: BertTokenizer) -> None:
     with pytest.raises(UsageError, match="--max-length 600 exceeds the 512 positions of the model"):
         make_windows(WindowSettings(max_length=600), tokenizer, 512)
-    with pytest.raises(UsageError, match=r"the stride 40 must be smaller than the window \(32\)"):
-        make_windows(WindowSettings(max_length=32, stride=40), tokenizer, 512)
+    with pytest.raises(UsageError, match=r"the stride 33 must not exceed the window \(32\)"):
+        make_windows(WindowSettings(max_length=32, stride=33), tokenizer, 512)
+
+
+def test_windows_with_a_stride_of_their_length_leave_no_gap(tokenizer: BertTokenizer) -> None:
+    windows = make_windows(WindowSettings(max_length=32, stride=32), tokenizer, 512)
+    assert windows.slide(70, room=30) == [(0, 30), (30, 60), (60, 70)]
 
 
 def test_defaults_give_way_to_settings_and_to_the_positions_of_the_model(tokenizer: BertTokenizer) -> None:

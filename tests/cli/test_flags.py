@@ -130,6 +130,9 @@ def test_a_flag_value_that_is_the_name_of_a_task_is_not_the_task() -> None:
     settings = settings_from_words("finetune", words)
     assert isinstance(settings, FinetuneSettings)
     assert (settings.task, settings.out, settings.model) == ("classify", Path("tag"), "answer")
+    words = ["--out", "answer", "classify", "--multi-label", "--model", "tag", "--train", "choose"]
+    joined: Any = settings_from_words("finetune", words)
+    assert (joined.task, joined.out, joined.multi_label) == ("classify", Path("answer"), True)
 
 
 @pytest.mark.parametrize("task", ["regress", "tag"])

@@ -139,8 +139,12 @@ def test_the_output_file_may_not_be_the_input(
         ("tag", ["--text", "a", "--pair", "b"], "the task tag does not take the field 'pair'"),
         ("tag", ["--text", "a", "--choice", "b", "--choice", "c"], "does not take the field 'choices'"),
         ("tag", ["--text", "a", "--truncate"], "truncation would leave words without a tag"),
-        ("tag", ["--text", "a", "--max-length", "32", "--stride", "33"], "the stride 33 must be smaller"),
-        ("tag", ["--text", "a", "--stride", "2000"], "the stride 2000 must be smaller"),
+        (
+            "tag",
+            ["--text", "a", "--max-length", "32", "--stride", "33"],
+            "the stride 33 must not exceed the window (32)",
+        ),
+        ("tag", ["--text", "a", "--stride", "2000"], "the stride 2000 must not exceed"),
         ("tag", ["--text", "a", "--top-k", "2"], "the task tag has no top_k"),
         (
             "answer",

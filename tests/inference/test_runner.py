@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from bertmill.batching.by_length import PIECES_PER_BATCH
 from bertmill.config.commands import WindowSettings
 from bertmill.errors import IntegrityError, UsageError
-from bertmill.inference.runner import Runner, run_batch
+from bertmill.inference.runner import Runner, run_batch, stream_outputs
 from bertmill.rows.bad_rows import BadRowError
 from tests.finetuned import text_of
 
@@ -82,9 +82,9 @@ def test_a_long_document_runs_in_portions(classifier: Path, monkeypatch: pytest.
     runner = Runner(classifier, "cpu")
     runner.model.register_forward_pre_hook(lambda _, given: sizes.append(given[0].num_pieces))
     example = runner.task.encode(runner.task.request({"text": "dull film " * 5_000}), runner.windows)
-    ((_, portions),) = runner.outputs([example])
+    ((_, portions),) = stream_outputs(runner.task, runner.model, [example], runner.device)
     assert max(sizes) <= PIECES_PER_BATCH < sum(sizes)
-    monkeypatch.setattr("bertmill.batching.windows.PIECES_PER_BATCH", 10**9)
+    monkeypatch.setattr("bertmill.tasks.base.PIECES_PER_BATCH", 10**9)
     (whole,) = run_batch(runner.task, runner.model, [example], torch.device("cpu"))
     assert portions == pytest.approx(whole, abs=1e-5)
 

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bertmill.config.commands import RowSettings
 from bertmill.errors import BertmillError, DataError, UsageError
 from bertmill.rows.bad_rows import BadRowError
-from bertmill.rows.columns import PRESETS, Columns, given_columns, parse_columns, read_fields
+from bertmill.rows.columns import PRESETS, Columns, given_columns, parse_columns, read_fields, recognise_columns
 from bertmill.rows.row import Record
 from tests.rows.factory import read_labelled, row_file, write, write_records
 
@@ -139,7 +141,7 @@ def test_the_headers_of_glue_are_recognised_without_a_preset(tmp_path: Path, pre
     names = HEADERS[preset].split("\t")
     row = "\t".join(f"value of {name}" for name in names)
     file = write(tmp_path / "a.tsv", f"{HEADERS[preset]}\n{row}\n")
-    columns = PRESETS[preset].columns
+    columns = PRESETS[preset]
     (found,) = fields(file)
     assert found["text"] == f"value of {columns.text}"
     assert found.get("pair") == (columns.pair and f"value of {columns.pair}")
@@ -322,3 +324,52 @@ def test_parquet_gives_the_same_fields(tmp_path: Path) -> None:
     file = str(tmp_path / "a.parquet")
     parquet.write_table(arrow.table({"sentence": ["one", "two"], "label": [0, 1]}), file)
     assert fields(file) == [{"text": "one", "label": 0}, {"text": "two", "label": 1}]
+
+
+# Common names
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["Label", "SMS"], Columns("SMS", label="Label")),
+        (["id", " Review ", "class"], Columns(" Review ", label="class")),
+        (["premise", "hypothesis", "gold"], Columns("premise", "hypothesis", "gold")),
+        (["question", "sentence", "label"], Columns("question", "sentence", "label")),
+        (["Quality", "#1 String", "#2 String"], Columns("#1 String", "#2 String", "Quality")),
+        (["question", "label"], Columns("question", label="label")),
+        (["text", "review", "label"], None),  # two texts
+        (["text", "label", "score"], Columns("text")),  # two labels
+        (["Text", "text", "label"], None),  # one name twice
+        (["text", "pair", "premise", "hypothesis"], None),  # two pairs
+        (["a", "b"], None),
+    ],
+)
+def test_texts_pairs_and_labels_are_recognised_if_there_is_one_answer(
+    names: list[str], expected: Columns | None
+) -> None:
+    assert recognise_columns(names) == expected
+    assert recognise_columns(names, labelled=True) == (expected if expected and expected.label else None)
+
+
+@pytest.mark.parametrize(
+    ("names", "lists", "choices"),
+    [
+        (["sent1", "sent2", "ending0", "ending1"], [], ("ending0", "ending1")),
+        (["question", "Option A", "option_b"], [], ("Option A", "option_b")),
+        (["question", "choice1"], [], ()),  # one is not a choice
+        (["question", "options"], ["options"], ("options",)),
+        (["question", "options"], [], ()),  # it holds no list
+        (["question", "choices", "endings"], ["choices", "endings"], ()),
+    ],
+)
+def test_choices_are_several_columns_or_a_list(names: list[str], lists: list[str], choices: tuple[str, ...]) -> None:
+    columns = recognise_columns(names, lists)
+    assert columns is not None
+    assert columns.choices == choices
+
+
+@given(names=st.lists(st.text("textlab 12SMS", max_size=6)))
+def test_only_names_of_the_file_are_found(names: list[str]) -> None:
+    columns = recognise_columns(names)
+    assert columns is None or set(columns.names) <= set(names)

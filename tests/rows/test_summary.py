@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertmill.rows.summary import DataSummary
+from bertmill.rows.summary import quantiles, summarise
 from tests.rows.factory import LabelledRow, read_labelled, row_file
 
 
@@ -35,13 +35,13 @@ def test_the_summary_as_text() -> None:
         LabelledRow("train:4", ("one two",), "good"),
     ]
     dev = [LabelledRow("dev:1", ("one two",), "odd")]
-    assert DataSummary.of(train, dev, count_words, one_label).lines() == [
+    assert list(summarise(train, dev, count_words, one_label)) == [
         "train: 4 rows; pieces: min 1, 50 % 2, 90 % 100, 99 % 100, max 100",
-        "dev: 1 rows; pieces: min 2, 50 % 2, 90 % 2, 99 % 2, max 2",
+        "dev: 1 row; pieces: min 2, 50 % 2, 90 % 2, 99 % 2, max 2",
         "label good: train 3 (75.0%), dev 0 (0.0%)",
         "label bad: train 1 (25.0%), dev 0 (0.0%)",
         "label odd: train 0 (0.0%), dev 1 (100.0%)",
-        "1 dev rows also occur in train",
+        "1 dev row also occurs in train",
         "train:1, label good",
         "    one",
         "train:3, label good",
@@ -53,53 +53,52 @@ def test_the_summary_as_text() -> None:
 
 @given(lengths=st.lists(st.integers(1, 30), min_size=1, max_size=50))
 def test_a_quantile_is_the_smallest_length_that_this_share_of_the_rows_does_not_exceed(lengths: list[int]) -> None:
-    rows = [LabelledRow("a:1", ("x " * length,), "l") for length in lengths]
-    quantiles = DataSummary.of(rows, rows, count_words, one_label).parts["train"].lengths
-    assert (quantiles["min"], quantiles["max"]) == (min(lengths), max(lengths))
+    found = quantiles(lengths)
+    assert (found["min"], found["max"]) == (min(lengths), max(lengths))
     for name, percent in (("50 %", 50), ("90 %", 90), ("99 %", 99)):
         reached = [
             length for length in sorted(lengths) if 100 * sum(n <= length for n in lengths) >= percent * len(lengths)
         ]
-        assert quantiles[name] == reached[0]
+        assert found[name] == reached[0]
 
 
 def test_a_length_is_that_of_all_texts() -> None:
     row = LabelledRow("a:1", ("a b", "c", "d e f"), "g")
-    summary = DataSummary.of([row], [row], count_words, one_label)
-    assert summary.parts["train"].lengths["max"] == 6
-    assert summary.lines()[-3:] == ["    a b", "    c", "    d e f"]
+    lines = list(summarise([row], [row], count_words, one_label))
+    assert lines[0] == "train: 1 row; pieces: min 6, 50 % 6, 90 % 6, 99 % 6, max 6"
+    assert lines[-3:] == ["    a b", "    c", "    d e f"]
 
 
 def test_only_twenty_labels_are_listed() -> None:
     rows = rows_of(*(f"label{number}" for number in range(23)))
-    lines = DataSummary.of(rows, rows, count_words, one_label).lines()
+    lines = list(summarise(rows, rows, count_words, one_label))
     assert sum(line.startswith("label ") for line in lines) == 20
     assert "… and 3 more labels" in lines
 
 
 def test_many_numbers_are_summarised_by_their_range() -> None:
-    summary = DataSummary.of(rows_of(*map(str, range(30)), "29"), rows_of("2.5"), count_words, one_label)
-    assert summary.lines()[2:4] == [
+    lines = list(summarise(rows_of(*map(str, range(30)), "29"), rows_of("2.5"), count_words, one_label))
+    assert lines[2:4] == [
         "labels of train: from 0 to 29, mean 14.97",
         "labels of dev: from 2.5 to 2.5, mean 2.5",
     ]
 
 
 def test_numbers_beside_a_word_are_counted() -> None:
-    lines = DataSummary.of(rows_of(*map(str, range(30))), rows_of("other"), count_words, one_label).lines()
+    lines = list(summarise(rows_of(*map(str, range(30))), rows_of("other"), count_words, one_label))
     assert "label 0: train 1 (3.3%), dev 0 (0.0%)" in lines
 
 
 def test_a_part_without_labels_has_no_range() -> None:
-    lines = DataSummary.of(rows_of(*map(str, range(30))), rows_of(""), count_words, split_label).lines()
+    lines = list(summarise(rows_of(*map(str, range(30))), rows_of(""), count_words, split_label))
     assert [line for line in lines if line.startswith("labels")] == ["labels of train: from 0 to 29, mean 14.5"]
 
 
 def test_each_of_several_labels_counts_and_a_sample_may_have_none() -> None:
     rows = rows_of("", "a", "a|b", "a|b")
-    summary = DataSummary.of(rows, rows, count_words, split_label)
-    assert summary.parts["train"].labels == {"a": 3, "b": 2}
-    assert [line for line in summary.lines() if line.startswith("a:")] == [
+    lines = list(summarise(rows, rows, count_words, split_label))
+    assert lines[2:4] == ["label a: train 3 (75.0%), dev 3 (75.0%)", "label b: train 2 (50.0%), dev 2 (50.0%)"]
+    assert [line for line in lines if line.startswith("a:")] == [
         "a:1, label none",
         "a:3, label a, b",
         "a:4, label a, b",
@@ -108,7 +107,7 @@ def test_each_of_several_labels_counts_and_a_sample_may_have_none() -> None:
 
 def test_control_characters_do_not_reach_the_terminal() -> None:
     row = LabelledRow("a:1", ("one\x1b[31m\ntwo",), "x\x07")
-    lines = DataSummary.of([row], [row], count_words, one_label).lines()
+    lines = list(summarise([row], [row], count_words, one_label))
     assert all(line.isprintable() for line in lines)
 
 
@@ -117,4 +116,4 @@ def test_texts_in_both_parts_are_found(data: Path) -> None:
         list(read_labelled(row_file(data / f"chnsenticorp/{part}.tsv", columns="text=1,label=2")))
         for part in ("train", "dev")
     )
-    assert DataSummary.of(train, dev, len, one_label).num_shared == 338
+    assert "338 dev rows also occur in train" in summarise(train, dev, len, one_label)

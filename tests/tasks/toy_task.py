@@ -13,7 +13,6 @@ from torch import Tensor
 
 from bertmill.batching.windows import Windows
 from bertmill.model.config import BertConfig
-from bertmill.rows.columns import read_fields
 from bertmill.rows.source import RowFile
 from bertmill.tasks.base import Answer, Array, Example, Score, Scores, TaskOptions
 from bertmill.tasks.sequence import SequenceTask, TextRow, read_texts
@@ -35,11 +34,10 @@ class Shout(SequenceTask[TextRow]):
 
     @classmethod
     def read(cls, file: RowFile, options: ShoutOptions, *, labelled: bool) -> Iterator[TextRow]:
-        records = read_fields(file, labelled=False)
-        return file.rows(records, lambda record: TextRow(record.place, read_texts(record.fields)))
+        return super().read(file, options, labelled=False)  # the text is its own label
 
     @classmethod
-    def request(cls, fields: Mapping[str, Any], place: str = "request") -> TextRow:
+    def parse(cls, fields: Mapping[str, Any], place: str, options: ShoutOptions) -> TextRow:
         return TextRow(place, read_texts(fields))
 
     @classmethod

@@ -17,11 +17,15 @@ import transformers
 from safetensors.torch import load_file
 
 from bertmill.cli.main import main
+from bertmill.config.commands import FinetuneSettings
 from bertmill.model.bert import BertModel
 from bertmill.model.config import BertConfig
 from bertmill.rows.split import SplitKey, split_rows
 from bertmill.tasks.classify import Classify
 from bertmill.training.dataset import SPLIT_SEED
+from bertmill.training.finetune import finetune
+from bertmill.training.progress import Listener
+from bertmill.training.trials import finetune_once_or_more
 from tests.finetuned import RunMain, finetune_words, read_metadata, text_of
 from tests.training.test_resume import PROGRAM, outcome
 
@@ -36,6 +40,16 @@ def test_a_run_learns_and_its_model_knows_the_labels(finished: Path) -> None:
     assert config.id2label == {0: "no", 1: "yes"}
     last = json.loads((finished / "log.jsonl").read_text(encoding="utf-8").splitlines()[-1])
     assert last["dev_accuracy"] <= metadata["dev"]["accuracy"]
+
+
+def test_settings_without_options_get_the_defaults_of_the_task(tiny: Path, rows_file: Path, tmp_path: Path) -> None:
+    settings = FinetuneSettings(
+        task="classify", model=str(tiny), train=rows_file, out=tmp_path / "run", epochs=0.1, threads=1
+    )
+    assert finetune(settings, Listener()) == tmp_path / "run/model"
+    assert read_metadata(tmp_path / "run/model")["multi_label"] is False
+    trials = settings.model_copy(update={"out": tmp_path / "trials", "seeds": 2})
+    assert finetune_once_or_more(trials, Listener()) == tmp_path / "trials/model"
 
 
 # The same bits after a kill

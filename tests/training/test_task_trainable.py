@@ -12,6 +12,7 @@ import torch
 import transformers
 
 from bertmill.batching.windows import Windows, pack
+from bertmill.config.commands import FinetuneSettings
 from bertmill.errors import UsageError
 from bertmill.machine import choose_device
 from bertmill.model.bert import MODEL_CLASSES
@@ -27,6 +28,7 @@ from bertmill.tasks.tag.rows import WordsRow
 from bertmill.tasks.tag.task import Tag, TagExample
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.text.words import join_words
+from bertmill.training.dataset import Dataset
 from bertmill.training.distributed import Ranks
 from bertmill.training.task_trainable import TaskTrainable
 from tests.finetuned import WORDS, text_of
@@ -76,7 +78,10 @@ def trainable_of(
     windows = Windows(BertTokenizer.from_pretrained(model), 64)
     train = [task.encode(make_row(draw, f"row {number}"), windows) for number in range(count)]
     ranks = ranks or Ranks(choose_device("cpu"))
-    return TaskTrainable(task, task.goals[0], train, [], ranks, seed=3, batch_size=batch_size, micro_batch_pieces=40)
+    settings = FinetuneSettings(
+        task=task.name, model="", train=Path(), out=Path(), seed=3, batch_size=batch_size, micro_batch_pieces=40
+    )
+    return TaskTrainable(Dataset(task, task.goals[0], list(train), [], []), settings, ranks)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -92,7 +97,7 @@ def test_losses_of_fifty_steps_with_real_weights_equal_hugging_face(name: str, t
 
 def compare_with_hugging_face(name: str, model_name: str | Path, learning_rate: float, tmp_path: Path) -> None:
     trainable = trainable_of(name, model_name)
-    task = trainable.task
+    task = trainable.data.task
     changes = {**task.model_settings(), "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     torch.manual_seed(0)
     ours = MODEL_CLASSES[task.head].from_pretrained(model_name, **changes)
@@ -177,8 +182,8 @@ def test_micro_batches_are_the_batch_and_their_losses_add_up(tiny: Path) -> None
     assert len(parts) > 1
     assert sorted(places(list(parts))) == sorted(places([batch]))
     torch.manual_seed(0)
-    settings = {**trainable.task.model_settings(), "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    model = MODEL_CLASSES[trainable.task.head].from_pretrained(tiny, **settings)
+    settings = {**trainable.data.task.model_settings(), "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    model = MODEL_CLASSES[trainable.data.task.head].from_pretrained(tiny, **settings)
     totals = trainable.counts(batch)
     with torch.no_grad():
         whole, *losses = (float(trainable.loss(model, part, totals)[0]) for part in (batch, *parts))

@@ -20,16 +20,25 @@ LOOK_AHEAD_PIECES = 1 << 18  # which are fewer inputs if they are long
 
 
 def batches_by_length(sizes: Sequence[int], max_pieces: int = PIECES_PER_BATCH) -> list[list[int]]:
-    """The numbers of all inputs in batches, longest first; an input beyond the budget is a batch of its own."""
-    batches: list[list[int]] = []
-    room = 0
-    for number in sorted(range(len(sizes)), key=lambda number: -sizes[number]):
-        if not batches or sizes[number] > room:
-            batches.append([])
-            room = max_pieces
-        batches[-1].append(number)
-        room -= sizes[number]
-    return batches
+    """The numbers of all inputs in batches, longest first; see `in_portions`."""
+    by_length = sorted(range(len(sizes)), key=lambda number: -sizes[number])
+    return list(in_portions(by_length, sizes.__getitem__, max_pieces))
+
+
+def in_portions(
+    inputs: Iterable[InputT], size: Callable[[InputT], int], max_pieces: int = PIECES_PER_BATCH
+) -> Iterator[list[InputT]]:
+    """The inputs in order, in lists of at most `max_pieces`; an input beyond the budget is a list of its own."""
+    portion: list[InputT] = []
+    room = max_pieces
+    for each in inputs:
+        if portion and size(each) > room:
+            yield portion
+            portion, room = [], max_pieces
+        portion.append(each)
+        room -= size(each)
+    if portion:
+        yield portion
 
 
 def run_batched(

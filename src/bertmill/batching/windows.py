@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 from torch import Tensor
 
-from bertmill.batching.by_length import PIECES_PER_BATCH
 from bertmill.checkpoint.names import METADATA_FILE, read_metadata
 from bertmill.config.commands import WindowSettings
 from bertmill.errors import IntegrityError, UsageError
@@ -72,8 +71,7 @@ class Windows:
     def of(self, sequences: Sequence[Texts]) -> tuple[tuple[Window, ...], ...]:
         """The windows of each sequence of an example. Special strings such as [MASK] in a text are text."""
         windows = tuple(map(self._windows, sequences))
-        if any(len(of_sequence) > 1 for of_sequence in windows):
-            self._count_long()
+        self._count_long(max(map(len, windows)))
         return tuple(of_sequence[:1] for of_sequence in windows) if self.truncate else windows
 
     def _windows(self, texts: Texts) -> tuple[Window, ...]:
@@ -84,20 +82,18 @@ class Windows:
             self.window(*(part[start:end] for part, (start, end) in zip(ids, ranges, strict=True))) for ranges in plan
         )
 
-    def _count_long(self) -> None:
-        self.count(
-            f"rows are longer than {self.max_length} pieces: {'truncated' if self.truncate else 'read in windows'}"
-        )
+    def _count_long(self, num_windows: int) -> None:
+        if num_windows > 1:
+            treatment = "truncated" if self.truncate else "read in windows"
+            self.count(f"rows are longer than {self.max_length} pieces: {treatment}")
 
     def slide(self, num_pieces: int, room: int) -> list[Range]:
         """The ranges of pieces that windows with this room show, for tasks that need every piece."""
         if self.truncate:
-            raise UsageError(
-                "truncation would leave words without a tag, or answers unfound", remedy="disable truncate"
-            )
+            what = "truncation would leave words without a tag, or answers unfound"
+            raise UsageError(what, remedy="disable truncate")
         ranges = [part for (part,) in plan_sequence((num_pieces,), room, self.stride)]
-        if len(ranges) > 1:
-            self._count_long()
+        self._count_long(len(ranges))
         return ranges
 
     def ids(self, text: str) -> NDArray[np.uint32]:
@@ -150,7 +146,7 @@ def make_windows(
     stride = settings.stride or (default_stride and min(default_stride, length // 3))
     if stride and stride > length:
         remedy = "use a smaller --stride or a larger --max-length"
-        raise UsageError(f"the stride {stride} must be smaller than the window ({length})", remedy=remedy)
+        raise UsageError(f"the stride {stride} must not exceed the window ({length})", remedy=remedy)
     return Windows(tokenizer, length, stride, bool(settings.truncate))
 
 
@@ -193,28 +189,13 @@ def widest_context(ranges: Sequence[Range], num_pieces: int) -> NDArray[np.intp]
     return widest
 
 
-def in_portions(windows: Sequence[Window]) -> Iterator[list[Window]]:
-    """The windows in order, in lists of at most PIECES_PER_BATCH pieces; a longer window is a list of its own."""
-    portion: list[Window] = []
-    room = PIECES_PER_BATCH
-    for window in windows:
-        if portion and len(window.ids) > room:
-            yield portion
-            portion, room = [], PIECES_PER_BATCH
-        portion.append(window)
-        room -= len(window.ids)
-    yield portion
-
-
 def pack(windows: Sequence[Window]) -> PackedBatch:
     """Windows as one packed batch."""
     lengths = [len(window.ids) for window in windows]
-    ids = torch.from_numpy(np.concatenate([window.ids for window in windows]).astype(np.int64))
-    ends = np.cumsum(lengths)
-    segments = torch.ones(len(ids), dtype=torch.int64)
-    for window, end, length in zip(windows, ends.tolist(), lengths, strict=True):
-        segments[end - length : end - length + window.num_first] = 0
-    return PackedBatch(ids, lengths, segments)
+    ids = np.concatenate([window.ids for window in windows]).astype(np.int64)
+    in_segments = [(window.num_first, len(window.ids) - window.num_first) for window in windows]
+    segments = np.repeat(np.arange(2 * len(windows)) % 2, np.ravel(in_segments))
+    return PackedBatch(torch.from_numpy(ids), lengths, torch.from_numpy(segments))
 
 
 def merge_windows(rows: Tensor, sequences: Sequence[Sequence[Window]]) -> Tensor:

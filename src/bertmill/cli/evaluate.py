@@ -12,7 +12,7 @@ from bertmill.machine import set_threads
 from bertmill.rows.source import RowFile
 from bertmill.tasks.base import AnyTask, encode_rows
 from bertmill.tasks.metrics import ClassReport
-from bertmill.text.printable import one_line
+from bertmill.text.printable import counted, one_line
 
 MAX_SHOWN_CLASSES = 12  # a larger confusion matrix does not fit on a screen
 
@@ -32,7 +32,7 @@ def run(settings: EvaluateSettings) -> None:
 
 
 def _lines(evaluation: Evaluation, task: AnyTask) -> list[str]:
-    lines = [f"{evaluation.num_rows:,} rows"]
+    lines = [counted(evaluation.num_rows, "row")]
     for name, value in evaluation.metrics.items():
         low, high = evaluation.intervals[name]
         lines.append(f"  {name.replace('_', ' '):<20} {value:8.4f}   95 %: {low:.4f} … {high:.4f}")

@@ -87,14 +87,10 @@ def make_parser(command: str, kind: type[Settings]) -> argparse.ArgumentParser:
         formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=28, width=100),
     )
     of_command = COMMAND_SETTINGS.get(command, kind).model_fields
-    groups: dict[str, list[str]] = {"required": [], "common": [], "task": [], "other": []}
+    titles = ("required", "common", "task", "other")  # help omits empty groups
+    groups = {title: parser.add_argument_group(f"{title} settings") for title in titles}
     for name, field in sorted(kind.model_fields.items(), key=lambda item: POSITIONAL not in item[1].metadata):
-        groups[_group(field, name not in of_command)].append(name)
-    for title, names in groups.items():
-        group = parser.add_argument_group(f"{title} settings") if names else None
-        for name in names:
-            assert group is not None
-            _add_field(group, name, kind.model_fields[name])
+        _add_field(groups[_group(field, name not in of_command)], name, field)
     others = parser.add_argument_group("files and help")
     others.add_argument("--config", metavar="FILE.toml", help="settings from a file; flags win over it")
     others.add_argument(*HELP_FLAGS, action="help", help="show this message")
@@ -123,36 +119,24 @@ def _group(field: FieldInfo, is_option: bool) -> str:
 
 def _add_field(parser: argparse._ArgumentGroup, name: str, field: FieldInfo) -> None:
     kind, is_list = _value_type(field.annotation)
-    help_text = (field.description or "") + _default_text(field)
-    help_text = help_text.replace("%", "%%")
+    help_text = f"{field.description or ''}{_default_text(field)}".replace("%", "%%")
+    key, flag = key_of(name, field), flag_of(name, field)
     if POSITIONAL in field.metadata:
         nargs = "*" if is_list else "?"  # a file may give what the words do not
-        parser.add_argument(key_of(name, field), nargs=nargs, metavar=_singular(name), help=help_text)
+        parser.add_argument(key, nargs=nargs, metavar=_singular(name), help=help_text)
     elif kind is bool:
-        parser.add_argument(
-            flag_of(name, field), dest=key_of(name, field), action=argparse.BooleanOptionalAction, help=help_text
-        )
+        parser.add_argument(flag, dest=key, action=argparse.BooleanOptionalAction, help=help_text)
     else:
-        parser.add_argument(
-            flag_of(name, field),
-            dest=key_of(name, field),
-            action="append" if is_list else "store",
-            metavar=_metavar(kind),
-            help=help_text,
-        )
+        action = "append" if is_list else "store"
+        parser.add_argument(flag, dest=key, action=action, metavar=_metavar(kind), help=help_text)
 
 
 def _value_type(annotation: Any) -> tuple[Any, bool]:
     """(type of one value, whether many may be given), looking through `X | None` and `list[X]`."""
-    origin = typing.get_origin(annotation)
-    if origin is Annotated:
-        return _value_type(typing.get_args(annotation)[0])
-    if origin in (Union, types.UnionType):
-        inner = next(part for part in typing.get_args(annotation) if part is not type(None))
-        return _value_type(inner)
-    if origin is list:
-        return typing.get_args(annotation)[0], True
-    return annotation, False
+    origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (Annotated, Union, types.UnionType):
+        return _value_type(next(part for part in parts if part is not type(None)))
+    return (parts[0], True) if origin is list else (annotation, False)
 
 
 def _metavar(kind: Any) -> str:

@@ -16,12 +16,13 @@ from bertmill.errors import UsageError
 from bertmill.inference.runner import Runner
 from bertmill.machine import set_threads
 from bertmill.rows.bad_rows import BadRowError
+from bertmill.rows.formats import repair_strings
 from bertmill.rows.row import Row
 from bertmill.rows.source import RowFile
 from bertmill.storage import new_file
 from bertmill.tasks.base import Answer, AnyTask, encode_rows
 from bertmill.text.printable import one_line
-from bertmill.text.repair import Repairs, replace_surrogates
+from bertmill.text.repair import Repairs
 
 Answers = Iterable[tuple[Row, Answer]]
 Writer = Callable[[Answers, AnyTask, TextIO], None]
@@ -57,18 +58,12 @@ def _request(settings: PredictSettings, task: AnyTask) -> Row:
     """The row that the flags give."""
     given: dict[str, Any] = {name: getattr(settings, name) for name in ("text", "pair", "question")}
     given["choices"] = settings.choice or None
-    fields = {name: _repaired(value) for name, value in given.items() if value is not None}
+    fields = {name: value for name, value in given.items() if value is not None}
     try:
-        row: Row = task.request(fields, "--text")
+        row: Row = task.request(repair_strings(fields, Repairs()), "--text")
     except BadRowError as problem:
         raise UsageError(problem.what, remedy=problem.remedy) from None
     return row
-
-
-def _repaired(value: Any) -> Any:
-    if isinstance(value, list):
-        return list(map(_repaired, value))
-    return replace_surrogates(value, Repairs())
 
 
 def _writer(name: str, task: AnyTask) -> Writer:

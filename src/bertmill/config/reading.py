@@ -49,17 +49,12 @@ def read_settings(
     """Validate all layers as `kind`; one UsageError lists everything that is wrong."""
     from_file = {} if toml_path is None else read_toml(toml_path)
     given = {**from_file, **flags}
-    known_flags = ["--config", "--help"]
-    known_flags += [
-        flag_of(name, field) for name, field in kind.model_fields.items() if POSITIONAL not in field.metadata
-    ]
-    problems = [_unknown_word(word, known_flags) for word in unknown_words]
+    problems = [_unknown_word(word, kind) for word in unknown_words]
     stored = _stored(kind, given) if issubclass(kind, TrainingSettings) and given.get("resume") else {}
     try:
         settings = kind.model_validate({**stored, **given})
     except ValidationError as error:
-        for detail in error.errors():
-            problems.append(_problem(kind, dict(detail), flags, toml_path))
+        problems += [_problem(kind, dict(detail), flags, toml_path) for detail in error.errors()]
     if problems:
         raise UsageError(" · ".join(problems))
     return settings
@@ -216,27 +211,23 @@ def _problem(kind: type[Settings], detail: dict[str, Any], flags: Mapping[str, A
     if detail["type"] == "extra_forbidden":
         return f"{toml_path}: unknown key {key}{_suggestion(key, list(fields))}"
     name, field = fields[key]
-    label = f"{toml_path}: {key}" if in_file else flag_of(name, field)
-    if POSITIONAL in field.metadata and not in_file:
-        label = name.upper()
+    argument = name.upper() if POSITIONAL in field.metadata else flag_of(name, field)
     if detail["type"] == "missing":
-        named = name.upper() if POSITIONAL in field.metadata else flag_of(name, field)
-        return f"{named} is required: {field.description}"
-    value = detail["input"]
-    return f"{label}: {message} (got {value!r})"
+        return f"{argument} is required: {field.description}"
+    return f"{f'{toml_path}: {key}' if in_file else argument}: {message} (got {detail['input']!r})"
 
 
-def _unknown_word(word: str, known_flags: Sequence[str]) -> str:
+def _unknown_word(word: str, kind: type[Settings]) -> str:
     if not word.startswith("-"):
         return f"{word!r} is one argument too many"
-    return f"unknown flag {word}{_suggestion(word, known_flags)}"
+    flags = [flag_of(name, field) for name, field in kind.model_fields.items() if POSITIONAL not in field.metadata]
+    return f"unknown flag {word}{_suggestion(word, ['--config', '--help', *flags])}"
 
 
 def unknown_name(kind: str, word: str, known: Sequence[str]) -> UsageError:
     """The error for a word that is none of the `known` ones."""
-    return UsageError(
-        f"there is no {kind} called {word!r}{_suggestion(word, known)}", remedy="known: " + ", ".join(known)
-    )
+    what = f"there is no {kind} called {word!r}{_suggestion(word, known)}"
+    return UsageError(what, remedy=f"known: {', '.join(known)}")
 
 
 def _suggestion(word: str, known: Sequence[str]) -> str:

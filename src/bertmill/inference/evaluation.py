@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from bertmill.inference.runner import Runner, scores_of
+from bertmill.inference.runner import Runner, scores_of, stream_outputs
 from bertmill.rows.row import Row
 from bertmill.tasks.base import Answer, Example
 from bertmill.tasks.metrics import ClassReport, intervals
@@ -54,7 +54,7 @@ class Evaluation:
 def evaluate(runner: Runner, examples: Iterable[Example], num_errors: int) -> Evaluation:
     """Answer labelled examples and compare the answers with the labels."""
     task = runner.task
-    outputs = list(runner.outputs(examples))
+    outputs = list(stream_outputs(task, runner.model, examples, runner.device))
     scores = scores_of(task, outputs)
     sizes = [task.error(*each, score) for each, score in zip(outputs, scores, strict=True)]
     worst = sorted(range(len(sizes)), key=lambda number: -sizes[number])[:num_errors]

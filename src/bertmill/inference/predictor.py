@@ -17,7 +17,6 @@ from bertmill.inference.fill import Guess, MaskFiller
 from bertmill.inference.runner import Runner, load_with_head
 from bertmill.machine import choose_device
 from bertmill.model.bert import BertForMaskedLM
-from bertmill.tasks import require_task
 from bertmill.tasks.base import Answer, AnyTask
 from bertmill.text.tokenizer import BertTokenizer
 
@@ -94,7 +93,8 @@ class Predictor:
 
     def _task(self, name: str) -> AnyTask:
         task = self._task_runner().task
-        require_task(task, name, self.folder)
+        if task.name != name:
+            raise UsageError(f"the model is fine-tuned for the task {task.name}, not {name}", where=self.folder)
         return task
 
     def _task_runner(self) -> Runner:

@@ -7,6 +7,7 @@ threads and devices is behind it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,6 +31,8 @@ from bertmill.tasks.base import Answer, AnyTask, Array, Example, Scores
 from bertmill.text.tokenizer import BertTokenizer
 
 ModelT = TypeVar("ModelT", bound=BertPreTrainedModel)
+
+_num_pieces = attrgetter("num_pieces")
 
 
 class Runner:
@@ -66,10 +69,6 @@ class Runner:
         except BadRowError as problem:
             raise BadRowError(problem.reason, problem.what, problem.remedy, where=place) from None
         return row
-
-    def outputs(self, examples: Iterable[Example]) -> Iterator[tuple[Example, Array]]:
-        """A stream of examples with the model's output for each."""
-        return stream_outputs(self.task, self.model, examples, self.device)
 
     def answers(self, examples: Iterable[Example], task: AnyTask | None = None) -> Iterator[tuple[Row, Answer]]:
         """The rows of a stream of examples with the answer for each; `task` may decode the outputs differently."""
@@ -116,7 +115,3 @@ def stream_outputs(
 def scores_of(task: AnyTask, outputs: Iterable[tuple[Example, Array]]) -> Scores:
     """The task's score of each output."""
     return np.stack([task.score(example, output) for example, output in outputs])
-
-
-def _num_pieces(example: Example) -> int:
-    return example.num_pieces

@@ -4,29 +4,59 @@
 the header (or keys of records). If all of them are numbers, the table has no header and they count its columns from 1:
 `text=4,label=2`. Several columns of choices are joined by plus signs, `choices=a+b+c`; a single one holds a list. A
 preset names the columns of a known data set. Otherwise the names that data sets commonly use are looked up in the
-header or in the keys of the first record (`column_names.py`). Next to a known label, the only other column is the text.
-A table of one column holds texts, below a header if its first cell is a common name.
+header or in the keys of the first record, without case and without blanks around them. A pair of names counts before a
+single one. Where two answers are possible (`text` and `review`, `label` and `score`), there is none. Next to a known
+label, the only other column is the text. A table of one column holds texts, below a header if its first cell is a
+common name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from bertmill.config.commands import RowSettings
 from bertmill.config.reading import unknown_name
 from bertmill.errors import DataError, UsageError
 from bertmill.rows.bad_rows import ROWS_BEFORE_STOPPING, BadRowError
-from bertmill.rows.column_names import KnownNames, find_known_names, is_known_name
 from bertmill.rows.formats import TABLES, Cells, Unfold, read_records, read_table
 from bertmill.rows.row import Record, record_id
 from bertmill.rows.source import FORMATS, RowFile
-from bertmill.text.printable import one_line
+from bertmill.text.printable import counted, one_line
 
 _KEYS = ("text", "pair", "label", "choices")
+
+# Names by which data sets call their columns, without case.
+_PAIRS = (
+    ("sentence1", "sentence2"),
+    ("sentence_a", "sentence_b"),
+    ("text1", "text2"),
+    ("text_a", "text_b"),
+    ("text", "pair"),
+    ("text", "text_pair"),
+    ("premise", "hypothesis"),
+    ("question1", "question2"),
+    ("question", "sentence"),
+    ("#1 string", "#2 string"),
+    ("sent1", "sent2"),
+    ("context", "question"),
+    ("passage", "question"),
+    ("article", "question"),
+)
+_TEXTS = (
+    *("text", "sentence", "sms", "review", "content", "comment", "message", "tweet", "utterance", "document", "body"),
+    *("sentence1", "premise", "question", "context"),
+)
+_LABELS = (
+    *("label", "labels", "gold_label", "gold", "class", "category", "sentiment", "intent", "target"),
+    *("score", "similarity", "quality", "is_duplicate", "answer"),
+)
+_LISTS_OF_CHOICES = ("choices", "options", "endings", "candidates")
+_ONE_CHOICE = re.compile(r"(choice|option|ending)[ _-]?([0-9]|[a-h])")
+_KNOWN = {name for pair in _PAIRS for name in pair} | set(_TEXTS) | set(_LABELS) | set(_LISTS_OF_CHOICES)
 
 
 @dataclass(frozen=True)
@@ -45,27 +75,19 @@ class Columns:
         return [name for name in (self.text, self.pair, self.label, *self.choices) if name is not None]
 
 
-class Preset(NamedTuple):
-    """The columns of a known data set, and the metric it is usually judged by."""
-
-    columns: Columns
-    metric: str | None = None
-
-
-PRESETS: Mapping[str, Preset] = MappingProxyType(
-    {
-        "sst2": Preset(Columns("sentence", label="label")),
-        "cola": Preset(Columns("4", label="2", has_header=False), metric="matthews"),
-        "mrpc": Preset(Columns("#1 String", "#2 String", "Quality")),
-        "rte": Preset(Columns("sentence1", "sentence2", "label")),
-        "wnli": Preset(Columns("sentence1", "sentence2", "label")),
-        "stsb": Preset(Columns("sentence1", "sentence2", "score")),
-        "qnli": Preset(Columns("question", "sentence", "label")),
-        "mnli": Preset(Columns("sentence1", "sentence2", "gold_label")),
-        "qqp": Preset(Columns("question1", "question2", "is_duplicate")),
-        "swag": Preset(Columns("sent1", "sent2", "label", ("ending0", "ending1", "ending2", "ending3"))),
-    }
-)
+PRESETS = {
+    "sst2": Columns("sentence", label="label"),
+    "cola": Columns("4", label="2", has_header=False),
+    "mrpc": Columns("#1 String", "#2 String", "Quality"),
+    "rte": Columns("sentence1", "sentence2", "label"),
+    "wnli": Columns("sentence1", "sentence2", "label"),
+    "stsb": Columns("sentence1", "sentence2", "score"),
+    "qnli": Columns("question", "sentence", "label"),
+    "mnli": Columns("sentence1", "sentence2", "gold_label"),
+    "qqp": Columns("question1", "question2", "is_duplicate"),
+    "swag": Columns("sent1", "sent2", "label", ("ending0", "ending1", "ending2", "ending3")),
+}
+PRESET_METRICS = {"cola": "matthews"}  # where the task's default is not the usual one
 
 
 def read_fields(file: RowFile, *, labelled: bool, unfold: Unfold = lambda _content, _file: None) -> Iterator[Record]:
@@ -94,7 +116,7 @@ def given_columns(settings: RowSettings) -> Columns | None:
         raise UsageError("--columns and --preset exclude each other")
     if settings.preset not in PRESETS:
         raise unknown_name("preset", settings.preset, list(PRESETS))
-    return PRESETS[settings.preset].columns
+    return PRESETS[settings.preset]
 
 
 def parse_columns(text: str) -> Columns:
@@ -128,7 +150,7 @@ def _named_rows(rows: Iterator[Cells], given: Columns | None, labelled: bool) ->
     if first is None:
         return (), given or Columns("text")
     header = [cell.strip() for cell in first.values]
-    columns = given or _recognised(header, (), labelled)
+    columns = given or recognise_columns(header, labelled=labelled)
     if columns is None and len(header) == 1 and not labelled:
         columns = Columns("1", has_header=False)
     if columns is None:
@@ -146,8 +168,7 @@ def _table_record(row: Cells, names: Sequence[str]) -> Record:
     if len(row.values) == len(names):
         return Record(row.place, fields, record_id(fields))
     many = "many" if len(row.values) > len(names) else "few"
-    columns = "1 column" if len(row.values) == 1 else f"{len(row.values)} columns"
-    what = f"this row has {columns}, the first row has {len(names)}"
+    what = f"this row has {counted(len(row.values), 'column')}, the first row has {len(names)}"
     problem = BadRowError(f"too {many} columns", what, "correct it, or check --separator and --quotes")
     return Record(row.place, fields, problem=problem)
 
@@ -167,7 +188,7 @@ def _columns_of_records(
         return chain(head, records), Columns("text")
     first = head[-1]
     lists = [name for name, value in first.fields.items() if isinstance(value, list)]
-    columns = _recognised(list(first.fields), lists, labelled)
+    columns = recognise_columns(list(first.fields), lists, labelled)
     if columns is None:
         raise _unrecognised(first.place, first.fields, labelled)
     records = chain(head, records)
@@ -180,25 +201,41 @@ def _refuse_new_pairs(records: Iterable[Record]) -> Iterator[Record]:
     for record in records:
         names = tuple(record.fields)
         if names not in without_pair:
-            pair = find_known_names(names).pair
-            if pair is None:
+            columns = recognise_columns(names)
+            if columns is None or columns.pair is None:
                 without_pair.add(names)
             else:
-                what = f"this row has a second text in {pair!r}, the first row has one text only"
+                what = f"this row has a second text in {columns.pair!r}, the first row has one text only"
                 remedy = "give every row the same columns, or name them with --columns"
                 record = record._replace(problem=BadRowError("pair only in some rows", what, remedy))
         yield record
 
 
-def _recognised(names: Sequence[str], lists: Sequence[str], labelled: bool) -> Columns | None:
-    """The columns by their common names; None if the text, or a label that is needed, cannot be recognised."""
-    known: KnownNames = find_known_names(names, lists)
-    text = known.text
-    if text is None and known.label is not None and len(names) == 2:
-        text = names[1 - names.index(known.label)]
-    if text is None or (labelled and known.label is None):
+def recognise_columns(names: Sequence[str], lists: Collection[str] = (), labelled: bool = False) -> Columns | None:
+    """The columns by their common names; None if the text, or a label that is needed, cannot be recognised.
+
+    `lists` are the columns that hold lists of values.
+    """
+
+    def only_one(known: Collection[str], among: Sequence[str] = names) -> str | None:
+        found = [name for name in among if _plain(name) in known]
+        return found[0] if len(found) == 1 else None
+
+    pairs = [pair for pair in _PAIRS if set(map(_plain, names)) >= set(pair)]
+    text, pair = map(only_one, zip(pairs[0])) if len(pairs) == 1 else (None, None)
+    text = text if pairs else only_one(_TEXTS)
+    label = only_one(_LABELS)
+    if text is None and label is not None and len(names) == 2:
+        text = names[1 - names.index(label)]
+    if text is None or (labelled and label is None):
         return None
-    return Columns(text, known.pair, known.label, known.choices)
+    choices = only_one(_LISTS_OF_CHOICES, [name for name in names if name in lists])
+    several = tuple(name for name in names if _ONE_CHOICE.fullmatch(_plain(name)))  # in their order in the file
+    return Columns(text, pair, label, (choices,) if choices is not None else several if len(several) > 1 else ())
+
+
+def _plain(name: str) -> str:
+    return name.strip().casefold()
 
 
 def _renamed(record: Record, columns: Columns) -> Record:
@@ -230,7 +267,7 @@ def _refuse_header(columns: Columns, first: Cells) -> None:
     """DataError if the first row of a table without header looks like one."""
     numbers = [int(name) for name in columns.names]
     cells = [first.values[number - 1] for number in numbers if number <= len(first.values)]
-    if len(cells) > 1 and all(map(is_known_name, cells)):
+    if len(cells) > 1 and all(_plain(cell) in _KNOWN for cell in cells):
         raise DataError(
             f"the first row looks like a header: {', '.join(cells)}",
             where=first.place,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
+from functools import partial
 from itertools import accumulate
 from json.decoder import JSONArray, JSONObject  # type: ignore[attr-defined]
 from json.scanner import py_make_scanner  # type: ignore[attr-defined]
@@ -71,21 +72,12 @@ class _Decoder(json.JSONDecoder):
     def __init__(self, lines: list[str]) -> None:
         super().__init__()
         self._line_ends = list(accumulate(len(line) + 1 for line in lines))  # newlines included
-        self.parse_object = self._object
-        self.parse_array = self._list
+        self.parse_object = partial(self._with_line, JSONObject, JsonObject)
+        self.parse_array = partial(self._with_line, JSONArray, JsonList)
         self.scan_once = py_make_scanner(self)
 
-    def _object(self, text_and_place: tuple[str, int], *others: Any) -> tuple[JsonObject, int]:
-        members, end = JSONObject(text_and_place, *others)
-        found = JsonObject(members)
-        found.line = self._line(text_and_place)
+    def _with_line(self, parse: Any, kind: Any, text_and_place: tuple[str, int], *others: Any) -> tuple[Any, int]:
+        members, end = parse(text_and_place, *others)
+        found = kind(members)
+        found.line = 1 + bisect_left(self._line_ends, text_and_place[1])  # the place is behind the bracket
         return found, end
-
-    def _list(self, text_and_place: tuple[str, int], *others: Any) -> tuple[JsonList, int]:
-        items, end = JSONArray(text_and_place, *others)
-        found = JsonList(items)
-        found.line = self._line(text_and_place)
-        return found, end
-
-    def _line(self, text_and_place: tuple[str, int]) -> int:
-        return 1 + bisect_left(self._line_ends, text_and_place[1])  # the place is behind the bracket

@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeVar
 
 from bertmill.errors import DataError
 from bertmill.randomness import keyed_generator, keyed_seed
+from bertmill.text.printable import counted
 
 RowT = TypeVar("RowT")
 
@@ -56,11 +57,9 @@ def split_rows(
         group.sort(key=lambda subject: (keyed_seed(seed, _PURPOSE, subject), subject))
         dev.update(_drawn(group, num_needed, num_rows_of)[: len(group) - 1])
     if not dev:
-        raise DataError(
-            f"{len(rows):,} rows with {len(strata_of):,} different texts are too few for a dev share of {share:g}",
-            where=where,
-            remedy="provide more rows, or a dev file",
-        )
+        available = f"{counted(len(rows), 'row')} with {counted(len(strata_of), 'different text')}"
+        what = f"{available} are too few for a dev share of {share:g}"
+        raise DataError(what, where=where, remedy="provide more rows, or a dev file")
     train = [row for row, each in zip(rows, keys, strict=True) if each.subject not in dev]
     return train, [row for row, each in zip(rows, keys, strict=True) if each.subject in dev]
 

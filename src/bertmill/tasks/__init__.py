@@ -44,24 +44,23 @@ def settings_for(task: str) -> type[FinetuneSettings]:
     return cast("type[FinetuneSettings]", joined)
 
 
+def with_options(settings: FinetuneSettings) -> FinetuneSettings:
+    """The same settings with the defaults of the task's options, unless they have options already."""
+    if isinstance(settings, load_task(settings.task).Options):
+        return settings
+    return settings_for(settings.task)(**settings.model_dump(exclude_unset=True))
+
+
 def task_of_folder(config: BertConfig, metadata: Mapping[str, Any], folder: Path) -> AnyTask:
     """The task that a model folder was fine-tuned for: the one it records, else the one that its head suggests."""
     recorded = metadata.get("task")
-    if recorded not in (None, PRETRAINED):
-        known = list(TASKS)
-        task = load_task(recorded).from_folder(config, metadata) if recorded in known else None
-        if task is None:
-            what = f"records the task {recorded!r}, which is unknown or does not fit the head of the model"
-            raise IntegrityError(what, where=folder / METADATA_FILE, remedy="use the version that wrote it")
-        return task
-    suggested = (load_task(name).from_folder(config, metadata) for name in TASKS)
-    task = next((task for task in suggested if task is not None), None)
-    if task is None:
+    if recorded in (None, PRETRAINED):
+        for name in TASKS:
+            if task := load_task(name).from_folder(config, metadata):
+                return task
         raise UsageError("is not fine-tuned for a task", where=folder, remedy="fine-tune it with `bertmill finetune`")
+    task = load_task(recorded).from_folder(config, metadata) if recorded in list(TASKS) else None
+    if task is None:
+        what = f"records the task {recorded!r}, which is unknown or does not fit the head of the model"
+        raise IntegrityError(what, where=folder / METADATA_FILE, remedy="use the version that wrote it")
     return task
-
-
-def require_task(task: AnyTask, name: str, folder: Path) -> None:
-    """UsageError unless `task` is the one called `name`."""
-    if task.name != name:
-        raise UsageError(f"the model is fine-tuned for the task {task.name}, not {name}", where=folder)

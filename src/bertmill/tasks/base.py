@@ -9,6 +9,7 @@ holds all that the metrics need to know about one example, so that resampling ex
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
-from bertmill.batching.windows import Window, Windows, in_portions, pack
+from bertmill.batching.by_length import PIECES_PER_BATCH, in_portions
+from bertmill.batching.windows import Window, Windows, pack
 from bertmill.errors import UsageError
 from bertmill.model.config import BertConfig
 from bertmill.rows.bad_rows import BadRowError
@@ -223,7 +225,8 @@ def run_windows(model: nn.Module, examples: Sequence[Example], device: torch.dev
     """The model's outputs for all windows of the examples, in order."""
     windows = [window for example in examples for of_sequence in example.sequences for window in of_sequence]
     # Training needs all activations at the end anyway; otherwise a long document need not be in memory at once.
-    for portion in [windows] if torch.is_grad_enabled() else in_portions(windows):
+    max_pieces = sys.maxsize if torch.is_grad_enabled() else PIECES_PER_BATCH
+    for portion in in_portions(windows, lambda window: len(window.ids), max_pieces):
         yield model(pack(portion).to(device), **inputs)
 
 

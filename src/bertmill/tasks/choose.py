@@ -19,14 +19,13 @@ from torch import Tensor, nn
 from bertmill.batching.windows import Windows
 from bertmill.model.config import BertConfig
 from bertmill.rows.bad_rows import BadRowError
-from bertmill.rows.columns import read_fields
 from bertmill.rows.formats import json_record, repair_strings
 from bertmill.rows.json_files import JsonList, line_of
 from bertmill.rows.labels import is_empty
 from bertmill.rows.row import Record
 from bertmill.rows.source import RowFile
 from bertmill.tasks.base import Answer, Array, Example, Score, Scores, TaskOptions, probabilities
-from bertmill.tasks.sequence import FIELDS, SequenceTask, TextRow, read_texts, refuse_other_fields
+from bertmill.tasks.sequence import FIELDS, SequenceTask, TextRow, read_texts
 from bertmill.text.printable import one_line
 from bertmill.text.tokenizer import BertTokenizer
 
@@ -52,20 +51,19 @@ class Choose(SequenceTask[ChoiceRow]):
     head = "BertForMultipleChoice"
     goals = ("accuracy",)
     fields: ClassVar[tuple[str, ...]] = (*FIELDS, "choices")
+    model_inputs: ClassVar[Mapping[str, Any]] = {"num_choices": 1}  # grouped in `outputs`, after merging windows
+
+    @staticmethod
+    def unfold(content: Any, file: RowFile) -> Iterator[Record] | None:
+        """The questions of a file in DREAM's form."""
+        is_dream = isinstance(content, JsonList) and any(isinstance(entry, JsonList) for entry in content)
+        return _dialogue_records(content, file) if is_dream else None
 
     @classmethod
-    def read(cls, file: RowFile, options: TaskOptions, *, labelled: bool) -> Iterator[ChoiceRow]:
-        def parse(record: Record) -> ChoiceRow:
-            choices = _choices(record.fields)
-            right = right_choice(record.fields.get("label"), choices) if labelled else None
-            return ChoiceRow(record.place, read_texts(record.fields), choices, right)
-
-        return file.rows(read_fields(file, labelled=labelled, unfold=_dream_records), parse)
-
-    @classmethod
-    def request(cls, fields: Mapping[str, Any], place: str = "request") -> ChoiceRow:
-        refuse_other_fields(fields, cls.fields, cls.name)
-        return ChoiceRow(place, read_texts(fields), _choices(fields))
+    def parse(cls, fields: Mapping[str, Any], place: str, options: TaskOptions) -> ChoiceRow:
+        choices = _choices(fields)
+        right = right_choice(fields["label"], choices) if "label" in fields else None
+        return ChoiceRow(place, read_texts(fields), choices, right)
 
     @classmethod
     def from_rows(cls, rows: Sequence[ChoiceRow], options: TaskOptions, tokenizer: BertTokenizer, where: str) -> Self:
@@ -94,9 +92,6 @@ class Choose(SequenceTask[ChoiceRow]):
         of_sequences = torch.cat(list(super().outputs(model, examples, device)))
         split: tuple[Tensor, ...] = of_sequences.split([len(example.sequences) for example in examples])
         return split
-
-    def _model_inputs(self) -> Mapping[str, Any]:
-        return {"num_choices": 1}  # sequences are grouped here, after their windows are merged
 
     def loss(self, outputs: Sequence[Tensor], examples: Sequence[Example]) -> Tensor:
         rows = nn.utils.rnn.pad_sequence(list(outputs), batch_first=True, padding_value=float("-inf"))
@@ -141,15 +136,13 @@ def right_choice(label: Any, choices: Sequence[str]) -> int:
     """The choice that `label` names: by its text, by its number from 0 on, or by its letter from A on."""
     if is_empty(label):
         raise BadRowError("empty label", "the label is empty")
-    number = -1
-    if isinstance(label, str) and label in choices:
+    text = str(label).strip()
+    if label in choices:
         number = choices.index(label)
-    elif isinstance(label, str) and label.strip().isdecimal():
-        number = int(label)
-    elif isinstance(label, str):
-        number = _LETTERS.find(label.strip()) if len(label.strip()) == 1 else -1
-    elif isinstance(label, int) and not isinstance(label, bool):
-        number = label
+    elif text.isdecimal():
+        number = int(text)
+    else:
+        number = _LETTERS.find(text) if len(text) == 1 else -1
     if not 0 <= number < len(choices):
         raise BadRowError(
             "label is not a choice",
@@ -159,12 +152,6 @@ def right_choice(label: Any, choices: Sequence[str]) -> int:
     if choices.count(choices[number]) > 1:
         raise BadRowError("equal choices", f"the label {label!r} fits several equal choices")
     return number
-
-
-def _dream_records(content: Any, file: RowFile) -> Iterator[Record] | None:
-    """The questions of a file in DREAM's form; None if it has another form."""
-    is_dream = isinstance(content, JsonList) and any(isinstance(entry, JsonList) for entry in content)
-    return _dialogue_records(content, file) if is_dream else None
 
 
 def _dialogue_records(dialogues: JsonList, file: RowFile) -> Iterator[Record]:

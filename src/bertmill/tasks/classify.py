@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -24,10 +24,7 @@ from bertmill.batching.windows import Windows
 from bertmill.errors import DataError, UsageError
 from bertmill.model.config import BertConfig
 from bertmill.rows.bad_rows import BadRowError, unknown_label
-from bertmill.rows.columns import read_fields
 from bertmill.rows.labels import are_many_numbers, as_number, is_empty, label_text
-from bertmill.rows.row import Record
-from bertmill.rows.source import RowFile
 from bertmill.rows.split import SplitKey
 from bertmill.tasks.base import Answer, Array, Example, Score, Scores, TaskOptions, probabilities
 from bertmill.tasks.metrics import (
@@ -39,7 +36,7 @@ from bertmill.tasks.metrics import (
     label_counts,
     label_set_metrics,
 )
-from bertmill.tasks.sequence import FIELDS, SequenceTask, TextRow, read_texts, refuse_choices, refuse_other_fields
+from bertmill.tasks.sequence import SequenceTask, TextRow, read_texts
 from bertmill.text.printable import one_line
 from bertmill.text.tokenizer import BertTokenizer
 
@@ -81,18 +78,9 @@ class Classify(SequenceTask[ClassRow]):
     Options = ClassifyOptions
 
     @classmethod
-    def read(cls, file: RowFile, options: ClassifyOptions, *, labelled: bool) -> Iterator[ClassRow]:
-        def parse(record: Record) -> ClassRow:
-            refuse_choices(record.fields)
-            label = _label(record.fields.get("label"), options.multi_label) if labelled else None
-            return ClassRow(record.place, read_texts(record.fields), label)
-
-        return file.rows(read_fields(file, labelled=labelled), parse)
-
-    @classmethod
-    def request(cls, fields: Mapping[str, Any], place: str = "request") -> ClassRow:
-        refuse_other_fields(fields, FIELDS, cls.name)
-        return ClassRow(place, read_texts(fields))
+    def parse(cls, fields: Mapping[str, Any], place: str, options: ClassifyOptions) -> ClassRow:
+        label = _label(fields["label"], options.multi_label) if "label" in fields else None
+        return ClassRow(place, read_texts(fields), label)
 
     @classmethod
     def from_rows(

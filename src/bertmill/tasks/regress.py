@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -15,13 +15,10 @@ from bertmill.batching.windows import Windows
 from bertmill.errors import DataError
 from bertmill.model.config import BertConfig
 from bertmill.rows.bad_rows import BadRowError
-from bertmill.rows.columns import read_fields
 from bertmill.rows.labels import as_number, label_text
-from bertmill.rows.row import Record
-from bertmill.rows.source import RowFile
 from bertmill.tasks.base import Answer, Array, Example, Score, Scores, TaskOptions
 from bertmill.tasks.metrics import number_metrics
-from bertmill.tasks.sequence import FIELDS, SequenceTask, TextRow, read_texts, refuse_choices, refuse_other_fields
+from bertmill.tasks.sequence import SequenceTask, TextRow, read_texts
 from bertmill.text.tokenizer import BertTokenizer
 
 MAX_NUMBER = 1e15  # its square is still finite in float32
@@ -39,18 +36,9 @@ class Regress(SequenceTask[NumberRow]):
     goals = ("pearson", "spearman")
 
     @classmethod
-    def read(cls, file: RowFile, options: TaskOptions, *, labelled: bool) -> Iterator[NumberRow]:
-        def parse(record: Record) -> NumberRow:
-            refuse_choices(record.fields)
-            number = _number(record.fields.get("label")) if labelled else None
-            return NumberRow(record.place, read_texts(record.fields), number)
-
-        return file.rows(read_fields(file, labelled=labelled), parse)
-
-    @classmethod
-    def request(cls, fields: Mapping[str, Any], place: str = "request") -> NumberRow:
-        refuse_other_fields(fields, FIELDS, cls.name)
-        return NumberRow(place, read_texts(fields))
+    def parse(cls, fields: Mapping[str, Any], place: str, options: TaskOptions) -> NumberRow:
+        number = _number(fields["label"]) if "label" in fields else None
+        return NumberRow(place, read_texts(fields), number)
 
     @classmethod
     def from_rows(cls, rows: Sequence[NumberRow], options: TaskOptions, tokenizer: BertTokenizer, where: str) -> Self:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
@@ -11,7 +12,9 @@ from torch import Tensor, nn
 
 from bertmill.batching.windows import merge_windows
 from bertmill.rows.bad_rows import BadRowError
-from bertmill.rows.row import Row
+from bertmill.rows.columns import read_fields
+from bertmill.rows.row import Record, Row
+from bertmill.rows.source import RowFile
 from bertmill.tasks.base import Example, Task, run_windows
 
 FIELDS = ("text", "pair")
@@ -32,15 +35,37 @@ class SequenceTask(Task[TextRowT, Example]):
     """A task with one output per sequence: the weighted mean over its windows."""
 
     fields: ClassVar[tuple[str, ...]] = FIELDS
+    model_inputs: ClassVar[Mapping[str, Any]] = {}  # what the model gets besides the batch
+
+    @staticmethod
+    def unfold(content: Any, file: RowFile) -> Iterator[Record] | None:
+        """The records of a .json file in a form that belongs to the task; None if it has another form."""
+        return None
+
+    @classmethod
+    @abstractmethod
+    def parse(cls, fields: Mapping[str, Any], place: str, options: Any) -> TextRowT:
+        """A row from its fields, which have a `label` if it is to be read; BadRowError if they are wrong."""
+
+    @classmethod
+    def read(cls, file: RowFile, options: Any, *, labelled: bool) -> Iterator[TextRowT]:
+        def parse(record: Record) -> TextRowT:
+            if record.fields.get("choices") and "choices" not in cls.fields:
+                what, remedy = "has choices, which only the task choose reads", "remove them, or use choose"
+                raise BadRowError("has choices", what, remedy)
+            return cls.parse(record.fields, record.place, options)
+
+        return file.rows(read_fields(file, labelled=labelled, unfold=cls.unfold), parse)
+
+    @classmethod
+    def request(cls, fields: Mapping[str, Any], place: str = "request") -> TextRowT:
+        refuse_other_fields(fields, cls.fields, cls.name)
+        return cls.parse(fields, place, cls.Options())
 
     def outputs(self, model: nn.Module, examples: Sequence[Example], device: torch.device) -> Sequence[Tensor]:
         sequences = [windows for example in examples for windows in example.sequences]
-        rows = [output.logits for output in run_windows(model, examples, device, **self._model_inputs())]
+        rows = [output.logits for output in run_windows(model, examples, device, **self.model_inputs)]
         return merge_windows(torch.cat(rows), sequences).unbind(0)
-
-    def _model_inputs(self) -> Mapping[str, Any]:
-        """What the model gets beside the batch."""
-        return {}
 
 
 def read_texts(fields: Mapping[str, Any]) -> tuple[str, ...]:
@@ -66,9 +91,3 @@ def refuse_other_fields(fields: Mapping[str, Any], known: Sequence[str], task: s
     if others:
         what = f"the task {task} does not take the field {others[0]!r}"
         raise BadRowError("unknown field", what, f"use {', '.join(known)}")
-
-
-def refuse_choices(fields: Mapping[str, Any]) -> None:
-    """For tasks whose rows have no choices."""
-    if fields.get("choices"):
-        raise BadRowError("has choices", "has choices, which only the task choose reads", "remove them, or use choose")

@@ -10,11 +10,12 @@ from bertmill.config.commands import FinetuneSettings
 from bertmill.config.fields import heldout_share
 from bertmill.config.reading import unknown_name
 from bertmill.errors import DataError
-from bertmill.rows.columns import PRESETS
+from bertmill.rows.columns import PRESET_METRICS
 from bertmill.rows.source import RowFile
 from bertmill.rows.split import split_rows
-from bertmill.rows.summary import DataSummary
+from bertmill.rows.summary import summarise
 from bertmill.tasks.base import AnyTask, Example, encode_rows
+from bertmill.text.printable import counted
 
 SPLIT_SEED = 0  # the dev rows do not depend on the seed of the training
 
@@ -45,18 +46,18 @@ def read_dataset(settings: FinetuneSettings, kind: type[AnyTask], windows: Windo
     dev_examples = list(encode_rows(task, dev, windows, dev_file))
     if not train_examples or not dev_examples:
         raise DataError("no usable row is left to train with or to evaluate on", where=dev_file.path)
-    summary = DataSummary.of(
+    summary = summarise(
         [example.row for example in train_examples],
         [example.row for example in dev_examples],
         cache(lambda text: len(windows.ids(text))),  # many questions share a passage
         task.labels,
     )
-    remarks = [*summary.lines(), *task.remarks(), *train_file.counts.remarks(f" in {train_file.path}")]
+    remarks = [*summary, *task.remarks(), *train_file.counts.remarks(f" in {train_file.path}")]
     if share is None:
         remarks += dev_file.counts.remarks(f" in {dev_file.path}")
     elif len(dev) < share * (len(train) + len(dev)) / 2:
         why = "rows about the same text stay together, and every label keeps a text to train with"
-        remarks.append(f"only {len(dev):,} rows could be split off as dev rows: {why}")
+        remarks.append(f"only {counted(len(dev), 'row')} could be split off for dev: {why}")
     remarks += [windows.remark] if windows.remark else []
     return Dataset(task, metric, train_examples, dev_examples, remarks)
 
@@ -64,8 +65,8 @@ def read_dataset(settings: FinetuneSettings, kind: type[AnyTask], windows: Windo
 def choose_metric(settings: FinetuneSettings, task: AnyTask) -> str:
     """The metric that selects the best checkpoint: as given, by the preset, or the task's default."""
     if settings.metric is None:
-        preset = PRESETS.get(settings.preset or "")
-        return preset.metric if preset and preset.metric in task.goals else task.goals[0]
+        usual = PRESET_METRICS.get(settings.preset or "")
+        return usual if usual in task.goals else task.goals[0]
     if settings.metric not in task.goals:
         raise unknown_name("metric", settings.metric, task.goals)
     return settings.metric

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -26,7 +25,7 @@ from bertmill.model.config import BertConfig
 from bertmill.model.pretrained import BertPreTrainedModel
 from bertmill.randomness import keyed_seed
 from bertmill.storage import sha256_of
-from bertmill.tasks import load_task
+from bertmill.tasks import load_task, with_options
 from bertmill.tasks.base import AnyTask
 from bertmill.text.files import STANDARD_INPUT
 from bertmill.text.tokenizer import BertTokenizer
@@ -35,7 +34,6 @@ from bertmill.training.loop import Trainer
 from bertmill.training.progress import Beginning, Journal, Listener
 from bertmill.training.runs import open_run, prepare_model
 from bertmill.training.schedule import Schedule, steps_of_epochs
-from bertmill.training.state import State
 from bertmill.training.task_trainable import TaskTrainable
 from bertmill.training.trainable import Phase
 from bertmill.version import __version__
@@ -46,7 +44,7 @@ WARMUP_SHARE = 0.1
 
 def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
     """Train as `settings` say; returns the folder of the model, to the first of several ranks only."""
-    with open_run(settings, COMMAND, listener) as run:
+    with open_run(with_options(settings), COMMAND, listener) as run:
         if run.is_finished:
             return run.model
         settings, ranks = run.settings, run.ranks
@@ -60,29 +58,15 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
         for line in data.remarks:
             run.journal.remark(line)
         model = _make_model(settings, data.task, config, run.journal)
-        trainable = TaskTrainable(
-            data.task,
-            data.metric,
-            data.train,
-            data.dev,
-            ranks,
-            seed=settings.seed,
-            batch_size=settings.batch_size,
-            micro_batch_pieces=settings.micro_batch_pieces,
-        )
+        trainable = TaskTrainable(data, settings, ranks)
         steps_per_epoch = len(data.train) / settings.batch_size
         steps = steps_of_epochs(settings.epochs, [steps_per_epoch], [1.0])
         prepare_model(model, settings, ranks)
         run.start(settings, sources)
+        schedule = Schedule(settings.learning_rate, steps, warmup_share=WARMUP_SHARE)
+        eval_every = settings.eval_every or math.ceil(steps_per_epoch)
         trainer = Trainer(
-            model,
-            Schedule(settings.learning_rate, steps, warmup_share=WARMUP_SHARE),
-            settings,
-            run.folder,
-            ranks,
-            run.journal,
-            eval_every=settings.eval_every or math.ceil(steps_per_epoch),
-            patience=settings.patience,
+            model, schedule, settings, run.folder, ranks, run.journal, eval_every=eval_every, patience=settings.patience
         )
         trainer.resume()
         run.journal.begin(Beginning(steps, dict(trainer.state.sums)))
@@ -100,8 +84,14 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
             "windows": windows.metadata(),
             "model": with_whole_paths(settings).model,  # as a resumed run would record it
             **sources,
+            "made_by": f"bertmill {__version__}",
+            "seed": settings.seed,
+            "steps": trainer.state.step,
+            "best_step": trainer.state.best_step,
+            "seconds": round(trainer.state.seconds, 1),
+            "dev": trainer.state.best_figures | tuned,
         }
-        return run.finish(model, tokenizer, {**metadata, **_provenance(settings, trainer.state, tuned)})
+        return run.finish(model, tokenizer, metadata)
 
 
 def _make_model(settings: FinetuneSettings, task: AnyTask, before: BertConfig, journal: Journal) -> BertPreTrainedModel:
@@ -149,15 +139,4 @@ def hash_sources(settings: FinetuneSettings, tokenizer: BertTokenizer) -> dict[s
         "dev_share": settings.dev if has_share else "",
         "model_sha256": folder_sha256(find_model(settings.model)),
         "vocabulary_sha256": vocabulary_sha256(tokenizer.wordpiece),
-    }
-
-
-def _provenance(settings: FinetuneSettings, state: State, tuned: dict[str, float]) -> dict[str, Any]:
-    return {
-        "made_by": f"bertmill {__version__}",
-        "seed": settings.seed,
-        "steps": state.step,
-        "best_step": state.best_step,
-        "seconds": round(state.seconds, 1),
-        "dev": state.best_figures | tuned,
     }

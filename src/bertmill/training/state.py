@@ -56,39 +56,18 @@ class State:
             raise IntegrityError(f"is not the state of a training: {error}", where=where) from None
 
 
-@dataclass(frozen=True)
 class RunFolder:
     """The places in a run folder."""
 
-    path: Path
-
-    @property
-    def config(self) -> Path:
-        return self.path / RUN_FILE
-
-    @property
-    def log(self) -> Path:
-        return self.path / "log.jsonl"
-
-    @property
-    def checkpoints(self) -> Path:
-        return self.path / "checkpoints"
-
-    @property
-    def plans(self) -> Path:
-        return self.path / "plans"
-
-    @property
-    def heldout(self) -> Path:
-        return self.plans / "heldout-text"
-
-    @property
-    def trials(self) -> Path:
-        return self.path / "trials"
-
-    @property
-    def model(self) -> Path:
-        return self.path / MODEL_OF_RUN
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config = path / RUN_FILE
+        self.log = path / "log.jsonl"
+        self.checkpoints = path / "checkpoints"
+        self.plans = path / "plans"
+        self.heldout = self.plans / "heldout-text"
+        self.trials = path / "trials"
+        self.model = path / MODEL_OF_RUN
 
     def require_free(self) -> None:
         """UsageError unless a new run can start here; what a start that was killed left behind does not matter."""

@@ -17,10 +17,13 @@ import torch
 from torch import Tensor, nn
 
 from bertmill.batching.by_length import batches_by_length
+from bertmill.config.commands import FinetuneSettings
 from bertmill.corpus.loader import require_share_for_each
 from bertmill.inference.runner import scores_of, stream_outputs
 from bertmill.randomness import Permutation
 from bertmill.tasks.base import AnyTask, Example
+from bertmill.text.printable import counted
+from bertmill.training.dataset import Dataset
 from bertmill.training.distributed import Ranks
 
 
@@ -29,48 +32,43 @@ class TaskTrainable:
     """A task on its train and dev examples; see `Trainable`."""
 
     evaluated_on: ClassVar[str] = "dev"
-    task: AnyTask
-    metric: str  # selects the best checkpoint
-    train: Sequence[Example]
-    dev: Sequence[Example]
+    data: Dataset
+    settings: FinetuneSettings
     ranks: Ranks
-    seed: int
-    batch_size: int
-    micro_batch_pieces: int
 
     def __post_init__(self) -> None:
-        require_share_for_each(self.batch_size, self.ranks.count)
+        require_share_for_each(self.settings.batch_size, self.ranks.count)
 
     def batches(self, start_step: int) -> Generator[list[Example]]:
         for step in count(start_step):
-            places = np.arange(step * self.batch_size, (step + 1) * self.batch_size)
+            places = self.settings.batch_size * step + np.arange(self.settings.batch_size)
             mine = places[self.ranks.rank :: self.ranks.count]
-            yield [self.train[number] for number in self._numbers(mine)]
+            yield [self.data.train[number] for number in self._numbers(mine)]
 
     def _numbers(self, places: np.ndarray) -> list[int]:
         """The examples at these places of the stream."""
         numbers: list[int] = []
-        for epoch in np.unique(places // len(self.train)).tolist():
-            inside = places[places // len(self.train) == epoch] - epoch * len(self.train)
-            numbers += Permutation(len(self.train), self.seed, epoch, "examples")(inside).tolist()
+        for epoch in np.unique(places // len(self.data.train)).tolist():
+            inside = places[places // len(self.data.train) == epoch] - epoch * len(self.data.train)
+            numbers += Permutation(len(self.data.train), self.settings.seed, epoch, "examples")(inside).tolist()
         return numbers
 
     def micro_batches(self, batch: list[Example]) -> Sequence[list[Example]]:
-        sizes = [example.num_pieces for example in batch]
-        return [[batch[number] for number in numbers] for numbers in batches_by_length(sizes, self.micro_batch_pieces)]
+        batches = batches_by_length([example.num_pieces for example in batch], self.settings.micro_batch_pieces)
+        return [[batch[number] for number in numbers] for numbers in batches]
 
     def counts(self, batch: list[Example]) -> Mapping[str, float]:
         return {"weight": self._weight(batch)}
 
     def _weight(self, examples: Sequence[Example]) -> float:
-        return sum(self.task.weight(example) for example in examples)
+        return sum(self.data.task.weight(example) for example in examples)
 
     def loss(
         self, model: nn.Module, micro_batch: list[Example], totals: Mapping[str, float]
     ) -> tuple[Tensor, Mapping[str, float]]:
         # Logits in float32: bf16 would round the targets.
-        outputs = [output.float() for output in self.task.outputs(model, micro_batch, self.ranks.device)]
-        loss = self.task.loss(outputs, micro_batch)
+        outputs = [output.float() for output in self.data.task.outputs(model, micro_batch, self.ranks.device)]
+        loss = self.data.task.loss(outputs, micro_batch)
         sums = {
             "loss": float(loss.detach()),
             "weight": self._weight(micro_batch),
@@ -84,19 +82,20 @@ class TaskTrainable:
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         """Loss and metrics on the dev examples. Every rank evaluates all of them and gets the same figures."""
-        outputs = list(stream_outputs(self.task, model, self.dev, self.ranks.device))
-        loss = self.task.loss([torch.from_numpy(output) for _, output in outputs], self.dev)
-        return {"loss": float(loss) / self._weight(self.dev), **self.task.metrics(scores_of(self.task, outputs))}
+        task, dev = self.data.task, self.data.dev
+        outputs = list(stream_outputs(task, model, dev, self.ranks.device))
+        loss = task.loss([torch.from_numpy(output) for _, output in outputs], dev)
+        return {"loss": float(loss) / self._weight(dev), **task.metrics(scores_of(task, outputs))}
 
     def tuned(self, model: nn.Module) -> tuple[AnyTask, str, dict[str, float]]:
         """The task tuned on the dev examples, a description of what was tuned, and the metrics with it."""
-        scores = scores_of(self.task, stream_outputs(self.task, model, self.dev, self.ranks.device))
-        task, description = self.task.tuned(scores)
+        scores = scores_of(self.data.task, stream_outputs(self.data.task, model, self.data.dev, self.ranks.device))
+        task, description = self.data.task.tuned(scores)
         return task, description, task.metrics(scores) if description else {}
 
     def score(self, figures: Mapping[str, float]) -> list[float]:
-        return [figures[self.metric], -figures["loss"]]
+        return [figures[self.data.metric], -figures["loss"]]
 
     def describe(self, batch: list[Example]) -> str:
         places = [example.row.place for example in batch[:3]]
-        return f"{len(batch)} rows, among them {', '.join(places)}"
+        return f"{counted(len(batch), 'row')}, among them {', '.join(places)}"

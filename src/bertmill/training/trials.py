@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from itertools import groupby, product
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any
 
 from bertmill.checkpoint.names import read_metadata
 from bertmill.config.commands import FinetuneSettings
 from bertmill.config.reading import RUN_FILE, flag_of, with_whole_paths
 from bertmill.errors import BertmillError, UsageError
 from bertmill.storage import new_folder, write_file
+from bertmill.tasks import with_options
+from bertmill.text.printable import counted
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import is_one_of_several
 from bertmill.training.finetune import COMMAND, finetune, hash_sources
@@ -62,7 +63,7 @@ def finetune_once_or_more(settings: FinetuneSettings, listener: Listener) -> Pat
     folder = RunFolder(settings.out)
     if not folder.config.exists():
         _refuse_fixed_grid(settings)
-    with open_run(settings, COMMAND, listener) as run:
+    with open_run(with_options(settings), COMMAND, listener) as run:
         if run.is_finished:
             return run.model
         try:
@@ -95,7 +96,11 @@ def _finetune_all(run: Run[FinetuneSettings], listener: Listener) -> Path:
     for line in _lines(trials):
         listener.remark(line)
     listener.remark(f"the best is {best.folder.path.name}")
-    write_file(folder.path / "trials.json", json.dumps([_as_json(trial) for trial in trials], indent=1) + "\n")
+    figures = [
+        {"name": trial.folder.path.name, "setting": trial.setting, "seed": trial.seed, "dev": trial.dev}
+        for trial in trials
+    ]
+    write_file(folder.path / "trials.json", json.dumps(figures, indent=1) + "\n")
     with new_folder(folder.model) as temporary:
         shutil.copytree(best.folder.model, temporary, dirs_exist_ok=True)
     return folder.model
@@ -142,9 +147,4 @@ def _lines(trials: list[Trial]) -> Iterator[str]:
             values = [trial.dev[name] for trial in of_setting]
             spread = f" ± {stdev(values):.4f}" if len(values) > 1 else ""
             figures.append(f"{name.replace('_', ' ')} {mean(values):.4f}{spread}")
-        seeds = f"{len(of_setting)} seeds" if len(of_setting) > 1 else "1 seed"
-        yield ": ".join(filter(None, [setting, f"{', '.join(figures)} ({seeds})"]))
-
-
-def _as_json(trial: Trial) -> dict[str, Any]:
-    return {"name": trial.folder.path.name, "setting": trial.setting, "seed": trial.seed, "dev": trial.dev}
+        yield ": ".join(filter(None, [setting, f"{', '.join(figures)} ({counted(len(of_setting), 'seed')})"]))

@@ -11,6 +11,7 @@ occurrence. Of several answers, those that do not occur are dropped and counted;
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -91,12 +92,10 @@ def locate_answer(passage: str, text: str, start: int | None) -> Span | None:
         return None if found < 0 else (found, found + len(text))
     if passage.startswith(text, start) and start >= 0:
         return start, start + len(text)
-    nearest: int | None = None
-    place = passage.find(text, max(0, start - NEAR))
-    while 0 <= place <= start + NEAR:
-        if nearest is None or abs(place - start) < abs(nearest - start):
-            nearest = place
-        place = passage.find(text, place + 1)
+    # Occurrences may overlap, so the pattern consumes nothing.
+    pattern = re.compile(f"(?={re.escape(text)})")
+    matches = pattern.finditer(passage, max(0, start - NEAR), max(0, start + NEAR + len(text)))
+    nearest = min((match.start() for match in matches), key=lambda place: abs(place - start), default=None)
     return None if nearest is None else (nearest, nearest + len(text))
 
 

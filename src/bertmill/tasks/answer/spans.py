@@ -140,15 +140,9 @@ def _best_in_windows(
 
 def _merged(scores: Array, firsts: NDArray[np.intp], lasts: NDArray[np.intp], nulls: Array, count: int) -> Spans:
     """The best spans of all windows of a passage; those of each window are in order."""
-    is_one, null = len(scores) == 1, float(nulls.min())
-    scores, firsts, lasts = scores.ravel(), firsts.ravel(), lasts.ravel()
-    if not is_one:
-        order = np.argsort(-scores, kind="stable")[:count]
-        scores, firsts, lasts = scores[order], firsts[order], lasts[order]
-    if not len(scores) or scores[-1] == -np.inf:  # there are not so many
-        num_spans = np.count_nonzero(scores > -np.inf)
-        scores, firsts, lasts = scores[:num_spans], firsts[:num_spans], lasts[:num_spans]
-    return Spans(scores, firsts, lasts, null)
+    order = np.argsort(-scores.ravel(), kind="stable")[:count]
+    order = order[scores.ravel()[order] > -np.inf]  # there may be fewer
+    return Spans(scores.ravel()[order], firsts.ravel()[order], lasts.ravel()[order], float(nulls.min()))
 
 
 def _largest_ahead(values: Array, count: int) -> Array:

@@ -179,17 +179,17 @@ class AnswerQuestions(Task[QuestionRow, QuestionExample]):
 
     def _answer(self, example: QuestionExample, spans: Spans) -> Answer:
         may_be_none = self.null_threshold is not None or not len(spans.scores)
-        probabilities = _softmax([*spans.scores.tolist(), *([spans.null] if may_be_none else [])])
+        likely = _softmax([*spans.scores.tolist(), *([spans.null] if may_be_none else [])])
         order = list(range(len(spans.scores)))
         if may_be_none:  # first if it is the answer, else ranked by its probability
             is_none = spans.margin <= (self.null_threshold or 0.0)
-            place = 0 if is_none else max(1, sum(each > probabilities[-1] for each in probabilities))
+            place = 0 if is_none else max(1, sum(each > likely[-1] for each in likely))
             order.insert(place, NO_ANSWER)
         texts = texts_of(example, spans, self.top_k)
         answers: list[Answer] = []
         for number in order[: self.top_k]:
             text, start, end = ("", 0, 0) if number == NO_ANSWER else texts[number]
-            answers.append({"answer": text, "start": start, "end": end, "score": probabilities[number]})
+            answers.append({"answer": text, "start": start, "end": end, "score": likely[number]})
         return answers[0] if self.top_k == 1 else {**answers[0], "answers": answers}
 
     def show(self, answer: Answer) -> str:

@@ -15,17 +15,18 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 from bertmill.errors import DataError, UsageError
 from bertmill.rows.bad_rows import BadRowError
 from bertmill.rows.columns import Columns, parse_columns
-from bertmill.rows.formats import RECORDS, read_records
+from bertmill.rows.formats import RECORDS, Cells, read_records
 from bertmill.rows.labels import require_printable
 from bertmill.rows.row import Record, Row
 from bertmill.rows.source import RowFile
 from bertmill.tasks.tag.schemes import Entity, iob2
 from bertmill.text.files import STANDARD_INPUT, Line, format_suffix, read_file
+from bertmill.text.printable import counted
 from bertmill.text.words import Span, find_words, join_words
 
 _DOCUMENT_START = "-DOCSTART-"
@@ -41,11 +42,11 @@ class WordsRow(Row):
 
     words: tuple[Span, ...]
     tags: tuple[str, ...] | None = None
-    is_split: bool = False  # whether the words were found in the text; otherwise the text is joined from the words
 
     def fields(self) -> dict[str, Any]:
         (text,) = self.texts
-        return {"text": text} if self.is_split else {"words": [text[start:end] for start, end in self.words]}
+        is_enough = tuple(find_words(text)) == self.words
+        return {"text": text} if is_enough else {"words": [text[start:end] for start, end in self.words]}
 
 
 def read_words(file: RowFile, labelled: bool) -> Iterator[WordsRow]:
@@ -131,31 +132,30 @@ def _column_records(lines: Iterable[Line], columns: Columns | None, labelled: bo
             continue
         if not num_columns:
             num_columns = len(sentence[0].values)
-            _require_columns(num_columns, columns, labelled, sentence[0].line)
+            last = 1 + max(word, (1 if columns is None else tag) if labelled else 0)
+            if num_columns < last:
+                what = f"has {counted(num_columns, 'column')}, and column {last} is needed"
+                remedy = "name the columns of words and tags with --columns, counted from 1"
+                raise DataError(what, where=sentence[0].place, remedy=remedy)
         yield _sentence_record(sentence, num_columns, word, tag if labelled else None)
 
 
-class _WordLine(NamedTuple):
-    line: Line
-    values: list[str]
-
-
-def _sentence_record(sentence: list[_WordLine], num_columns: int, word: int, tag: int | None) -> Record:
-    for line, values in sentence:
+def _sentence_record(sentence: list[Cells], num_columns: int, word: int, tag: int | None) -> Record:
+    for place, values in sentence:
         if len(values) != num_columns:
             what = f"has {len(values)} columns, the first line has {num_columns}"
-            return Record(line.place, {}, problem=BadRowError("different number of columns", what))
+            return Record(place, {}, problem=BadRowError("different number of columns", what))
         if not values[word] or (tag is not None and not values[tag]):
             what = "tag" if values[word] else "word"
-            return Record(line.place, {}, problem=BadRowError(f"empty {what}", f"the {what} is empty"))
+            return Record(place, {}, problem=BadRowError(f"empty {what}", f"the {what} is empty"))
     tags = {} if tag is None else {"tags": [values[tag] for _, values in sentence]}
-    return Record(sentence[0].line.place, {"words": [values[word] for _, values in sentence], **tags})
+    return Record(sentence[0].place, {"words": [values[word] for _, values in sentence], **tags})
 
 
-def _sentences(lines: Iterable[Line]) -> Iterator[list[_WordLine]]:
+def _sentences(lines: Iterable[Line]) -> Iterator[list[Cells]]:
     """The lines between empty ones as columns: separated by tabs if the first word's line has any, else by blanks."""
     separator, lines = _separator(line for line in lines if _DOCUMENT_START not in line.text.split())
-    sentence: list[_WordLine] = []
+    sentence: list[Cells] = []
     for line in lines:
         if not line.text.strip(" \t"):
             if sentence:
@@ -163,7 +163,7 @@ def _sentences(lines: Iterable[Line]) -> Iterator[list[_WordLine]]:
             sentence = []
         elif not (separator == "\t" and _may_be_comment(line)):
             values = line.text.split(separator)
-            sentence.append(_WordLine(line, values if separator == "\t" else list(filter(None, values))))
+            sentence.append(Cells(line.place, values if separator == "\t" else list(filter(None, values))))
     if sentence:
         yield sentence
 
@@ -182,22 +182,12 @@ def _may_be_comment(line: Line) -> bool:
     return line.text.startswith("# ") or (line.text.startswith("#") and "\t" not in line.text)
 
 
-def _require_columns(num_columns: int, columns: Columns | None, labelled: bool, line: Line) -> None:
-    last = 1 + labelled if columns is None else max(int(columns.text), int(columns.label or 1) if labelled else 1)
-    if num_columns < last:
-        raise DataError(
-            f"has {num_columns} column{'s' * (num_columns != 1)}, and column {last} is needed",
-            where=line.place,
-            remedy="name the columns of words and tags with --columns, counted from 1",
-        )
-
-
 def _split_text(text: str, entities: Any, place: str) -> WordsRow:
     """A text without words: split into words, with tags from its entities if it has any."""
     if not text.strip():
         raise BadRowError("empty text", "the text is empty")
     if entities is None:
-        return WordsRow(place, (text,), tuple(find_words(text)), is_split=True)
+        return WordsRow(place, (text,), tuple(find_words(text)))
     if not isinstance(entities, list):
         raise BadRowError("no entities", "has no list of entities", "provide them as {start, end, label}")
     found = sorted(_entity(each, len(text)) for each in entities)
@@ -212,7 +202,7 @@ def _split_text(text: str, entities: Any, place: str) -> WordsRow:
         if not inside:
             raise BadRowError("entity without a word", f"the entity {kind} from {start} to {end} holds no word")
         spans.append(Entity(kind, inside[0], inside[-1] + 1))
-    return WordsRow(place, (text,), tuple(words), tuple(iob2(spans, len(words))), is_split=True)
+    return WordsRow(place, (text,), tuple(words), tuple(iob2(spans, len(words))))
 
 
 def _entity(given: Any, num_characters: int) -> tuple[int, int, str]:

@@ -46,17 +46,9 @@ def entities(tags: Iterable[str]) -> list[Entity]:
 
 
 def strict_entities(tags: Iterable[str]) -> list[Entity]:
-    """The spans of IOB2 tags that begin with B and go on with I of the same kind; other tags mean nothing."""
-    found = []
-    start, kind = -1, ""  # of the span that is open; -1: none is
-    for place, tag in enumerate([*tags, OUTSIDE]):
-        prefix, kind_of_tag = split_tag(tag)
-        if start >= 0 and not (prefix == "I" and kind_of_tag == kind):
-            found.append(Entity(kind, start, place))
-            start = -1
-        if prefix == "B":
-            start, kind = place, kind_of_tag
-    return found
+    """The spans of IOB2 tags that begin with B; an I that does not go on from a tag before means nothing."""
+    tags = list(tags)
+    return [entity for entity in entities(tags) if tags[entity.first][0] == "B"]
 
 
 def split_tag(tag: str) -> tuple[str, str]:
@@ -98,10 +90,9 @@ def scheme_of(sentences: Iterable[Sequence[str]]) -> str | None:
     for sentence in sentences:
         tags.update(sentence)
         for before, tag in zip([OUTSIDE, *sentence], sentence, strict=False):
-            if tag[:1] == "I":
-                num_begun_by_i += before[:1] not in "BI" or before[1:] != tag[1:]
-            elif tag[:1] == "B":
-                num_begun_by_b += before[:1] not in "BI" or before[1:] != tag[1:]
+            begins = before[:1] not in "BI" or before[1:] != tag[1:]
+            num_begun_by_i += begins and tag[:1] == "I"
+            num_begun_by_b += begins and tag[:1] == "B"
     inside = tags - {OUTSIDE}
     is_one_letter = "B" in inside and inside <= set(_PREFIXES) and bool(inside & set("IME"))
     if not (is_one_letter or (inside and all(map(_TAG.fullmatch, inside)))):

@@ -8,6 +8,8 @@ IOB2 (schemes.py) and measured by spans: F1 as the CoNLL scorer counts it, and s
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +22,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertmill.batching.windows import Window, Windows, widest_context
+from bertmill.batching.windows import Windows, widest_context
 from bertmill.errors import DataError
 from bertmill.model.config import BertConfig
 from bertmill.rows.bad_rows import BadRowError, unknown_label
@@ -43,7 +45,8 @@ from bertmill.tasks.tag.schemes import (
 )
 from bertmill.text.printable import one_line
 from bertmill.text.tokenizer import BertTokenizer
-from bertmill.text.words import Span
+
+_BREAKS = re.compile("[\t\n\r]")  # would end a cell or a line
 
 
 @dataclass(frozen=True)
@@ -56,11 +59,7 @@ class TagExample(Example):
 def conll_lines(answer: Answer) -> str:
     """A line for every word with its tag, and an empty line."""
     lines = zip(answer["words"], answer["tags"], strict=True)
-    return "".join(f"{_one_cell(word)}\t{tag}\n" for word, tag in lines) + "\n"
-
-
-def _one_cell(word: str) -> str:
-    return "".join(" " if character in "\t\n\r" else character for character in word)
+    return "".join(f"{_BREAKS.sub(' ', word)}\t{tag}\n" for word, tag in lines) + "\n"
 
 
 @dataclass(frozen=True)
@@ -152,10 +151,6 @@ class Tag(Task[WordsRow, TagExample]):
         return self.has_spans and set(self.tags) - {OUTSIDE} == expected
 
     @cached_property
-    def _places(self) -> dict[str, int]:
-        return {kind: number for number, kind in enumerate(self._kinds)}
-
-    @cached_property
     def _kinds(self) -> tuple[str, ...]:
         """What is counted separately: kinds of spans, or tags."""
         if not self.has_spans:
@@ -194,7 +189,8 @@ class Tag(Task[WordsRow, TagExample]):
         ranges = windows.slide(len(ids), windows.max_length - tokenizer.num_special_tokens_to_add())
         parts = tuple(windows.window(ids[start:end]) for start, end in ranges)
         # The pieces of a window follow those of the windows before it, after [CLS].
-        shifts = np.array([begin + 1 - start for begin, (start, _) in zip(_begins(parts), ranges, strict=True)])
+        begins = accumulate((len(part.ids) for part in parts), initial=0)
+        shifts = np.array([begin + 1 - start for begin, (start, _) in zip(begins, ranges, strict=False)])
         firsts = firsts + shifts[widest_context(ranges, len(ids))[firsts]]
         return TagExample(row, (parts,), None if row.tags is None else self._target(row), firsts)
 
@@ -229,7 +225,12 @@ class Tag(Task[WordsRow, TagExample]):
             "scores": scores.tolist(),
         }
         if self.has_spans:
-            answer["entities"] = [_entity_answer(entity, text, row.words, scores) for entity in entities(tags)]
+            answer["entities"] = []
+            for kind, first, end in entities(tags):
+                start, stop = row.words[first][0], row.words[end - 1][1]
+                score = float(scores[first:end].mean())
+                found = {"type": kind, "text": text[start:stop], "start": start, "end": stop, "score": score}
+                answer["entities"].append(found)
         return answer
 
     def show(self, answer: Answer) -> str:
@@ -260,11 +261,9 @@ class Tag(Task[WordsRow, TagExample]):
 
     def _counts(self, predicted: list[Entity], expected: list[Entity]) -> Counts:
         """For each kind: how many are right, predicted and expected."""
-        counts = np.zeros((len(self._kinds), 3), np.int64)
-        for column, found in enumerate((set(predicted) & set(expected), predicted, expected)):
-            for entity in found:
-                counts[self._places[entity.kind], column] += 1
-        return counts.ravel()
+        groups = (set(predicted) & set(expected), predicted, expected)
+        counts = [Counter(entity.kind for entity in group) for group in groups]
+        return np.array([of[kind] for kind in self._kinds for of in counts], np.int64)
 
     def metrics(self, scores: Scores) -> dict[str, float]:
         num_words, num_right, *counts = scores.sum(0).tolist()
@@ -282,18 +281,3 @@ class Tag(Task[WordsRow, TagExample]):
 
     def error(self, example: TagExample, output: Array, score: Score) -> float:
         return float((output.max(1) - output[np.arange(len(output)), list(example.target)]).sum())
-
-
-def _begins(windows: Sequence[Window]) -> list[int]:
-    return list(accumulate((len(window.ids) for window in windows[:-1]), initial=0))
-
-
-def _entity_answer(entity: Entity, text: str, spans: Sequence[Span], scores: NDArray[np.float64]) -> Answer:
-    start, end = spans[entity.first][0], spans[entity.end - 1][1]
-    return {
-        "type": entity.kind,
-        "text": text[start:end],
-        "start": start,
-        "end": end,
-        "score": float(scores[entity.first : entity.end].mean()),
-    }
