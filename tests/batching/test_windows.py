@@ -54,7 +54,7 @@ def tokenizer() -> BertTokenizer:
 
 
 def test_a_window_is_what_the_tokenizer_returns(tokenizer: BertTokenizer) -> None:
-    ((window,),) = Windows(tokenizer, 64).of([("A film.", "Not a good one.")])
+    ((window,),) = Windows(tokenizer, 64).cut([("A film.", "Not a good one.")])
     encoded = tokenizer("A film.", "Not a good one.")
     assert window.ids.tolist() == encoded["input_ids"]
     assert window.num_first == encoded["token_type_ids"].index(1)
@@ -66,10 +66,10 @@ def test_an_example_that_does_not_fit_counts_once_however_many_choices_it_has(
     truncate: bool, outcome: str, tokenizer: BertTokenizer
 ) -> None:
     windows = Windows(tokenizer, 8, truncate=truncate)
-    windows.of([("one two",), ("three",)])
+    windows.cut([("one two",), ("three",)])
     assert windows.remark is None
     for _ in range(2):
-        sequences = windows.of([("word " * 30,), ("word " * 40,)])
+        sequences = windows.cut([("word " * 30,), ("word " * 40,)])
         assert (max(map(len, sequences)) == 1) == truncate
     assert windows.remark == f"2 rows are longer than 8 pieces: {outcome}"
 
@@ -77,7 +77,7 @@ def test_an_example_that_does_not_fit_counts_once_however_many_choices_it_has(
 def test_threads_get_the_same_windows_and_counts_are_exact(tokenizer: BertTokenizer) -> None:
     texts = [f"word {number} " * (number % 12 + 1) for number in range(100)]
     alone = Windows(tokenizer, 16)
-    expected = [[window.ids.tolist() for window in alone.of([(text,)])[0]] for text in texts]
+    expected = [[window.ids.tolist() for window in alone.cut([(text,)])[0]] for text in texts]
     num_long = sum(len(windows) > 1 for windows in expected)
     num_threads = 8
     shared = Windows(tokenizer, 16)
@@ -87,7 +87,7 @@ def test_threads_get_the_same_windows_and_counts_are_exact(tokenizer: BertTokeni
         barrier.wait()
         found = []
         for text in texts:
-            (windows,) = shared.of([(text,)])
+            (windows,) = shared.cut([(text,)])
             assert shared.pieces(text).ids.tolist() == tokenizer.wordpiece.pieces(text, split_special=True).ids.tolist()
             found.append([window.ids.tolist() for window in windows])
             shared.count("texts were counted")

@@ -58,7 +58,7 @@ class Shout(SequenceTask[TextRow]):
         return ("shout" if row.texts[0].endswith(self.mark) else "talk",)
 
     def encode(self, row: TextRow, windows: Windows) -> Example:
-        return Example(row, windows.of([row.texts]), float(row.texts[0].endswith(self.mark)))
+        return Example(row, windows.cut([row.texts]), float(row.texts[0].endswith(self.mark)))
 
     def loss(self, outputs: Sequence[Tensor], examples: Sequence[Example]) -> Tensor:
         targets = torch.tensor([example.target for example in examples])

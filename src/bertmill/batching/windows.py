@@ -61,14 +61,15 @@ class Windows:
     @property
     def remark(self) -> str | None:
         """What happened to inputs that do not fit, if there were any."""
-        return "; ".join(f"{count:,} {what}" for what, count in self._counts.items() if count) or None
+        with self._lock:
+            return "; ".join(f"{count:,} {what}" for what, count in self._counts.items() if count) or None
 
     def count(self, what: str) -> None:
         """Count something for `remark`."""
         with self._lock:
             self._counts[what] += 1
 
-    def of(self, sequences: Sequence[Texts]) -> tuple[tuple[Window, ...], ...]:
+    def cut(self, sequences: Sequence[Texts]) -> tuple[tuple[Window, ...], ...]:
         """The windows of each sequence of an example. Special strings such as [MASK] in a text are text."""
         windows = tuple(map(self._windows, sequences))
         self._count_long(max(map(len, windows)))
@@ -90,8 +91,7 @@ class Windows:
     def slide(self, num_pieces: int, room: int) -> list[Range]:
         """The ranges of pieces that windows with this room show, for tasks that need every piece."""
         if self.truncate:
-            what = "truncation would leave words without a tag, or answers unfound"
-            raise UsageError(what, remedy="disable truncate")
+            raise UsageError("this task reads every piece: inputs cannot be truncated", remedy="omit --truncate")
         ranges = [part for (part,) in plan_sequence((num_pieces,), room, self.stride)]
         self._count_long(len(ranges))
         return ranges

@@ -19,9 +19,12 @@ from pydantic.fields import FieldInfo
 from bertmill.config.commands import COMMAND_SETTINGS, FinetuneSettings, Settings
 from bertmill.config.fields import COMMON, POSITIONAL
 from bertmill.config.reading import RUN_FILE, flag_of, key_of, read_settings, read_toml
+from bertmill.corpus.objectives import OBJECTIVES
 from bertmill.errors import UsageError
+from bertmill.tasks import TASKS, settings_for
 
 HELP_FLAGS = ("-h", "--help")
+_REGISTRIES = {"task": TASKS, "objective": OBJECTIVES}  # whose names help lists
 
 
 class _Parser(argparse.ArgumentParser):
@@ -52,8 +55,6 @@ def settings_class(command: str, words: Sequence[str]) -> type[Settings]:
     kind = COMMAND_SETTINGS[command]
     if not issubclass(kind, FinetuneSettings):
         return kind
-    from bertmill.tasks import TASKS, settings_for
-
     known, rest = make_parser(command, kind).parse_known_intermixed_args(
         [word for word in words if word not in HELP_FLAGS]
     )
@@ -90,7 +91,8 @@ def make_parser(command: str, kind: type[Settings]) -> argparse.ArgumentParser:
     titles = ("required", "common", "task", "other")  # help omits empty groups
     groups = {title: parser.add_argument_group(f"{title} settings") for title in titles}
     for name, field in sorted(kind.model_fields.items(), key=lambda item: POSITIONAL not in item[1].metadata):
-        _add_field(groups[_group(field, name not in of_command)], name, field)
+        if name not in getattr(kind, "unused", ()):
+            _add_field(groups[_group(field, name not in of_command)], name, field)
     others = parser.add_argument_group("files and help")
     others.add_argument("--config", metavar="FILE.toml", help="settings from a file; flags win over it")
     others.add_argument(*HELP_FLAGS, action="help", help="show this message")
@@ -119,7 +121,8 @@ def _group(field: FieldInfo, is_option: bool) -> str:
 
 def _add_field(parser: argparse._ArgumentGroup, name: str, field: FieldInfo) -> None:
     kind, is_list = _value_type(field.annotation)
-    help_text = f"{field.description or ''}{_default_text(field)}".replace("%", "%%")
+    names = f": {', '.join(_REGISTRIES[name])}" if name in _REGISTRIES else ""
+    help_text = f"{field.description or ''}{names}{_default_text(field)}".replace("%", "%%")
     key, flag = key_of(name, field), flag_of(name, field)
     if POSITIONAL in field.metadata:
         nargs = "*" if is_list else "?"  # a file may give what the words do not

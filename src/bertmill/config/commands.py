@@ -53,7 +53,7 @@ class TokenizeSettings(Settings):
 class VocabSettings(Settings):
     """Learn a WordPiece vocabulary from text. The same text gives the same bytes, in any order of files."""
 
-    files: TextFiles = []
+    files: TextFiles
     out: Path = Field(description="the folder to write; it must not exist yet")
     size: int = Field(30_522, ge=6, le=1_000_000, description="pieces, special tokens included")
     cased: bool = Field(False, description="keep case and accents")
@@ -70,7 +70,7 @@ class VocabSettings(Settings):
 class CorpusSettings(Settings):
     """Turn text into a corpus: sentences as pieces, on disk, ready for pre-training. Starts where it was broken off."""
 
-    files: TextFiles = []
+    files: TextFiles
     vocab: str = Field(description="a vocabulary folder or file, a model folder or the name of an installed model")
     out: Path = Field(description="the corpus folder to write; it must not exist yet")
     workers: int | None = Field(None, ge=1, le=1024, description="processes (default: one per core)")
@@ -128,9 +128,7 @@ class PretrainSettings(TrainingSettings):
     init: Annotated[str | None, NAME_OR_PATH, MAY_MOVE, COMMON] = Field(
         None, description="continue pre-training this model instead of starting with random weights"
     )
-    objective: Annotated[str, COMMON] = Field(
-        "mlm+nsp", description="mlm+nsp, mlm+sop, mlm (masked pieces alone) or clm (left to right)"
-    )
+    objective: Annotated[str, COMMON] = Field("mlm+nsp", description="what to learn")
     steps: Annotated[int | None, COMMON] = Field(None, ge=1, le=10**12, description="how long to train: in steps")
     epochs: Annotated[float | None, COMMON] = Field(
         None, gt=0, le=1e6, description="how long to train: times through the corpus (default: 1)"
@@ -182,7 +180,7 @@ class RowSettings(Settings):
         None, description="the columns of a known data set: sst2, cola, mrpc, rte, stsb, …"
     )
     format: str | None = Field(
-        None, description="tsv, csv, jsonl, json or parquet; for tag also conll and lines (default: by the suffix)"
+        None, description="tsv, csv, jsonl, json, parquet, or a format of the task (default: by the suffix)"
     )
     separator: Separator | None = Field(
         None, description="what separates columns, one character or tab (default: a comma in .csv, else a tab)"
@@ -199,26 +197,20 @@ class WindowSettings(Settings):
     """How inputs that are longer than the model are read."""
 
     max_length: Annotated[int | None, COMMON] = Field(
-        None, ge=5, description="pieces in a window (default: as many as the model can read; 384 for answer)"
+        None, ge=5, description="pieces in a window (default: by the task and the model)"
     )
-    stride: int | None = Field(
-        None, ge=1, description="pieces advanced from window to window (default: 3/4 of a window; 128 for answer)"
-    )
-    truncate: bool | None = Field(
-        None, description="read the first window only instead of sliding (not for tag and answer)"
-    )
+    stride: int | None = Field(None, ge=1, description="pieces advanced from window to window (default: by the task)")
+    truncate: bool | None = Field(None, description="read the first window only instead of sliding")
 
 
 class FinetuneSettings(TrainingSettings, RowSettings, WindowSettings):
     """Fine-tune a model on labelled rows. `bertmill finetune TASK --help` adds the options of a task."""
 
-    task: Annotated[str, POSITIONAL] = Field(description="classify, regress, choose, tag or answer")
+    task: Annotated[str, POSITIONAL] = Field(description="what to learn")
     model: Annotated[str, NAME_OR_PATH, MAY_MOVE] = Field(
         description="the pre-trained model: a folder or the name of an installed model"
     )
-    train: Annotated[Path, PATH, MAY_MOVE] = Field(
-        description="the labelled rows: .tsv, .csv, .jsonl, .json, .parquet, or columns of words and tags"
-    )
+    train: Annotated[Path, PATH, MAY_MOVE] = Field(description="a file of labelled rows")
     dev: Annotated[Heldout, PATH, MAY_MOVE, COMMON] = Field(
         "0.1", description="rows to evaluate on: a file, or a share of the training rows"
     )
@@ -229,9 +221,7 @@ class FinetuneSettings(TrainingSettings, RowSettings, WindowSettings):
     micro_batch_pieces: int = Field(2048, ge=1, description="pieces that go through the model at once")
     dropout: float | None = Field(None, ge=0, lt=1, description="share of activations dropped (default: the model's)")
     freeze: bool = Field(False, description="train the head only; the encoder stays as it is")
-    metric: str | None = Field(
-        None, description="selects the best checkpoint (default: the task's first; matthews with --preset cola)"
-    )
+    metric: str | None = Field(None, description="selects the best checkpoint (default: by the task and the preset)")
     patience: int | None = Field(None, ge=1, description="stop after N evaluations without improvement")
     eval_every: int | None = Field(None, ge=1, description="steps between evaluations (default: an epoch)")
     seeds: int = Field(1, ge=1, description="train with this many seeds, from --seed on, and keep the best")
@@ -262,7 +252,7 @@ class PredictSettings(RowSettings, WindowSettings):
     choice: Annotated[list[str], COMMON] = Field([], description="a choice for --text; give it at least twice")
     out: Annotated[Path | None, COMMON] = Field(None, description="a file to write to instead of printing")
     output_format: Annotated[str, COMMON] = Field(
-        "jsonl", description="how answers are written: jsonl, csv or table; for tag also conll"
+        "jsonl", description="how answers are written: jsonl, csv, table, or a format of the task"
     )
     top_k: int = Field(1, ge=1, le=20, description="answers per question; several are given as a list")
     device: str = Field("auto", description="cpu, cuda, or auto")

@@ -56,6 +56,8 @@ def read_settings(
     except ValidationError as error:
         problems += [_problem(kind, dict(detail), flags, toml_path) for detail in error.errors()]
     if problems:
+        if given.get("resume") and "out" in given and not stored:
+            problems.insert(0, f"{given['out']} holds no run to resume")
         raise UsageError(" · ".join(problems))
     return settings
 
@@ -220,7 +222,11 @@ def _problem(kind: type[Settings], detail: dict[str, Any], flags: Mapping[str, A
 def _unknown_word(word: str, kind: type[Settings]) -> str:
     if not word.startswith("-"):
         return f"{word!r} is one argument too many"
-    flags = [flag_of(name, field) for name, field in kind.model_fields.items() if POSITIONAL not in field.metadata]
+    flags = {
+        flag_of(name, field): name for name, field in kind.model_fields.items() if POSITIONAL not in field.metadata
+    }
+    if flags.get(word) in getattr(kind, "unused", ()):
+        return f"{word} does not apply to this task"
     return f"unknown flag {word}{_suggestion(word, ['--config', '--help', *flags])}"
 
 

@@ -54,14 +54,14 @@ class RowFile:
                     raise record.problem
                 row = parse(record)
             except BadRowError as problem:
-                self.bad_row(problem, record.place)
+                self.handle_bad_row(problem, record.place)
                 continue
             yield replace(row, id=self.counts.num_rows if record.id is None else record.id)
         if not self.counts.num_rows:
             raise DataError("the file has no rows", where=self.path)
         self.counts.require_few_skipped(self.path)
 
-    def bad_row(self, problem: BadRowError, place: str) -> None:
+    def handle_bad_row(self, problem: BadRowError, place: str) -> None:
         """Stop at a bad row, or skip and count it, as the settings say."""
         if self.settings.on_bad_row == "stop":
             remedy = f"{problem.remedy or 'correct it'}, or skip such rows with --on-bad-row skip"

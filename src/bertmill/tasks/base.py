@@ -39,9 +39,10 @@ Scores = NDArray[Any]  # of many: [examples, …]
 
 
 class TaskOptions(BaseModel):
-    """The settings that `finetune` takes for one task only."""
+    """The settings that `finetune` takes for one task only; `unused` are settings of all tasks that do not apply."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+    unused: ClassVar[frozenset[str]] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -215,7 +216,7 @@ def encode_rows(task: AnyTask, rows: Iterable[Row], windows: Windows, file: RowF
         try:
             example = task.encode(row, windows)
         except BadRowError as problem:
-            file.bad_row(problem, row.place)
+            file.handle_bad_row(problem, row.place)
             continue
         yield example
     file.counts.require_few_skipped(file.path)

@@ -86,7 +86,7 @@ class Choose(SequenceTask[ChoiceRow]):
     def encode(self, row: ChoiceRow, windows: Windows) -> Example:
         context, *stem = row.texts
         sequences = [(context, " ".join([*stem, choice])) for choice in row.choices]
-        return Example(row, windows.of(sequences), row.right)
+        return Example(row, windows.cut(sequences), row.right)
 
     def outputs(self, model: nn.Module, examples: Sequence[Example], device: torch.device) -> Sequence[Tensor]:
         of_sequences = torch.cat(list(super().outputs(model, examples, device)))
@@ -128,7 +128,7 @@ def _choices(fields: Mapping[str, Any]) -> tuple[str, ...]:
     if not isinstance(choices, list | tuple) or not all(isinstance(choice, str) for choice in choices):
         raise BadRowError("wrong type", "the field 'choices' should be a list of texts")
     if len(choices) < 2 or not all(choice.strip() for choice in choices):
-        raise BadRowError("empty choice", "has fewer than two choices, or an empty one")
+        raise BadRowError("empty choice", "the field 'choices' needs at least two texts, none of them empty")
     return tuple(choices)
 
 

@@ -128,7 +128,7 @@ class Classify(SequenceTask[ClassRow]):
         return {label: number for number, label in enumerate(self.class_names)}
 
     def encode(self, row: ClassRow, windows: Windows) -> Example:
-        return Example(row, windows.of([row.texts]), None if row.label is None else self._target(row))
+        return Example(row, windows.cut([row.texts]), None if row.label is None else self._target(row))
 
     def _target(self, row: ClassRow) -> int | tuple[float, ...]:
         labels = self.labels(row)

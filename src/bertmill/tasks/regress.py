@@ -60,7 +60,7 @@ class Regress(SequenceTask[NumberRow]):
         return () if row.number is None else (f"{row.number:.12g}",)
 
     def encode(self, row: NumberRow, windows: Windows) -> Example:
-        return Example(row, windows.of([row.texts]), row.number)
+        return Example(row, windows.cut([row.texts]), row.number)
 
     def loss(self, outputs: Sequence[Tensor], examples: Sequence[Example]) -> Tensor:
         numbers = torch.cat(list(outputs))  # [B]

@@ -26,6 +26,7 @@ from bertmill.rows.source import RowFile
 from bertmill.tasks.sequence import text_in
 from bertmill.text.words import Span
 
+UNUSED = frozenset(("columns", "preset", "quotes", "separator", "truncate"))  # settings that do not apply to questions
 NEAR = 64  # characters by which an answer_start may be off and still be corrected
 PASSAGE_FIELDS = ("passage", "context", "text")
 _ANSWER_FIELDS = ("answers", "answer")
@@ -53,7 +54,7 @@ class QuestionRow(Row):
 
 def read_questions(file: RowFile, labelled: bool) -> Iterator[QuestionRow]:
     """The questions of a file."""
-    file.require_default("columns", "preset", "quotes", "separator")
+    file.require_default(*UNUSED - {"truncate"})
     file.require_format(*RECORDS)
 
     def parse(record: Record) -> QuestionRow:

@@ -25,7 +25,7 @@ from bertmill.errors import IntegrityError, UsageError
 from bertmill.model.config import BertConfig
 from bertmill.rows.source import RowFile
 from bertmill.rows.split import SplitKey
-from bertmill.tasks.answer.rows import PASSAGE_FIELDS, QuestionRow, parse_question, read_questions
+from bertmill.tasks.answer.rows import PASSAGE_FIELDS, UNUSED, QuestionRow, parse_question, read_questions
 from bertmill.tasks.answer.scores import answer_scores
 from bertmill.tasks.answer.spans import NUM_BEST, QuestionExample, Spans, best_spans, texts_of
 from bertmill.tasks.base import Answer, Array, Score, Scores, Task, TaskOptions, run_windows
@@ -41,6 +41,10 @@ MAX_SURPLUS = 50.0  # bounds the confidence of an error
 _LOST = "answers are too long, or cut by the window they start in: never found"
 
 
+class AnswerOptions(TaskOptions):
+    unused = UNUSED
+
+
 @dataclass(frozen=True)
 class AnswerQuestions(Task[QuestionRow, QuestionExample]):
     """`null_threshold` is None if every question has an answer; with `top_k` above 1 the best answers are listed."""
@@ -51,6 +55,7 @@ class AnswerQuestions(Task[QuestionRow, QuestionExample]):
 
     name = "answer"
     head = "BertForQuestionAnswering"
+    Options = AnswerOptions
     goals = ("f1", "exact")
     fields: ClassVar[tuple[str, ...]] = ("question", "passage")
     window = (384, 128)

@@ -29,6 +29,7 @@ from bertmill.text.files import STANDARD_INPUT, Line, format_suffix, read_file
 from bertmill.text.printable import counted
 from bertmill.text.words import Span, find_words, join_words
 
+UNUSED = frozenset(("preset", "quotes", "separator", "truncate"))  # settings that do not apply to words and tags
 _DOCUMENT_START = "-DOCSTART-"
 _WORD_FIELDS = ("words", "tokens", "text")
 _TAG_FIELDS = ("tags", "ner_tags", "pos_tags", "entities", "spans", "labels", "label")
@@ -51,7 +52,7 @@ class WordsRow(Row):
 
 def read_words(file: RowFile, labelled: bool) -> Iterator[WordsRow]:
     """The sentences of a file."""
-    file.require_default("preset", "quotes", "separator")
+    file.require_default(*UNUSED - {"truncate"})
     columns = None if file.settings.columns is None else parse_columns(file.settings.columns)
     if columns is not None and (columns.pair or columns.choices or (labelled and columns.label is None)):
         raise UsageError(f"--columns {file.settings.columns} should name text (the words) and label (the tags)")
@@ -66,7 +67,7 @@ def parse_words(fields: Mapping[str, Any], place: str) -> WordsRow:
             raise BadRowError("no words", "has tags but no list of words", "provide the words as a list of texts")
         return _split_text(words, tags, place)
     if not isinstance(words, list | tuple) or not words or not all(isinstance(word, str) for word in words):
-        raise BadRowError("no words", "has no list of words", "provide the words of a sentence as a list of texts")
+        raise BadRowError("no words", "the words should be a list of texts, at least one")
     if "" in words:
         raise BadRowError("empty word", f"word {words.index('') + 1} of {len(words)} is empty")
     text, spans = join_words(list(words))

@@ -30,7 +30,7 @@ from bertmill.rows.source import RowFile
 from bertmill.tasks.base import Answer, Array, Example, Score, Scores, Task, TaskOptions, probabilities, run_windows
 from bertmill.tasks.metrics import ClassReport, Counts, class_table, precision_recall_f1, ratio
 from bertmill.tasks.sequence import refuse_other_fields, text_in
-from bertmill.tasks.tag.rows import WordsRow, parse_words, read_words
+from bertmill.tasks.tag.rows import UNUSED, WordsRow, parse_words, read_words
 from bertmill.tasks.tag.schemes import (
     OUTSIDE,
     Entity,
@@ -62,6 +62,10 @@ def conll_lines(answer: Answer) -> str:
     return "".join(f"{_BREAKS.sub(' ', word)}\t{tag}\n" for word, tag in lines) + "\n"
 
 
+class TagOptions(TaskOptions):
+    unused = UNUSED
+
+
 @dataclass(frozen=True)
 class Tag(Task[WordsRow, TagExample]):
     """`tags` in the order of the model's outputs; `scheme` is how the data wrote them, if that is known."""
@@ -72,6 +76,7 @@ class Tag(Task[WordsRow, TagExample]):
 
     name = "tag"
     head = "BertForTokenClassification"
+    Options = TagOptions
     fields: ClassVar[tuple[str, ...]] = ("text",)
     output_formats: ClassVar[Mapping[str, Callable[[Answer], str]]] = {"conll": conll_lines}
 
