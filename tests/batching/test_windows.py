@@ -160,7 +160,7 @@ def test_every_piece_has_its_widest_context_in_a_window_that_shows_it(num_pieces
 
 
 def test_tasks_that_need_every_piece_refuse_truncation(tokenizer: BertTokenizer) -> None:
-    with pytest.raises(UsageError, match="truncation would leave words without a tag"):
+    with pytest.raises(UsageError, match="this task reads every piece"):
         Windows(tokenizer, 32, truncate=True).slide(5, 30)
 
 

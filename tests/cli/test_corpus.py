@@ -61,7 +61,7 @@ def test_a_vocabulary_file_and_the_vocabulary_of_a_corpus_do_as_well(
         (["a.txt", "--vocab", "minilm", "--out", "new", "--workers", "0"], 2, "--workers"),
         (["blank.txt", "--vocab", "minilm", "--out", "new"], 3, "blank.txt: there is no text in it"),
         (["bad.jsonl", "--vocab", "minilm", "--out", "new"], 3, "bad.jsonl:1: is not JSON"),
-        (["--vocab", "minilm", "--out", "new"], 2, "no text is given"),
+        (["--vocab", "minilm", "--out", "new"], 2, "FILES is required"),
     ],
 )
 def test_bad_input_is_one_line_and_the_right_exit_code(
@@ -108,11 +108,11 @@ def test_a_signal_is_one_line_and_the_work_is_kept(kind: signal.Signals, code: i
     (tmp_path / "a.txt").write_text(TEXT * 120_000)
     words = [PROGRAM, "corpus", "a.txt", "--vocab", "minilm", "--out", "corpus", "--workers", "2"]
     process = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    notes = tmp_path / ".corpus.partial/notes"
-    while process.poll() is None and not list(notes.glob("*.json")):
+    records = tmp_path / ".corpus.partial/records"
+    while process.poll() is None and not list(records.glob("*.json")):
         time.sleep(0.002)
     os.killpg(process.pid, kind)  # as a terminal sends it: to the workers too
     assert process.communicate(timeout=60)[1] == f"bertmill: {word}\n"
     assert process.returncode == code
-    assert list(notes.glob("shard-*.json"))
+    assert list(records.glob("shard-*.json"))
     assert not (tmp_path / "corpus").exists()

@@ -138,7 +138,7 @@ def test_the_output_file_may_not_be_the_input(
         ("tag", ["--text", "a", "--question", "b"], "the task tag does not take the field 'question'"),
         ("tag", ["--text", "a", "--pair", "b"], "the task tag does not take the field 'pair'"),
         ("tag", ["--text", "a", "--choice", "b", "--choice", "c"], "does not take the field 'choices'"),
-        ("tag", ["--text", "a", "--truncate"], "truncation would leave words without a tag"),
+        ("tag", ["--text", "a", "--truncate"], "this task reads every piece"),
         (
             "tag",
             ["--text", "a", "--max-length", "32", "--stride", "33"],

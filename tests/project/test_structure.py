@@ -51,3 +51,25 @@ def test_files_and_functions_are_of_readable_size() -> None:
             if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno >= MAX_FUNCTION_LINES:
                 too_long.append(f"{path}: {node.name}")
     assert not too_long
+
+
+# Tests of what several modules do together, and of registries, which are packages.
+ACROSS_MODULES = {
+    "corpus/objectives/test_objectives.py",
+    "model/test_compile.py",
+    "tasks/test_registry.py",
+    "training/test_resume.py",
+}
+
+
+def test_tests_mirror_the_source() -> None:
+    tests = Path(__file__).parent.parent
+    misplaced = []
+    for path in tests.rglob("test_*.py"):
+        place = path.relative_to(tests)
+        if place.parts[0] in ("project", "benchmarks") or place.as_posix() in ACROSS_MODULES:
+            continue
+        modules = [module.stem for module in (SOURCE / place.parent).glob("*.py")]
+        if not any(re.fullmatch(rf"test_{module}(_\w+)?", place.stem) for module in modules):
+            misplaced.append(place.as_posix())
+    assert not misplaced

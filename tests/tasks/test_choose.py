@@ -64,8 +64,8 @@ def test_a_label_that_is_not_a_choice_is_refused(label: object, message: str) ->
         (None, "the field 'choices' is missing; provide at least two choices"),
         ("ab", "the field 'choices' should be a list of texts"),
         (["a", 2], "the field 'choices' should be a list of texts"),
-        (["a"], "fewer than two choices, or an empty one"),
-        (["a", " "], "fewer than two choices, or an empty one"),
+        (["a"], "needs at least two texts, none of them empty"),
+        (["a", " "], "needs at least two texts, none of them empty"),
     ],
 )
 def test_a_request_needs_at_least_two_choices(choices: object, message: str) -> None:

@@ -127,8 +127,16 @@ def test_dialogues_become_a_row_per_question(tmp_path: Path) -> None:
         ([["a"], ["why"], "x"], "dialogue x, question 1", "expected a JSON object, found a string"),
         ([["a"], [{}], "x"], "dialogue x, question 1", "this row has no column 'question'"),
         ([[], [QUESTION], "x"], "dialogue x, question 1", "the field 'text' is empty"),
-        ([["a"], [QUESTION | {"choice": ["one"]}], "x"], "dialogue x, question 1", "has fewer than two choices"),
-        ([["a"], [QUESTION | {"choice": ["b", " "]}], "x"], "dialogue x, question 1", "has fewer than two choices, or"),
+        (
+            [["a"], [QUESTION | {"choice": ["one"]}], "x"],
+            "dialogue x, question 1",
+            "the field 'choices' needs at least two texts",
+        ),
+        (
+            [["a"], [QUESTION | {"choice": ["b", " "]}], "x"],
+            "dialogue x, question 1",
+            "the field 'choices' needs at least two",
+        ),
         ([["a"], [QUESTION | {"choice": "b"}], "x"], "dialogue x, question 1", "the field 'choices' should be a list"),
         ([["a"], [QUESTION | {"choice": None}], "x"], "dialogue x, question 1", "the field 'choices' is missing"),
         ([["a"], [QUESTION | {"answer": "Nobody."}], "x"], "dialogue x, question 1", "the label 'Nobody.' is none of"),

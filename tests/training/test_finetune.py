@@ -187,7 +187,7 @@ def test_a_stride_beyond_the_window_is_refused_before_training(
 ) -> None:
     longest = BertConfig.from_pretrained(tiny).max_position_embeddings
     assert main(finetune_words(tiny, rows_file, tmp_path / "run", stride=longest + 1)) == 2
-    assert f"the stride {longest + 1} must be smaller than the window ({longest})" in capsys.readouterr().err
+    assert f"the stride {longest + 1} must not exceed the window ({longest})" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 

@@ -126,7 +126,7 @@ def test_standard_input_is_columns_if_labelled_and_else_lines(
         ("a.conll", "a O\nb O\n\nc O\nd\n", "a.conll:5: has 1 columns, the first line has 2"),
         ("a.jsonl", '{"words": ["a", "b"], "tags": ["O"]}', "a.jsonl:1: has 2 words and 1 tags"),
         ("a.jsonl", '{"words": ["a"], "labels": [null]}', "a.jsonl:1: has no list of tags"),
-        ("a.jsonl", '{"words": [], "tags": []}', "a.jsonl:1: has no list of words"),
+        ("a.jsonl", '{"words": [], "tags": []}', "a.jsonl:1: the words should be a list of texts"),
         ("a.jsonl", '{"words": ["a", ""], "tags": ["O", "O"]}', "a.jsonl:1: word 2 of 2 is empty"),
         ("a.jsonl", '{"words": "a b", "tags": ["O", "O"]}', "a.jsonl:1: has tags but no list of words"),
         ("a.tsv", "a\tO\n\tO\n", "a.tsv:2: the word is empty"),
@@ -180,8 +180,7 @@ def test_settings_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     assert len(read(tmp_path / "a.txt", CONLL, format="conll", labelled=False)) == 2
 
 
-def test_a_row_gives_its_words_as_a_field_unless_they_were_split_from_a_text(tmp_path: Path) -> None:
-    (row,) = read(tmp_path / "a.conll", "北 B\n京 E\n")
-    assert row.fields() == {"words": ["北", "京"]}
-    (row,) = read(tmp_path / "a.txt", "北京\n", labelled=False)
-    assert row.fields() == {"text": "北京"}
+def test_a_row_gives_its_text_as_a_field_if_splitting_it_yields_its_words(tmp_path: Path) -> None:
+    first, second = read(tmp_path / "a.conll", "北\tB\n京\tE\n\nNew York\tB\n")
+    assert first.fields() == {"text": "北京"}
+    assert second.fields() == {"words": ["New York"]}
