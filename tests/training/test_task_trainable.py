@@ -188,3 +188,12 @@ def test_micro_batches_are_the_batch_and_their_losses_add_up(tiny: Path) -> None
     with torch.no_grad():
         whole, *losses = (float(trainable.loss(model, part, totals)[0]) for part in (batch, *parts))
     assert sum(losses) == pytest.approx(whole, abs=1e-5)
+
+
+def test_dev_examples_are_not_run_again_for_a_task_without_tuning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bertmill.training.task_trainable.stream_outputs", None)
+    data = Dataset(Choose(), "accuracy", [], [], [])
+    trainable = TaskTrainable(
+        data, FinetuneSettings(task="choose", model="m", train="t", out="o"), Ranks(torch.device("cpu"))
+    )
+    assert trainable.tuned(torch.nn.Identity()) == (Choose(), "", {})

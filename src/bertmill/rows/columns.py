@@ -256,11 +256,8 @@ def _require_columns(columns: Columns, names: Sequence[str], first: Cells) -> No
     for name in columns.names:
         if names.count(name) != 1:
             found = "is no column" if name not in names else "are several columns"
-            raise DataError(
-                f"there {found} {name!r}; the first row is {_listed(dict(zip(names, first.values, strict=True)))}",
-                where=first.place,
-                remedy="name the columns with --columns",
-            )
+            what = f"there {found} {name!r}; the first row is {_listed(dict(zip(names, first.values, strict=True)))}"
+            raise DataError(what, where=first.place, remedy="name the columns with --columns")
 
 
 def _refuse_header(columns: Columns, first: Cells) -> None:
@@ -268,18 +265,13 @@ def _refuse_header(columns: Columns, first: Cells) -> None:
     numbers = [int(name) for name in columns.names]
     cells = [first.values[number - 1] for number in numbers if number <= len(first.values)]
     if len(cells) > 1 and all(_plain(cell) in _KNOWN for cell in cells):
-        raise DataError(
-            f"the first row looks like a header: {', '.join(cells)}",
-            where=first.place,
-            remedy="use names instead of numbers in --columns",
-        )
+        what = f"the first row looks like a header: {', '.join(cells)}"
+        raise DataError(what, where=first.place, remedy="use names instead of numbers in --columns")
 
 
 def _unrecognised(place: str, fields: Mapping[Any, Any], labelled: bool) -> DataError:
-    wanted, example = (
-        ("the text and the label", "text=COLUMN,label=COLUMN") if labelled else ("the text", "text=COLUMN")
-    )
-    remedy = f"name them with --columns {example}, by header or by number if there is no header"
+    wanted, more = ("the text and the label", ",label=COLUMN") if labelled else ("the text", "")
+    remedy = f"name them with --columns text=COLUMN{more}, by header or by number if there is no header"
     if len(fields) == 1 and labelled:
         remedy = "separate columns by commas in a .csv and by tabs elsewhere, or use --separator"
     return DataError(f"cannot tell which columns hold {wanted}: {_listed(fields)}", where=place, remedy=remedy)

@@ -202,8 +202,13 @@ class Task(ABC, Generic[RowT, ExampleT]):
         """The figures of each class, if there are classes."""
         return ClassReport()
 
+    @property
+    def needs_tuning(self) -> bool:
+        """Whether something is chosen on the dev examples after training; `tuned` chooses it."""
+        return False
+
     def tuned(self, scores: Scores) -> tuple[Self, str]:
-        """The task with what is chosen on dev examples after training, and a description; nothing by default."""
+        """The task with what is best for these scores, and a description of it."""
         return self, ""
 
 

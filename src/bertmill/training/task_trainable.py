@@ -89,9 +89,11 @@ class TaskTrainable:
 
     def tuned(self, model: nn.Module) -> tuple[AnyTask, str, dict[str, float]]:
         """The task tuned on the dev examples, a description of what was tuned, and the metrics with it."""
+        if not self.data.task.needs_tuning:
+            return self.data.task, "", {}
         scores = scores_of(self.data.task, stream_outputs(self.data.task, model, self.data.dev, self.ranks.device))
         task, description = self.data.task.tuned(scores)
-        return task, description, task.metrics(scores) if description else {}
+        return task, description, task.metrics(scores)
 
     def score(self, figures: Mapping[str, float]) -> list[float]:
         return [figures[self.data.metric], -figures["loss"]]

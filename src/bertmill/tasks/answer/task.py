@@ -158,10 +158,12 @@ class AnswerQuestions(Task[QuestionRow, QuestionExample]):
         with_zero = _with_threshold(scores, 0.0)
         return figures | {f"{name}_at_zero": with_zero[name] for name in ("exact", "f1")}
 
+    @property
+    def needs_tuning(self) -> bool:
+        return self.null_threshold is not None
+
     def tuned(self, scores: Scores) -> tuple[Self, str]:
         """With the best null threshold for these scores: between two margins, or beyond all of them."""
-        if self.null_threshold is None:
-            return self, ""
         _, f1, is_answerable, margins = scores.T
         order = np.argsort(-margins)
         borders = np.concatenate([[margins.max() + 1], margins[order], [margins.min() - 1]])
