@@ -74,13 +74,13 @@ def killed(mode: str, training: str, corpus: Path, out: Path, *more: str) -> int
 @pytest.mark.parametrize(
     ("mode", "training"),
     [
-        ("random:4:1:0.5", "short"),
+        ("random:4:1:0.2", "short"),
         ("saving:1", "saving"),
         ("SIGTERM", "short"),
         ("SIGINT", "short"),
         *(
             pytest.param(mode, "long", marks=pytest.mark.slow)
-            for mode in ("random:4:1:1.0", "random:20:2:1.0", "saving:7", "saving:1", "SIGTERM", "SIGINT")
+            for mode in ("random:4:1:0.5", "random:20:2:0.5", "saving:7", "saving:1", "SIGTERM", "SIGINT")
         ),
     ],
 )
