@@ -145,7 +145,7 @@ def test_the_output_file_may_not_be_the_input(
             "the stride 33 must not exceed the window (32)",
         ),
         ("tag", ["--text", "a", "--stride", "2000"], "the stride 2000 must not exceed"),
-        ("tag", ["--text", "a", "--top-k", "2"], "the task tag has no top_k"),
+        ("tag", ["--text", "a", "--top-k", "2"], "top_k does not apply to the task tag"),
         (
             "answer",
             ["--text", "a", "--question", "b", "--output-format", "conll"],

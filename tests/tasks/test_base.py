@@ -60,7 +60,7 @@ def test_windows_run_in_portions_unless_gradients_are_needed() -> None:
 
 def test_a_task_without_settings_for_answers_refuses_them() -> None:
     assert TASK.answering() is TASK
-    with pytest.raises(UsageError, match="the task classify has no top_k"):
+    with pytest.raises(UsageError, match="top_k does not apply to the task classify"):
         TASK.answering(top_k=3)
 
 

@@ -111,7 +111,7 @@ class PretrainingDisplay(TrainingDisplay):
 
     def __init__(self, *, quiet: bool) -> None:
         super().__init__(quiet=quiet)
-        self._known: PretrainingBeginning | None = None
+        self._known: PretrainingBeginning  # set by `begin`, before anything is shown
         self._roof = math.nan
         self._last_losses: deque[float] = deque(maxlen=STUCK_LINES)
         self._has_said_stuck = False
@@ -133,19 +133,16 @@ class PretrainingDisplay(TrainingDisplay):
             self._warn_if_stuck(line)
 
     def _figures(self, line: Line) -> list[str]:
-        assert self._known is not None
         figures = [f"loss {line['loss']:.3f}", *self._known.objective.describe_figures(line)]
         rate = self._per_second("pieces", line)
         share = OPERATIONS_PER_WEIGHT * self._known.weights_used * rate / self._roof
         return [*figures, f"{rate:,.0f} pieces/s ({share:.0%} of the roof)"]
 
     def _heldout_figures(self, line: Line) -> str:
-        assert self._known is not None
         figures = {name.removeprefix("heldout_"): value for name, value in line.items()}
         return "held out: " + ", ".join(self._known.objective.describe_figures(figures))
 
     def _warn_if_stuck(self, line: Line) -> None:
-        assert self._known is not None
         self._last_losses.append(line[self._known.objective.entropy_figure])
         entropy = self._known.unigram_entropy
         is_stuck = len(self._last_losses) == STUCK_LINES and all(

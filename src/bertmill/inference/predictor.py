@@ -7,6 +7,7 @@ question-answering pipeline.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ class Predictor:
         self.folder = find_model(name_or_folder)
         self.device = choose_device(device)
         self.tokenizer = BertTokenizer.from_pretrained(self.folder)
+        self._loading = threading.Lock()
         self._filler: MaskFiller | None = None
         self._runner: Runner | None = None
 
@@ -81,9 +83,10 @@ class Predictor:
 
         A guess has `score` (its probability), `token` (its id), `token_str` and `sequence` (the completed text).
         """
-        if self._filler is None:
-            model = load_with_head(BertForMaskedLM, self.folder, "masked words", "use a pre-trained model")
-            self._filler = MaskFiller(model.to(self.device), self.tokenizer)
+        with self._loading:
+            if self._filler is None:
+                model = load_with_head(BertForMaskedLM, self.folder, "masked words", "use a pre-trained model")
+                self._filler = MaskFiller(model.to(self.device), self.tokenizer)
         guesses = self._filler.fill(text, top_k)
         return guesses[0] if len(guesses) == 1 else guesses
 
@@ -98,8 +101,9 @@ class Predictor:
         return task
 
     def _task_runner(self) -> Runner:
-        if self._runner is None:
-            self._runner = Runner(self.folder, str(self.device), tokenizer=self.tokenizer)
+        with self._loading:
+            if self._runner is None:
+                self._runner = Runner(self.folder, str(self.device), tokenizer=self.tokenizer)
         return self._runner
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -33,8 +33,7 @@ def load_task(name: str) -> type[AnyTask]:
     """The class of a task; UsageError if there is no task of this name."""
     if name not in TASKS:
         raise unknown_name("task", name, list(TASKS))
-    module, _, attribute = TASKS[name].partition(":")
-    return cast("type[AnyTask]", getattr(importlib.import_module(module), attribute))
+    return cast("type[AnyTask]", pkgutil.resolve_name(TASKS[name]))
 
 
 def settings_for(task: str) -> type[FinetuneSettings]:

@@ -176,7 +176,7 @@ class Task(ABC, Generic[RowT, ExampleT]):
     def answering(self, **settings: Any) -> Self:
         """The task with other settings for its answers; UsageError if it has no such settings."""
         if settings:
-            raise UsageError(f"the task {self.name} has no {', '.join(settings)}")
+            raise UsageError(f"{', '.join(settings)} does not apply to the task {self.name}")
         return self
 
     # Evaluation
