@@ -13,6 +13,8 @@ from bertmill.cli.streams import say
 def test_work_goes_on_where_standard_error_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
     with Path("/dev/full").open("w") as full:
         monkeypatch.setattr(sys, "stderr", full)
-        say("one")
+        with pytest.raises(OSError, match="No space left"):
+            print("one", file=full, flush=True)  # the stream is really full
         say("two")
-    # Closing the stream would have raised the error again.
+        assert Path(f"/proc/self/fd/{full.fileno()}").resolve() == Path("/dev/null")  # nothing is written to it again
+        say("three")

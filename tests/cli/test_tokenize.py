@@ -67,7 +67,7 @@ GOOD = "\n".join([*SPECIAL_TOKENS, "a"])
         ({"a.txt": b""}, ["--model", "minilm", "a.txt"], 3, "a.txt: there is no text in it"),
         ({"a.bin": bytes(range(256))}, ["--model", "minilm", "a.bin"], 3, "a.bin: is not text"),
         ({"v": b""}, ["--model", "v", "--text", "a"], 4, "v: has no pieces"),
-        ({"v": f"{GOOD}\na".encode()}, ["--model", "v", "--text", "a"], 4, "v:7: 'a' stands there 2 times"),
+        ({"v": f"{GOOD}\na".encode()}, ["--model", "v", "--text", "a"], 4, "v:7: 'a' occurs 2 times"),
         ({"v": b"a\nb"}, ["--model", "v", "--text", "a"], 4, "v: is not a vocabulary: it holds none of [PAD]"),
         (
             {"v": b"A text.\n\nWith blank lines.\n\n"},

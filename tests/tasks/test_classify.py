@@ -86,7 +86,7 @@ def test_an_unlabelled_row_has_no_target() -> None:
 
 def test_rows_with_choices_are_refused(tmp_path: Path) -> None:
     content = '{"text": "a", "choices": ["b", "c"], "label": "x"}\n'
-    with pytest.raises(DataError, match=r"a.jsonl:1: has choices, which only the task choose reads"):
+    with pytest.raises(DataError, match=r"a.jsonl:1: has choices, which the task classify does not read"):
         read(tmp_path / "a.jsonl", content)
 
 

@@ -155,5 +155,5 @@ def test_a_bad_record_stops_the_reading_or_is_counted(
 
 def test_choices_are_not_ignored(tmp_path: Path) -> None:
     path = write_records(tmp_path / "a.jsonl", {"text": "t", "label": "x", "choices": ["a", "b"]})
-    with pytest.raises(DataError, match=r"a.jsonl:1: has choices, which only the task choose reads; remove them"):
+    with pytest.raises(DataError, match=r"a.jsonl:1: has choices, which the task classify does not read; remove them"):
         read(row_file(path))

@@ -53,7 +53,7 @@ def test_numbers_that_are_all_equal_cannot_be_learned(tmp_path: Path) -> None:
 def test_rows_with_choices_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "a", "choices": ["b", "c"], "label": 1}\n', encoding="utf-8")
-    with pytest.raises(DataError, match=r"a.jsonl:1: has choices, which only the task choose reads"):
+    with pytest.raises(DataError, match=r"a.jsonl:1: has choices, which the task regress does not read"):
         list(Regress.read(RowFile(str(path)), TaskOptions(), labelled=True))
 
 

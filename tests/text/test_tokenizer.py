@@ -275,7 +275,7 @@ ADDED = {"id": 0, "content": "x", "special": False, "normalized": True}
             "vocab.txt",
             "\n".join([*SPECIAL_TOKENS, "a", "b", "a"]),
             IntegrityError,
-            "vocab.txt:8: 'a' stands there 2 times",
+            "vocab.txt:8: 'a' occurs 2 times",
         ),
         ("vocab.txt", b"\xff\xfe", IntegrityError, "not UTF-8"),
         ("tokenizer.json", "{", IntegrityError, "not JSON"),

@@ -269,7 +269,7 @@ class PredictSettings(RowSettings, WindowSettings):
 
 
 class FillSettings(Settings):
-    """Guess what stands in the place of each [MASK] of a text."""
+    """Predict the piece at each [MASK] of a text."""
 
     model: Annotated[str, Field(description="a model folder or the name of an installed model"), POSITIONAL]
     texts: Annotated[list[str], Field(min_length=1, description="texts with [MASK] in them"), POSITIONAL]

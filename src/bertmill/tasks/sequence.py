@@ -51,8 +51,7 @@ class SequenceTask(Task[TextRowT, Example]):
     def read(cls, file: RowFile, options: Any, *, labelled: bool) -> Iterator[TextRowT]:
         def parse(record: Record) -> TextRowT:
             if record.fields.get("choices") and "choices" not in cls.fields:
-                what, remedy = "has choices, which only the task choose reads", "remove them, or use choose"
-                raise BadRowError("has choices", what, remedy)
+                raise BadRowError("has choices", f"has choices, which the task {cls.name} does not read", "remove them")
             return cls.parse(record.fields, record.place, options)
 
         return file.rows(read_fields(file, labelled=labelled, unfold=cls.unfold), parse)

@@ -71,7 +71,7 @@ def _refuse_duplicates(pieces: list[str], path: Path) -> None:
         raise _not_a_vocabulary(path)
     if repeated:
         lines = [number for number, piece in enumerate(pieces, start=1) if piece == repeated[0]]
-        what = f"{repeated[0]!r} stands there {len(lines)} times"
+        what = f"{repeated[0]!r} occurs {len(lines)} times"
         raise IntegrityError(what, where=f"{path}:{lines[1]}", remedy="a piece has one id")
 
 
