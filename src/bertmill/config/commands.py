@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -83,8 +83,11 @@ class CorpusSettings(Settings):
     text_field: str = Field("text", description="the field of a .jsonl record that holds the text")
 
 
-class TrainingSettings(Settings):
-    """What pre-training and fine-tuning have in common."""
+DURATIONS = ("steps", "epochs", "budget")  # of pre-training; they exclude each other
+
+
+class LoopSettings(Settings):
+    """What the training loop reads. Every field has a value."""
 
     out: Annotated[Path, MAY_CHANGE] = Field(description="the run folder: settings, log, checkpoints and the model")
     resume: Annotated[bool, MAY_CHANGE, COMMON] = Field(
@@ -113,16 +116,19 @@ class TrainingSettings(Settings):
         False, description="fuse the parts of layers around attention; needs a C++ compiler"
     )
     device: Annotated[str, MAY_CHANGE] = Field("auto", description="cpu, cuda, or auto")
-    threads: Annotated[Threads | None, MAY_CHANGE] = Field(None, description="threads (default: one per core)")
 
-    def undecided(self) -> list[str]:
-        """The settings that a run must record and that have no value yet."""
-        return []
+
+class TrainingSettings(LoopSettings):
+    """What pre-training and fine-tuning have in common; a run must record one setting of each group in `recorded`."""
+
+    recorded: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    threads: Annotated[Threads | None, MAY_CHANGE] = Field(None, description="threads (default: one per core)")
 
 
 class PretrainSettings(TrainingSettings):
     """Pre-train a BERT on a corpus, or continue pre-training one."""
 
+    recorded = (("size", "init"), ("learning_rate",), DURATIONS)
     corpus: Annotated[Path, PATH, MAY_MOVE] = Field(description="a folder made by `bertmill corpus`")
     size: Annotated[SizeName | None, COMMON] = Field(None, description="the size of the model (default: mini)")
     init: Annotated[str | None, NAME_OR_PATH, MAY_MOVE, COMMON] = Field(
@@ -160,14 +166,10 @@ class PretrainSettings(TrainingSettings):
 
     @model_validator(mode="after")
     def _exclusive(self) -> Self:
-        durations = [name for name in ("steps", "epochs", "budget") if getattr(self, name) is not None]
+        durations = [name for name in DURATIONS if getattr(self, name) is not None]
         if len(durations) > 1:
             raise ValueError(f"--{' and --'.join(durations)} exclude each other")
         return self
-
-    def undecided(self) -> list[str]:
-        alternatives = (("size", "init"), ("learning_rate",), ("steps", "epochs", "budget"))
-        return [names[0] for names in alternatives if all(getattr(self, name) is None for name in names)]
 
 
 class RowSettings(Settings):

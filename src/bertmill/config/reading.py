@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from bertmill.config.commands import COMMAND_SETTINGS, Settings, TrainingSettings
+from bertmill.config.commands import COMMAND_SETTINGS, DURATIONS, Settings, TrainingSettings
 from bertmill.config.fields import MAY_CHANGE, MAY_MOVE, NAME_OR_PATH, PATH, POSITIONAL, heldout_share
 from bertmill.errors import IntegrityError, UsageError
 from bertmill.storage import require_format
@@ -27,7 +27,6 @@ TrainingT = TypeVar("TrainingT", bound=TrainingSettings)
 RUN_FILE = "config.toml"  # identifies a run folder
 RUN_FORMAT = 1
 _DAMAGED_REMEDY = "restore the file, or start a new run"
-_DURATIONS = {"steps", "epochs", "budget"}  # exclude each other
 
 
 def key_of(name: str, field: FieldInfo) -> str:
@@ -73,7 +72,7 @@ def _stored(kind: type[TrainingSettings], given: Mapping[str, Any]) -> dict[str,
         if POSITIONAL in field.metadata and given.get(name, stored.get(name)) != stored.get(name):
             raise _cannot_change([name.upper()], path)
     _validate_run(kind, {**stored, "out": path.parent}, path)
-    dropped = {"quiet"} | (_DURATIONS if _DURATIONS & given.keys() else set())
+    dropped = {"quiet", *(DURATIONS if given.keys() & set(DURATIONS) else ())}
     return {name: value for name, value in stored.items() if name not in dropped}
 
 
@@ -121,7 +120,8 @@ def _read_run(path: Path, command: str) -> dict[str, Any]:
 def _validate_run(kind: type[TrainingT], content: Mapping[str, Any], path: Path) -> TrainingT:
     try:
         settings = kind.model_validate(content)
-        problems = [f"{name}: field required" for name in settings.undecided()]
+        missing = [names for names in kind.recorded if all(getattr(settings, name) is None for name in names)]
+        problems = [f"{names[0]}: field required" for names in missing]
     except ValidationError as error:
         problems = [f"{'.'.join(map(str, detail['loc']))}: {detail['msg'].lower()}" for detail in error.errors()]
     if problems:
@@ -165,7 +165,7 @@ def resumed_settings(given: TrainingT, before: TrainingT, *, is_finished: bool) 
     differing = []
     for name, field in type(given).model_fields.items():
         value = getattr(given, name)
-        if name not in given.model_fields_set or value == getattr(before, name):
+        if name not in given.model_fields_set or value in (None, getattr(before, name)):  # None leaves it open
             continue
         if any(marker in field.metadata for marker in allowed):
             changes[name] = value

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from bertmill.config.commands import TrainingSettings
+from bertmill.config.commands import LoopSettings
 from bertmill.config.fields import Precision
 from bertmill.errors import NonFiniteError, StoppedError
 from bertmill.machine import give_back_freed_memory
@@ -43,13 +43,13 @@ class Trainer:
 
     model: nn.Module
     schedule: Schedule
-    settings: TrainingSettings
+    settings: LoopSettings
     run: RunFolder
     ranks: Ranks
     journal: Journal
     _: KW_ONLY
     eval_every: int
-    patience: int | None = None  # evaluations without a better score after which the training ends
+    patience: float = math.inf  # stop after this many evaluations without improvement
 
     def __post_init__(self) -> None:
         self.optimizer = make_optimizer(self.model, self.settings.weight_decay)
@@ -110,9 +110,8 @@ class Trainer:
 
     def _is_over(self) -> bool:
         state = self.state
-        if self.patience is not None and state.evaluations_since_best >= self.patience:
-            return True
-        return self.schedule.is_over(state.step, state.seconds, state.seconds_of_step)
+        is_tired = state.evaluations_since_best >= self.patience
+        return is_tired or self.schedule.is_over(state.step, state.seconds, state.seconds_of_step)
 
     def _learn(self, trainable: Trainable, batch: Any) -> bool:
         """One update of the weights; False, and no update, if the loss or a gradient is not finite."""

@@ -2,7 +2,7 @@
 
     open_run            locks the folder; tells whether the run is new or finished; applies the rules for resuming
     Run.require_sources the data is what the run started with
-    Run.start           records settings and sources: from here on the folder is a run
+    Run.start           records settings, decisions and sources: from here on the folder is a run
     Run.finish          writes the model folder
 A start that fails before `Run.start` leaves nothing behind. Only the first of several ranks writes.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from bertmill.checkpoint.names import METADATA_FILE, METADATA_FORMAT
-from bertmill.config.commands import TrainingSettings
+from bertmill.config.commands import LoopSettings, TrainingSettings
 from bertmill.config.fields import Precision
 from bertmill.config.reading import (
     movable_fields,
@@ -65,12 +65,13 @@ class Run(Generic[SettingsT]):
                 what = f"the {name.partition('_')[0]} data differs from what the run started with"
                 raise IntegrityError(what, where=self.folder.path, remedy="restore the data, or start a new run")
 
-    def start(self, settings: SettingsT, sources: Mapping[str, str]) -> None:
-        """Record the settings, with everything decided, and the sources; of a resumed run, where its data is now."""
-        self.require_sources(sources)
+    def start(self, decisions: Mapping[str, Any], sources: Mapping[str, str]) -> None:
+        """Record settings, decisions about those left open, and sources; for a resumed run, where its data is now."""
+        settings = self.settings
         if not self.is_new:
             before = read_run_settings(type(settings), self.folder.path, self.command)
             settings = before.model_copy(update=movable_fields(settings))
+        settings = settings.model_copy(update=decisions)
         if self.ranks.is_first:
             write_file(self.folder.config, run_toml(with_whole_paths(settings), self.command, sources))
 
@@ -134,7 +135,7 @@ def _resumed(given: SettingsT, folder: RunFolder, command: str) -> SettingsT:
     return settings
 
 
-def prepare_model(model: BertPreTrainedModel, settings: TrainingSettings, ranks: Ranks) -> None:
+def prepare_model(model: BertPreTrainedModel, settings: LoopSettings, ranks: Ranks) -> None:
     """Move the model to its device, with gradient checkpointing and compiled layers if the settings say so."""
     model.to(ranks.device)
     if settings.gradient_checkpointing:

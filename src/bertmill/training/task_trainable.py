@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from bertmill.batching.by_length import batches_by_length
-from bertmill.config.commands import FinetuneSettings
+from bertmill.config.commands import LoopSettings
 from bertmill.corpus.loader import require_share_for_each
 from bertmill.inference.runner import scores_of, stream_outputs
 from bertmill.randomness import Permutation
@@ -33,7 +33,7 @@ class TaskTrainable:
 
     evaluated_on: ClassVar[str] = "dev"
     data: Dataset
-    settings: FinetuneSettings
+    settings: LoopSettings
     ranks: Ranks
 
     def __post_init__(self) -> None:
