@@ -15,12 +15,11 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from bertmill.config.commands import TrainingSettings
 from bertmill.config.fields import OnNonFinite
 from bertmill.errors import NonFiniteError, StoppedError
 from bertmill.training import loop
 from bertmill.training.distributed import Ranks
-from bertmill.training.loop import Trainer
+from bertmill.training.loop import Trainer, TrainingPlan
 from bertmill.training.progress import Journal, Listener
 from bertmill.training.schedule import Schedule
 from bertmill.training.state import RunFolder
@@ -71,8 +70,8 @@ def trainer_in(folder: Path, schedule: Schedule, *, ranks: Ranks | None = None, 
     journal = Journal(run.log, Listener())
     folder.mkdir(exist_ok=True)
     ranks = ranks or Ranks(torch.device("cpu"))
-    given = TrainingSettings(out=folder, **settings)
-    return Trainer(nn.Linear(1, 1), schedule, given, run, ranks, journal, eval_every=1000)
+    plan = TrainingPlan(out=folder, **{"eval_every": 1000, **settings})
+    return Trainer(nn.Linear(1, 1), schedule, plan, run, ranks, journal)
 
 
 def two_phases(first: CountingTrainable, second: CountingTrainable) -> list[Phase]:
@@ -133,8 +132,7 @@ class EvaluatedTrainable(CountingTrainable):
 
 def test_a_signal_while_the_end_of_a_phase_is_measured_is_heard(tmp_path: Path) -> None:
     first, second = EvaluatedTrainable(1.0, signal.SIGTERM), CountingTrainable()
-    trainer = trainer_in(tmp_path, Schedule(0.1, steps=10))
-    trainer.eval_every = 5
+    trainer = trainer_in(tmp_path, Schedule(0.1, steps=10), eval_every=5)
     with pytest.raises(StoppedError, match="stopped after step 6") as stopped:
         trainer.train(two_phases(first, second))
     assert stopped.value.exit_code == 143
@@ -142,8 +140,7 @@ def test_a_signal_while_the_end_of_a_phase_is_measured_is_heard(tmp_path: Path) 
 
 
 def test_the_best_of_a_phase_is_not_compared_with_that_of_another(tmp_path: Path) -> None:
-    trainer = trainer_in(tmp_path, Schedule(0.1, steps=10), keep=1)
-    trainer.eval_every = 1
+    trainer = trainer_in(tmp_path, Schedule(0.1, steps=10), keep=1, eval_every=1)
     trainer.train(two_phases(EvaluatedTrainable(1.0), EvaluatedTrainable(2.0)))
     assert (trainer.state.best_step, trainer.state.best_figures) == (6, {"loss": 2.0})
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["step-000006", "step-000010"]
@@ -175,8 +172,7 @@ class TiringTrainable(EvaluatedTrainable):
 
 
 def test_patience_counts_the_metric_and_the_log_ends_where_it_does(tmp_path: Path) -> None:
-    trainer = trainer_in(tmp_path, Schedule(0.1, steps=100), log_every=50)
-    trainer.eval_every, trainer.patience = 2, 3
+    trainer = trainer_in(tmp_path, Schedule(0.1, steps=100), log_every=50, eval_every=2, patience=3)
     trainer.train(one_phase(TiringTrainable(1.0)))
     assert (trainer.state.step, trainer.state.best_step) == (8, 8)
     lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]

@@ -125,33 +125,13 @@ class TrainingSettings(LoopSettings):
     threads: Annotated[Threads | None, MAY_CHANGE] = Field(None, description="threads (default: one per core)")
 
 
-class PretrainSettings(TrainingSettings):
-    """Pre-train a BERT on a corpus, or continue pre-training one."""
+class PretrainDefaults(LoopSettings):
+    """The settings of pre-training that always have a value."""
 
-    recorded = (("size", "init"), ("learning_rate",), DURATIONS)
     corpus: Annotated[Path, PATH, MAY_MOVE] = Field(description="a folder made by `bertmill corpus`")
-    size: Annotated[SizeName | None, COMMON] = Field(None, description="the size of the model (default: mini)")
-    init: Annotated[str | None, NAME_OR_PATH, MAY_MOVE, COMMON] = Field(
-        None, description="continue pre-training this model instead of starting with random weights"
-    )
     objective: Annotated[str, COMMON] = Field("mlm+nsp", description="what to learn")
-    steps: Annotated[int | None, COMMON] = Field(None, ge=1, le=10**12, description="how long to train: in steps")
-    epochs: Annotated[float | None, COMMON] = Field(
-        None, gt=0, le=1e6, description="how long to train: times through the corpus (default: 1)"
-    )
-    budget: Annotated[Seconds | None, COMMON] = Field(
-        None, description="how long to train: a time such as 30m or 2h; a number means seconds"
-    )
     length: Annotated[Phases, COMMON] = Field(
         "128", description="pieces per instance, or lengths with shares: 128:0.9,512:0.1"
-    )
-    learning_rate: Annotated[float | None, COMMON] = Field(
-        None, gt=0, description="the peak learning rate (default: by the model's size)"
-    )
-    heldout: Annotated[Heldout | None, PATH, COMMON] = Field(
-        None,
-        description="text to evaluate on: a file, folder or glob, or a share of the corpus's documents such as 0.01, "
-        "which are then not trained on",
     )
     dropout: float = Field(0.1, ge=0, lt=1, description="share of activations and attention weights dropped")
     short_seq_prob: float = Field(0.1, ge=0, le=1, description="share of instances that are shorter on purpose")
@@ -162,6 +142,31 @@ class PretrainSettings(TrainingSettings):
     eval_every: Annotated[int, MAY_CHANGE] = Field(1000, ge=1, description="steps between held-out evaluations")
     workers: Annotated[int, MAY_CHANGE] = Field(
         1, ge=0, le=1024, description="threads that prepare batches ahead (0: none)"
+    )
+
+
+class PretrainSettings(TrainingSettings, PretrainDefaults):
+    """Pre-train a BERT on a corpus, or continue pre-training one."""
+
+    recorded = (("size", "init"), ("learning_rate",), DURATIONS)
+    size: Annotated[SizeName | None, COMMON] = Field(None, description="the size of the model (default: mini)")
+    init: Annotated[str | None, NAME_OR_PATH, MAY_MOVE, COMMON] = Field(
+        None, description="continue pre-training this model instead of starting with random weights"
+    )
+    steps: Annotated[int | None, COMMON] = Field(None, ge=1, le=10**12, description="how long to train: in steps")
+    epochs: Annotated[float | None, COMMON] = Field(
+        None, gt=0, le=1e6, description="how long to train: times through the corpus (default: 1)"
+    )
+    budget: Annotated[Seconds | None, COMMON] = Field(
+        None, description="how long to train: a time such as 30m or 2h; a number means seconds"
+    )
+    learning_rate: Annotated[float | None, COMMON] = Field(
+        None, gt=0, description="the peak learning rate (default: by the model's size)"
+    )
+    heldout: Annotated[Heldout | None, PATH, COMMON] = Field(
+        None,
+        description="text to evaluate on: a file, folder or glob, or a share of the corpus's documents such as 0.01, "
+        "which are then not trained on",
     )
 
     @model_validator(mode="after")

@@ -141,17 +141,11 @@ def run_toml(settings: TrainingSettings, command: str, sources: Mapping[str, str
     for name, field in type(settings).model_fields.items():
         value = getattr(settings, name)
         if value is not None:
-            _require_utf8(flag_of(name, field), str(value))
+            if str(value).encode(errors="ignore").decode() != str(value):
+                raise UsageError(f"{flag_of(name, field)} is not valid UTF-8: {str(value)!r}", remedy="rename it")
             # A JSON string, number, boolean or list of strings is also valid TOML.
             lines.append(f"{key_of(name, field)} = {json.dumps(value, default=str, ensure_ascii=False)}\n")
     return "".join([*lines, "\n[sources]\n", *(f"{name} = {json.dumps(value)}\n" for name, value in sources.items())])
-
-
-def _require_utf8(flag: str, value: str) -> None:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise UsageError(f"{flag} is not valid UTF-8: {value!r}", remedy="rename it") from None
 
 
 def resumed_settings(given: TrainingT, before: TrainingT, *, is_finished: bool) -> TrainingT:

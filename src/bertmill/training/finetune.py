@@ -8,17 +8,15 @@ again, which must be the same; what was decided for it, config.toml records.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
+from pydantic import InstanceOf
 
 from bertmill.batching.windows import Windows, make_windows
 from bertmill.checkpoint.huggingface import folder_sha256
 from bertmill.checkpoint.names import find_model
-from bertmill.config.commands import FinetuneSettings, LoopSettings
+from bertmill.config.commands import FinetuneSettings
 from bertmill.config.fields import heldout_share
 from bertmill.config.reading import with_whole_paths
 from bertmill.corpus.shards import vocabulary_sha256
@@ -32,7 +30,7 @@ from bertmill.tasks import load_task, with_options
 from bertmill.text.files import STANDARD_INPUT
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.dataset import Dataset, read_dataset
-from bertmill.training.loop import Trainer
+from bertmill.training.loop import Trainer, TrainingPlan
 from bertmill.training.progress import Beginning, Journal, Listener
 from bertmill.training.runs import open_run, prepare_model
 from bertmill.training.schedule import Schedule, steps_of_epochs
@@ -45,24 +43,15 @@ WARMUP_SHARE = 0.1
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
 
 
-@dataclass(frozen=True)
-class FinetuningPlan:
-    """What a fine-tuning does, with everything decided; the data has the metric."""
+class FinetuningPlan(TrainingPlan):
+    """A fine-tuning with everything decided and its data read."""
 
-    loop: LoopSettings
     model: str
     freeze: bool
-    dropout: Mapping[str, float]  # instead of the model's own, by its name in config.json
-    windows: Windows
-    data: Dataset
+    dropout: dict[str, float]  # replaces the model's own, by its name in config.json
+    windows: InstanceOf[Windows]
+    data: InstanceOf[Dataset]  # knows the metric
     schedule: Schedule
-    eval_every: int
-    patience: float
-
-    @property
-    def decisions(self) -> dict[str, Any]:
-        """Settings that may have been left open, as config.toml records them."""
-        return {"metric": self.data.metric, "eval_every": self.eval_every, **self.windows.metadata()}
 
 
 def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
@@ -76,14 +65,11 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
         for line in plan.data.remarks:
             run.journal.remark(line)
         model = _make_model(plan, run.journal)
-        trainable = TaskTrainable(plan.data, plan.loop, run.ranks)
-        prepare_model(model, plan.loop, run.ranks)
-        run.start(plan.decisions, sources)
-        trainer = Trainer(
-            *(model, plan.schedule, plan.loop, run.folder, run.ranks, run.journal),
-            eval_every=plan.eval_every,
-            patience=plan.patience,
-        )
+        trainable = TaskTrainable(plan.data, plan, run.ranks)
+        prepare_model(model, plan, run.ranks)
+        decisions = {"metric": plan.data.metric, "eval_every": plan.eval_every, **plan.windows.metadata()}
+        run.start(decisions, sources)
+        trainer = Trainer(model, plan.schedule, plan, run.folder, run.ranks, run.journal)
         trainer.resume()
         run.journal.begin(Beginning(plan.schedule.steps, dict(trainer.state.sums)))
         trainer.train([Phase(trainable, 1.0)])
@@ -101,7 +87,7 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
             "model": with_whole_paths(run.settings).model,  # as a resumed run would record it
             **sources,
             "made_by": f"bertmill {__version__}",
-            "seed": plan.loop.seed,
+            "seed": plan.seed,
             "steps": trainer.state.step,
             "best_step": trainer.state.best_step,
             "seconds": round(trainer.state.seconds, 1),
@@ -119,17 +105,15 @@ def _decide(settings: FinetuneSettings) -> FinetuningPlan:
     data = read_dataset(settings, kind, windows)
     steps_per_epoch = len(data.train) / settings.batch_size
     steps = steps_of_epochs(settings.epochs, [steps_per_epoch], [1.0])
-    return FinetuningPlan(
-        loop=settings,
-        model=settings.model,
-        freeze=settings.freeze,
-        dropout={} if settings.dropout is None else dict.fromkeys(DROPOUTS, settings.dropout),
-        windows=windows,
-        data=data,
-        schedule=Schedule(settings.learning_rate, steps, warmup_share=WARMUP_SHARE),
-        eval_every=settings.eval_every or math.ceil(steps_per_epoch),
-        patience=settings.patience or math.inf,
-    )
+    decided = {
+        "dropout": {} if settings.dropout is None else dict.fromkeys(DROPOUTS, settings.dropout),
+        "windows": windows,
+        "data": data,
+        "schedule": Schedule(settings.learning_rate, steps, warmup_share=WARMUP_SHARE),
+        "eval_every": settings.eval_every or math.ceil(steps_per_epoch),
+        "patience": settings.patience or math.inf,
+    }
+    return FinetuningPlan.model_validate({**dict(settings), **decided})
 
 
 def _make_model(plan: FinetuningPlan, journal: Journal) -> BertPreTrainedModel:
@@ -147,7 +131,7 @@ def _make_model(plan: FinetuningPlan, journal: Journal) -> BertPreTrainedModel:
         and before.id2label == config.id2label
         and before.problem_type in (None, config.problem_type)
     )
-    torch.manual_seed(keyed_seed(plan.loop.seed, "first weights"))  # of the head
+    torch.manual_seed(keyed_seed(plan.seed, "first weights"))  # of the head
     kind: type[BertPreTrainedModel] = MODEL_CLASSES[task.head]
     model = kind.from_pretrained(plan.model, config=config, new_classifier=not keeps_head)
     assert model.load_report is not None

@@ -8,7 +8,7 @@ all share one schedule. Only the first of several ranks writes.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import torch
 
 from bertmill.checkpoint.huggingface import folder_sha256
 from bertmill.checkpoint.names import find_model
-from bertmill.config.commands import LoopSettings, PretrainSettings
+from bertmill.config.commands import PretrainDefaults, PretrainSettings
 from bertmill.config.fields import heldout_share, parse_mask_mix, parse_phases
 from bertmill.config.reading import with_whole_paths
 from bertmill.corpus.build import build_corpus
@@ -36,12 +36,12 @@ from bertmill.randomness import keyed_seed
 from bertmill.text.files import find_files
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import Ranks
-from bertmill.training.loop import Trainer
+from bertmill.training.loop import Trainer, TrainingPlan
 from bertmill.training.objective_trainable import ObjectiveTrainable, PretrainingBeginning
 from bertmill.training.progress import Listener
 from bertmill.training.runs import open_run, prepare_model
 from bertmill.training.schedule import Schedule, steps_of_epochs
-from bertmill.training.state import PLANS_OF_RANK, RunFolder, State
+from bertmill.training.state import PLANS_OF_RANK, RunFolder
 from bertmill.training.trainable import Phase
 from bertmill.version import __version__
 
@@ -52,34 +52,17 @@ DEFAULT_EPOCHS = 1.0
 LEARNING_RATES = {"tiny": 1e-3, "mini": 1e-3, "small": 2.5e-4, "medium": 1.25e-4, "base": 5e-5, "large": 5e-5}
 
 
-@dataclass(frozen=True)
-class PretrainingPlan:
-    """What a pre-training does, with everything decided; what does not apply is infinite, zero or empty."""
+class PretrainingPlan(PretrainDefaults, TrainingPlan):
+    """A pre-training with everything decided."""
 
-    loop: LoopSettings
-    corpus: Path
-    objective: str
     init: str  # the model to continue
-    size: str  # that of a new model, or the nearest one
-    dropout: float
-    phases: tuple[tuple[int, float], ...]  # lengths of instances with their shares of the training
-    short_seq_prob: float
-    masking: MaskingSettings
+    size: str  # that of a new model, or the one nearest to `init`
     learning_rate: float
     steps: float
     epochs: float
     seconds: float
     heldout_share: float
     heldout_files: tuple[str, ...]
-    eval_every: int
-    workers: int
-
-    @property
-    def decisions(self) -> dict[str, Any]:
-        """Settings that may have been left open, as config.toml records them."""
-        size = None if self.init else self.size
-        epochs = self.epochs if math.isfinite(self.epochs) else None
-        return {"size": size, "learning_rate": self.learning_rate, "epochs": epochs}
 
 
 def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
@@ -103,21 +86,35 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
             run.journal.remark(str(model.load_report).replace("\n", "; "))
         heldout = _build_heldout(plan, corpus, folder, tokenizer, ranks)
         vocabulary = VocabularyIds.of(tokenizer)
-        lengths, shares = zip(*plan.phases, strict=True)
+        lengths, shares = zip(*parse_phases(plan.length), strict=True)
         # Before the folder becomes a run: what cannot be planned cannot be trained on.
-        trainables = [_prepare(plan, length, corpus, heldout, vocabulary, folder, ranks) for length in lengths]
+        trainables = [_prepare(plan, length, corpus, heldout, vocabulary, ranks) for length in lengths]
         steps = plan.steps
         if math.isfinite(plan.epochs):
             steps = steps_of_epochs(plan.epochs, [each.loader.steps_per_epoch for each in trainables], shares)
         schedule = Schedule(plan.learning_rate, steps, plan.seconds)
-        prepare_model(model, plan.loop, ranks)
-        run.start(plan.decisions, sources)
-        trainer = Trainer(model, schedule, plan.loop, folder, ranks, run.journal, eval_every=plan.eval_every)
+        prepare_model(model, plan, ranks)
+        epochs = plan.epochs if math.isfinite(plan.epochs) else None
+        size = None if plan.init else plan.size
+        run.start({"size": size, "learning_rate": plan.learning_rate, "epochs": epochs}, sources)
+        trainer = Trainer(model, schedule, plan, folder, ranks, run.journal)
         trainer.resume()
-        run.journal.begin(_beginning(plan, steps, trainer.state, model, trainables[0]))
+        run.journal.begin(_beginning(plan, trainer, model.config, trainables[0]))
         ends = [*(round(end, 9) for end in accumulate(shares[:-1])), 1.0]  # 0.1 and 0.2 are a little more than 0.3
         trainer.train([Phase(*each) for each in zip(trainables, ends, strict=True)])
-        return run.finish(model, tokenizer, {**_provenance(plan, corpus, trainer.state), **sources})
+        metadata = {
+            "made_by": f"bertmill {__version__}",
+            "task": "pretrain",
+            "objective": plan.objective,
+            "vocabulary_sha256": corpus.facts["vocabulary_sha256"],
+            "init": plan.init or None,
+            "seed": plan.seed,
+            "steps": trainer.state.step,
+            "seconds": round(trainer.state.seconds, 1),
+            "heldout": trainer.state.heldout,
+            **sources,
+        }
+        return run.finish(model, tokenizer, metadata)
 
 
 def _decide(settings: PretrainSettings) -> PretrainingPlan:
@@ -126,29 +123,18 @@ def _decide(settings: PretrainSettings) -> PretrainingPlan:
         raise UsageError("--init and --size exclude each other")
     settings = with_whole_paths(settings)
     size = settings.size or (DEFAULT_SIZE if settings.init is None else _nearest_size(settings.init))
-    has_duration = settings.steps or settings.budget
     share = heldout_share(settings.heldout)
-    return PretrainingPlan(
-        loop=settings,
-        corpus=settings.corpus,
-        objective=settings.objective,
-        init=settings.init or "",
-        size=size,
-        dropout=settings.dropout,
-        phases=tuple(parse_phases(settings.length)),
-        short_seq_prob=settings.short_seq_prob,
-        masking=MaskingSettings(
-            settings.mask_rate, *parse_mask_mix(settings.mask_mix), settings.whole_words, settings.fixed_masks
-        ),
-        learning_rate=settings.learning_rate or LEARNING_RATES[size],
-        steps=settings.steps or math.inf,
-        epochs=settings.epochs or (math.inf if has_duration else DEFAULT_EPOCHS),
-        seconds=settings.budget or math.inf,
-        heldout_share=share or 0.0,
-        heldout_files=(settings.heldout,) if settings.heldout and share is None else (),
-        eval_every=settings.eval_every,
-        workers=settings.workers,
-    )
+    decided = {
+        "init": settings.init or "",
+        "size": size,
+        "learning_rate": settings.learning_rate or LEARNING_RATES[size],
+        "steps": settings.steps or math.inf,
+        "epochs": settings.epochs or (math.inf if settings.steps or settings.budget else DEFAULT_EPOCHS),
+        "seconds": settings.budget or math.inf,
+        "heldout_share": share or 0.0,
+        "heldout_files": (settings.heldout,) if settings.heldout and share is None else (),
+    }
+    return PretrainingPlan.model_validate({**dict(settings), **decided})
 
 
 def _nearest_size(model: str) -> str:
@@ -169,8 +155,8 @@ def _make_model(plan: PretrainingPlan, corpus: Corpus, tokenizer: BertTokenizer)
         "hidden_dropout_prob": plan.dropout,
         "attention_probs_dropout_prob": plan.dropout,
     }
-    longest = max(length for length, _ in plan.phases)
-    torch.manual_seed(keyed_seed(plan.loop.seed, "first weights"))  # of all, or of heads that --init does not have
+    longest = max(length for length, _ in parse_phases(plan.length))
+    torch.manual_seed(keyed_seed(plan.seed, "first weights"))  # of all, or of heads that --init does not have
     if plan.init:
         of_model = BertTokenizer.from_pretrained(plan.init)
         corpus.require_vocabulary(of_model.wordpiece, plan.init)
@@ -204,26 +190,22 @@ def _build_heldout(
 
 
 def _prepare(
-    plan: PretrainingPlan,
-    length: int,
-    corpus: Corpus,
-    heldout: Corpus | None,
-    vocabulary: VocabularyIds,
-    run: RunFolder,
-    ranks: Ranks,
+    plan: PretrainingPlan, length: int, corpus: Corpus, heldout: Corpus | None, vocabulary: VocabularyIds, ranks: Ranks
 ) -> ObjectiveTrainable:
     """The objective on instances of one length, with its first epoch planned."""
     cut = PlanSettings(plan.objective, length, plan.short_seq_prob, plan.heldout_share)
     heldout_cut = replace(cut, part="heldout") if plan.heldout_share else cut
+    mix = parse_mask_mix(plan.mask_mix)
+    masking = MaskingSettings(plan.mask_rate, *mix, plan.whole_words, plan.fixed_masks)
 
     def instances(of: Corpus, name: str, cut: PlanSettings, seed: int) -> Instances:
         # Each rank plans in a folder of its own: plans are the same, and no rank waits for files of another machine.
-        folder = run.plans / f"{PLANS_OF_RANK}{ranks.rank}" / f"{name}-{length}"
-        return Instances(of, vocabulary, folder, cut, plan.masking, seed=seed)
+        folder = RunFolder(plan.out).plans / f"{PLANS_OF_RANK}{ranks.rank}" / f"{name}-{length}"
+        return Instances(of, vocabulary, folder, cut, masking, seed=seed)
 
     loader = Loader(
-        instances(corpus, "train", cut, plan.loop.seed),
-        batch_size=plan.loop.batch_size,
+        instances(corpus, "train", cut, plan.seed),
+        batch_size=plan.batch_size,
         rank=ranks.rank,
         world_size=ranks.count,
         workers=plan.workers,
@@ -236,38 +218,20 @@ def _prepare(
         where = error.where if plan.heldout_share else plan.heldout_files[0]
         raise DataError(error.what, where=where, remedy=error.remedy) from None
     loader.instances.plan_epoch(0)
-    return ObjectiveTrainable(loader, of_heldout, ranks, plan.loop.micro_batch_pieces)
+    return ObjectiveTrainable(loader, of_heldout, ranks, plan.micro_batch_pieces)
 
 
 def _beginning(
-    plan: PretrainingPlan,
-    steps: float,
-    state: State,
-    model: BertPreTrainedModel,
-    trainable: ObjectiveTrainable,
+    plan: PretrainingPlan, trainer: Trainer, config: BertConfig, trainable: ObjectiveTrainable
 ) -> PretrainingBeginning:
-    share = trainable.objective.predicted_share(plan.masking.rate)
+    share = trainable.objective.predicted_share(plan.mask_rate)
     return PretrainingBeginning(
-        steps,
-        dict(state.sums),
+        trainer.schedule.steps,
+        dict(trainer.state.sums),
         objective=trainable.objective,
-        vocabulary_size=model.config.vocab_size,
+        vocabulary_size=config.vocab_size,
         unigram_entropy=float(trainable.loader.instances.corpus.facts["statistics"]["unigram_entropy"]),
-        weights_used=model.config.weights_per_piece(share),
+        weights_used=config.weights_per_piece(share),
         ranks=trainable.ranks,
-        precision=torch.bfloat16 if plan.loop.precision == "bf16" else torch.float32,
+        precision=torch.bfloat16 if plan.precision == "bf16" else torch.float32,
     )
-
-
-def _provenance(plan: PretrainingPlan, corpus: Corpus, state: State) -> dict[str, object]:
-    return {
-        "made_by": f"bertmill {__version__}",
-        "task": "pretrain",
-        "objective": plan.objective,
-        "vocabulary_sha256": corpus.facts["vocabulary_sha256"],
-        "init": plan.init or None,
-        "seed": plan.loop.seed,
-        "steps": state.step,
-        "seconds": round(state.seconds, 1),
-        "heldout": state.heldout,
-    }

@@ -60,8 +60,10 @@ def finetune_once_or_more(settings: FinetuneSettings, listener: Listener) -> Pat
     if is_one_of_several():
         raise UsageError("--seeds and --grid need a single process", remedy="start it without torchrun")
     folder = RunFolder(settings.out)
-    if not folder.config.exists():
-        _refuse_fixed_grid(settings)
+    fixed = [name for name in PAPER_GRID if settings.grid and name in settings.model_fields_set]
+    if fixed and not folder.config.exists():
+        flags = ", ".join(flag_of(name, FinetuneSettings.model_fields[name]) for name in fixed)
+        raise UsageError(f"--grid and {flags} exclude each other")
     with open_run(with_options(settings), COMMAND, listener) as run:
         if run.is_finished:
             return run.model
@@ -75,13 +77,6 @@ def finetune_once_or_more(settings: FinetuneSettings, listener: Listener) -> Pat
                 folder.config.unlink(missing_ok=True)
                 shutil.rmtree(folder.trials, ignore_errors=True)
             raise
-
-
-def _refuse_fixed_grid(settings: FinetuneSettings) -> None:
-    fixed = [name for name in PAPER_GRID if settings.grid and name in settings.model_fields_set]
-    if fixed:
-        flags = ", ".join(flag_of(name, FinetuneSettings.model_fields[name]) for name in fixed)
-        raise UsageError(f"--grid and {flags} exclude each other")
 
 
 def _finetune_all(run: Run[FinetuneSettings], listener: Listener) -> Path:
