@@ -6,20 +6,25 @@ import json
 import os
 import signal
 import time
+import typing
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from pydantic import BaseModel
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from bertmill.config.fields import OnNonFinite
 from bertmill.errors import NonFiniteError, StoppedError
 from bertmill.training import loop
+from bertmill.training.dataset import Dataset
 from bertmill.training.distributed import Ranks
+from bertmill.training.finetune import FinetuningPlan
 from bertmill.training.loop import Trainer, TrainingPlan
+from bertmill.training.pretrain import PretrainingPlan
 from bertmill.training.progress import Journal, Listener
 from bertmill.training.schedule import Schedule
 from bertmill.training.state import RunFolder
@@ -258,3 +263,16 @@ def test_a_training_that_only_fails_stops_in_the_end(
 ) -> None:
     SpoiltAt(set(range(100)), monkeypatch)
     assert pretrain(corpus, tmp_path / "run", "--steps", 40, "--on-nonfinite", "skip") == 5
+
+
+def may_be_none(hint: Any) -> bool:
+    return hint in (None, type(None)) or any(map(may_be_none, typing.get_args(hint)))
+
+
+@pytest.mark.parametrize("kind", [TrainingPlan, PretrainingPlan, FinetuningPlan, Schedule, Dataset])
+def test_what_a_training_reads_has_no_optional_field(kind: type[Any]) -> None:
+    names = kind.model_fields if issubclass(kind, BaseModel) else kind.__dataclass_fields__
+    hints = typing.get_type_hints(kind)
+    assert names
+    assert [name for name in names if hints[name] is Any or may_be_none(hints[name])] == []
+    assert kind.model_config["frozen"] if issubclass(kind, BaseModel) else kind.__dataclass_params__.frozen
