@@ -86,8 +86,8 @@ class CorpusSettings(Settings):
 DURATIONS = ("steps", "epochs", "budget")  # of pre-training; they exclude each other
 
 
-class LoopSettings(Settings):
-    """What the training loop reads. Every field has a value."""
+class TrainingDefaults(Settings):
+    """The settings of a training that always have a value."""
 
     out: Annotated[Path, MAY_CHANGE] = Field(description="the run folder: settings, log, checkpoints and the model")
     resume: Annotated[bool, MAY_CHANGE, COMMON] = Field(
@@ -118,14 +118,14 @@ class LoopSettings(Settings):
     device: Annotated[str, MAY_CHANGE] = Field("auto", description="cpu, cuda, or auto")
 
 
-class TrainingSettings(LoopSettings):
+class TrainingSettings(TrainingDefaults):
     """What pre-training and fine-tuning have in common; a run must record one setting of each group in `recorded`."""
 
     recorded: ClassVar[tuple[tuple[str, ...], ...]] = ()
     threads: Annotated[Threads | None, MAY_CHANGE] = Field(None, description="threads (default: one per core)")
 
 
-class PretrainDefaults(LoopSettings):
+class PretrainDefaults(TrainingDefaults):
     """The settings of pre-training that always have a value."""
 
     corpus: Annotated[Path, PATH, MAY_MOVE] = Field(description="a folder made by `bertmill corpus`")

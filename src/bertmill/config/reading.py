@@ -159,11 +159,11 @@ def resumed_settings(given: TrainingT, before: TrainingT, *, is_finished: bool) 
     differing = []
     for name, field in type(given).model_fields.items():
         value = getattr(given, name)
-        if name not in given.model_fields_set or value in (None, getattr(before, name)):  # None leaves it open
+        if name not in given.model_fields_set or value == getattr(before, name):
             continue
         if any(marker in field.metadata for marker in allowed):
             changes[name] = value
-        elif (name, value) != ("precision", "auto"):  # the run has decided it
+        elif value is not None and (name, value) != ("precision", "auto"):  # left open: the run has decided it
             differing.append(flag_of(name, field))
     if differing:
         raise _cannot_change(differing, given.out / RUN_FILE)

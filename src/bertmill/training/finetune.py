@@ -2,7 +2,7 @@
 
 All weights are trained, or with `freeze` those of the head alone. The model is evaluated on the dev examples after
 every epoch (or `eval_every` steps); the result has the weights of the best evaluation. A resumed run reads its data
-again, which must be the same; what was decided for it, config.toml records.
+again, which must be the same, and what was decided when it started from config.toml.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from bertmill.config.commands import LoopSettings
+from bertmill.config.commands import TrainingDefaults
 from bertmill.config.fields import Precision
 from bertmill.errors import NonFiniteError, StoppedError
 from bertmill.machine import give_back_freed_memory
@@ -37,7 +37,7 @@ MAX_SKIPPED_IN_A_ROW = 10
 GIVE_BACK_EVERY_S = 60.0  # freed memory; steps of other sizes leave more and more of it between what is in use
 
 
-class TrainingPlan(LoopSettings, extra="ignore", allow_inf_nan=True):
+class TrainingPlan(TrainingDefaults, extra="ignore", allow_inf_nan=True):
     """The settings of a training with everything decided; what does not apply is infinite, zero or empty."""
 
     eval_every: int
@@ -114,8 +114,8 @@ class Trainer:
 
     def _is_over(self) -> bool:
         state = self.state
-        is_tired = state.evaluations_since_best >= self.plan.patience
-        return is_tired or self.schedule.is_over(state.step, state.seconds, state.seconds_of_step)
+        is_stalled = state.evaluations_since_best >= self.plan.patience
+        return is_stalled or self.schedule.is_over(state.step, state.seconds, state.seconds_of_step)
 
     def _learn(self, trainable: Trainable, batch: Any) -> bool:
         """One update of the weights; False, and no update, if the loss or a gradient is not finite."""
@@ -163,7 +163,7 @@ class Trainer:
         self.journal.step(self._figures(trainable))
         if self._is_over() or step % plan.log_every == 0:
             self._log(trainable)
-        if self._is_over() or step % self.plan.eval_every == 0:
+        if self._is_over() or step % plan.eval_every == 0:
             self._evaluate(trainable)
             (self.state.seconds,) = self.ranks.largest([self._seconds()])  # which measuring has taken too
             if self._is_over() and self.state.sums:  # patience or time has ended with it

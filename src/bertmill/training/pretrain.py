@@ -1,8 +1,8 @@
 """Pre-training: a corpus in, a trained encoder out, in a run folder that any process can take up again.
 
 What the settings leave open is decided once (rate by the model's size, precision by probe) and written to config.toml,
-where a resumed run reads it. A training has one or more phases, each with its own length of instances;
-all share one schedule. Only the first of several ranks writes.
+where a resumed run reads it. A training has one or more phases, each with its own length of instances; all share one
+schedule. Only the first of several ranks writes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ DEFAULT_EPOCHS = 1.0
 LEARNING_RATES = {"tiny": 1e-3, "mini": 1e-3, "small": 2.5e-4, "medium": 1.25e-4, "base": 5e-5, "large": 5e-5}
 
 
-class PretrainingPlan(PretrainDefaults, TrainingPlan):
+class PretrainingPlan(PretrainDefaults, TrainingPlan):  # the last one decides that other fields are ignored
     """A pre-training with everything decided."""
 
     init: str  # the model to continue
@@ -195,8 +195,7 @@ def _prepare(
     """The objective on instances of one length, with its first epoch planned."""
     cut = PlanSettings(plan.objective, length, plan.short_seq_prob, plan.heldout_share)
     heldout_cut = replace(cut, part="heldout") if plan.heldout_share else cut
-    mix = parse_mask_mix(plan.mask_mix)
-    masking = MaskingSettings(plan.mask_rate, *mix, plan.whole_words, plan.fixed_masks)
+    masking = MaskingSettings(plan.mask_rate, *parse_mask_mix(plan.mask_mix), plan.whole_words, plan.fixed_masks)
 
     def instances(of: Corpus, name: str, cut: PlanSettings, seed: int) -> Instances:
         # Each rank plans in a folder of its own: plans are the same, and no rank waits for files of another machine.
