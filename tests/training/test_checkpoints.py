@@ -24,8 +24,7 @@ def test_a_best_step_that_is_gone_is_forgotten(tmp_path: Path) -> None:
     trainer.train(one_phase(EvaluatedTrainable(1.0)))
     assert trainer.state.best_step == 2
     shutil.rmtree(tmp_path / "checkpoints/step-000002")
-    again = trainer_in(tmp_path, Schedule(0.1, steps=8), keep=9, save_every=1)
-    again.eval_every = 2
+    again = trainer_in(tmp_path, Schedule(0.1, steps=8), keep=9, save_every=1, eval_every=2)
     again.resume()
     assert again.state.best_step is None
     again.train(one_phase(EvaluatedTrainable(3.0)))
