@@ -47,7 +47,7 @@ def test_settings_without_options_get_the_defaults_of_the_task(tiny: Path, rows_
         task="classify", model=str(tiny), train=rows_file, out=tmp_path / "run", epochs=0.1, threads=1
     )
     assert finetune(settings, Listener()) == tmp_path / "run/model"
-    assert read_metadata(tmp_path / "run/model")["multi_label"] is False
+    assert read_metadata(tmp_path / "run/model")["task"] == "classify"
     trials = settings.model_copy(update={"out": tmp_path / "trials", "seeds": 2})
     assert finetune_once_or_more(trials, Listener()) == tmp_path / "trials/model"
 

@@ -25,7 +25,7 @@ from bertmill.model.config import BertConfig
 from bertmill.model.pretrained import BertPreTrainedModel
 from bertmill.randomness import keyed_seed
 from bertmill.storage import sha256_of
-from bertmill.tasks import load_task, with_options
+from bertmill.tasks import has_head, load_task, with_options
 from bertmill.tasks.base import AnyTask
 from bertmill.text.files import STANDARD_INPUT
 from bertmill.text.tokenizer import BertTokenizer
@@ -53,7 +53,7 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
         run.require_sources(sources)
         kind = load_task(settings.task)
         config = BertConfig.from_pretrained(settings.model)
-        windows = make_windows(settings, tokenizer, config.max_position_embeddings, *kind.window)
+        windows = make_windows(settings, tokenizer, config.max_position_embeddings, *kind.Options.window)
         data = read_dataset(settings, kind, windows)
         for line in data.remarks:
             run.journal.remark(line)
@@ -79,7 +79,7 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
             run.journal.remark(f"tuned on dev: {tuning}; {figures}")
         metadata = {
             "task": task.name,
-            **task.metadata(),
+            **task.to_folder()[1],
             "metric": data.metric,
             "windows": windows.metadata(),
             "model": with_whole_paths(settings).model,  # as a resumed run would record it
@@ -96,7 +96,7 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
 
 def _make_model(settings: FinetuneSettings, task: AnyTask, before: BertConfig, journal: Journal) -> BertPreTrainedModel:
     """The pre-trained model with the task's head: its own if it has learned exactly these labels, else a new one."""
-    changes = task.model_settings()
+    changes, _ = task.to_folder()
     if settings.dropout is not None:
         kinds = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
         changes |= dict.fromkeys(kinds, settings.dropout)
@@ -108,7 +108,7 @@ def _make_model(settings: FinetuneSettings, task: AnyTask, before: BertConfig, j
         )
     config = before.with_settings(**changes)
     keeps_head = (
-        task.has_head(before)
+        has_head(before, type(task))
         and before.id2label == config.id2label
         and before.problem_type in (None, config.problem_type)
     )
