@@ -38,7 +38,7 @@ def load_task(name: str) -> type[AnyTask]:
 
 
 def settings_for(task: str) -> type[FinetuneSettings]:
-    """The settings of `finetune` together with the options of a task; help shows the name and docstring of the class."""
+    """The settings of `finetune` with the options of a task, under the name and docstring of the task, for help."""
     kind = load_task(task)
     bases: Any = (FinetuneSettings, kind.Options)
     return cast("type[FinetuneSettings]", create_model(task, __base__=bases, __doc__=getdoc(kind)))
