@@ -1,10 +1,8 @@
 """An objective is one file and one line of the registry, and nothing else knows its name."""
 
-import ast
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,8 +11,10 @@ import bertmill
 from bertmill.cli.main import main
 from bertmill.corpus.objectives import OBJECTIVES, load_objective
 from bertmill.errors import UsageError
+from tests.project.known_names import lines_that_know
 
 SOURCE = Path(bertmill.__file__).parent
+CLASSES = {base.__name__ for name in OBJECTIVES for base in type(load_objective(name)).__mro__} - {"ABC", "object"}
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_nothing_outside_the_objectives_depends_on_which_objectives_there_are() 
         f"{path.relative_to(SOURCE)}:{line}"
         for path in SOURCE.rglob("*.py")
         if path not in own_files
-        for line in lines_that_know_objectives(path.read_text(encoding="utf-8"))
+        for line in lines_that_know(path.read_text(encoding="utf-8"), OBJECTIVES, CLASSES)
     ]
     assert not found
 
@@ -125,49 +125,9 @@ def test_nothing_outside_the_objectives_depends_on_which_objectives_there_are() 
     ],
 )
 def test_the_search_finds_a_planted_violation(code: str) -> None:
-    assert list(lines_that_know_objectives(code))
+    assert list(lines_that_know(code, OBJECTIVES, CLASSES))
 
 
 @pytest.mark.parametrize("code", ["x: Objective = load_objective(name)", "isinstance(x, Planner)", 'y["labels"] == z'])
 def test_the_search_passes_over_innocent_code(code: str) -> None:
-    assert not list(lines_that_know_objectives(code))
-
-
-CLASSES = {base.__name__ for name in OBJECTIVES for base in type(load_objective(name)).__mro__} - {"ABC", "object"}
-
-
-def lines_that_know_objectives(code: str) -> Iterator[int]:
-    """The lines in which the name or class of an objective is compared, checked, matched or a key."""
-    for node in ast.walk(ast.parse(code)):
-        match node:
-            case ast.Compare(left=left, comparators=others):
-                parts: list[ast.AST | None] = [left, *others]
-            case ast.Dict(keys=keys):
-                parts = list(keys)
-            case ast.Subscript(slice=key):
-                parts = [key] if isinstance(key, ast.Constant) else []
-            case ast.MatchValue(value=value):
-                parts = [value]
-            case ast.MatchClass(cls=value):
-                parts = [value]
-            case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, classes]):
-                parts = [classes]
-            case ast.Call(func=ast.Name(id="dict"), keywords=keywords):
-                parts = list(keywords)
-            case ast.Call(func=ast.Attribute(attr="startswith" | "endswith" | "get" | "pop"), args=arguments):
-                parts = list(arguments)
-            case _:
-                continue
-        if any(names_objective(each) for part in parts if part is not None for each in ast.walk(part)):
-            yield node.lineno
-
-
-def names_objective(node: ast.AST) -> bool:
-    match node:
-        case ast.Constant(value=str(name)):
-            return name in OBJECTIVES or name in CLASSES
-        case ast.keyword(arg=str(name)):
-            return name in OBJECTIVES
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name in CLASSES
-    return False
+    assert not list(lines_that_know(code, OBJECTIVES, CLASSES))
