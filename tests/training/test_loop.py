@@ -22,9 +22,9 @@ from bertmill.errors import NonFiniteError, StoppedError
 from bertmill.training import loop
 from bertmill.training.dataset import Dataset
 from bertmill.training.distributed import Ranks
-from bertmill.training.finetune import FinetuningPlan
-from bertmill.training.loop import Trainer, TrainingPlan
-from bertmill.training.pretrain import PretrainingPlan
+from bertmill.training.finetune import ResolvedFinetuning
+from bertmill.training.loop import ResolvedTraining, Trainer
+from bertmill.training.pretrain import ResolvedPretraining
 from bertmill.training.progress import Journal, Listener
 from bertmill.training.schedule import Schedule
 from bertmill.training.state import RunFolder
@@ -75,8 +75,8 @@ def trainer_in(folder: Path, schedule: Schedule, *, ranks: Ranks | None = None, 
     journal = Journal(run.log, Listener())
     folder.mkdir(exist_ok=True)
     ranks = ranks or Ranks(torch.device("cpu"))
-    plan = TrainingPlan(out=folder, **{"eval_every": 1000, **settings})
-    return Trainer(nn.Linear(1, 1), schedule, plan, run, ranks, journal)
+    resolved = ResolvedTraining(out=folder, **{"eval_every": 1000, **settings})
+    return Trainer(nn.Linear(1, 1), schedule, resolved, run, ranks, journal)
 
 
 def two_phases(first: CountingTrainable, second: CountingTrainable) -> list[Phase]:
@@ -269,7 +269,7 @@ def may_be_none(hint: Any) -> bool:
     return hint in (None, type(None)) or any(map(may_be_none, typing.get_args(hint)))
 
 
-@pytest.mark.parametrize("kind", [TrainingPlan, PretrainingPlan, FinetuningPlan, Schedule, Dataset])
+@pytest.mark.parametrize("kind", [ResolvedTraining, ResolvedPretraining, ResolvedFinetuning, Schedule, Dataset])
 def test_what_a_training_reads_has_no_optional_field(kind: type[Any]) -> None:
     names = kind.model_fields if issubclass(kind, BaseModel) else kind.__dataclass_fields__
     hints = typing.get_type_hints(kind)

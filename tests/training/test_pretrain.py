@@ -19,7 +19,7 @@ from bertmill.config.commands import PretrainSettings
 from bertmill.corpus.instances import Instances
 from bertmill.model.bert import BertForPreTraining
 from bertmill.model.config import BertConfig
-from bertmill.training.pretrain import LEARNING_RATES, _decide
+from bertmill.training.pretrain import LEARNING_RATES, _resolve
 from tests.training.pretraining import log_of, pretrain
 
 
@@ -69,7 +69,7 @@ def test_the_learning_rate_is_that_of_the_nearest_size(
     """One layer of base has as many weights as two of small, and four of mini fewer than a half of that."""
     BertConfig.of_size(size, num_hidden_layers=num_layers).save_pretrained(tmp_path / "model")
     given = PretrainSettings(corpus=tmp_path, out=tmp_path / "run", init=str(tmp_path / "model"))
-    assert _decide(given).learning_rate == LEARNING_RATES[nearest]
+    assert _resolve(given).learning_rate == LEARNING_RATES[nearest]
 
 
 def test_a_run_records_the_learning_rate_and_no_size_where_it_continues_a_model(corpus: Path, tmp_path: Path) -> None:

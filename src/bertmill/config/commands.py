@@ -86,8 +86,8 @@ class CorpusSettings(Settings):
 DURATIONS = ("steps", "epochs", "budget")  # of pre-training; they exclude each other
 
 
-class TrainingDefaults(Settings):
-    """The settings of a training that always have a value."""
+class TrainingFields(Settings):
+    """The fields that the settings and the resolved settings of a training share: none may be left open."""
 
     out: Annotated[Path, MAY_CHANGE] = Field(description="the run folder: settings, log, checkpoints and the model")
     resume: Annotated[bool, MAY_CHANGE, COMMON] = Field(
@@ -118,15 +118,15 @@ class TrainingDefaults(Settings):
     device: Annotated[str, MAY_CHANGE] = Field("auto", description="cpu, cuda, or auto")
 
 
-class TrainingSettings(TrainingDefaults):
-    """What pre-training and fine-tuning have in common; a run must record one setting of each group in `recorded`."""
+class TrainingSettings(TrainingFields):
+    """What pre-training and fine-tuning share. Of each group in `recorded`, config.toml must have one setting."""
 
     recorded: ClassVar[tuple[tuple[str, ...], ...]] = ()
     threads: Annotated[Threads | None, MAY_CHANGE] = Field(None, description="threads (default: one per core)")
 
 
-class PretrainDefaults(TrainingDefaults):
-    """The settings of pre-training that always have a value."""
+class PretrainFields(TrainingFields):
+    """The same for pre-training."""
 
     corpus: Annotated[Path, PATH, MAY_MOVE] = Field(description="a folder made by `bertmill corpus`")
     objective: Annotated[str, COMMON] = Field("mlm+nsp", description="what to learn")
@@ -145,7 +145,7 @@ class PretrainDefaults(TrainingDefaults):
     )
 
 
-class PretrainSettings(TrainingSettings, PretrainDefaults):
+class PretrainSettings(TrainingSettings, PretrainFields):
     """Pre-train a BERT on a corpus, or continue pre-training one."""
 
     recorded = (("size", "init"), ("learning_rate",), DURATIONS)

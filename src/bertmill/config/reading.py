@@ -1,7 +1,7 @@
 """Flags over files as settings: the layers, from the lowest, are a resumed run, the file of --config, and flags.
 
 One error lists every problem. The config.toml of a run has `format`, `command` and a table of its settings, with
-everything decided. What may differ when a run is resumed is marked on the fields (fields.py).
+what the run decided. What may differ when a run is resumed is marked on the fields (fields.py).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 All weights are trained, or with `freeze` those of the head alone. The model is evaluated on the dev examples after
 every epoch (or `eval_every` steps); the result has the weights of the best evaluation. A resumed run reads its data
-again, which must be the same, and what was decided when it started from config.toml.
+again, which must be unchanged, and takes its earlier decisions from config.toml.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from bertmill.tasks import has_head, load_task, with_options
 from bertmill.text.files import STANDARD_INPUT
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.dataset import Dataset, read_dataset
-from bertmill.training.loop import Trainer, TrainingPlan
+from bertmill.training.loop import ResolvedTraining, Trainer
 from bertmill.training.progress import Beginning, Journal, Listener
 from bertmill.training.runs import open_run, prepare_model
 from bertmill.training.schedule import Schedule, steps_of_epochs
@@ -43,8 +43,8 @@ WARMUP_SHARE = 0.1
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
 
 
-class FinetuningPlan(TrainingPlan):
-    """A fine-tuning with everything decided and its data read."""
+class ResolvedFinetuning(ResolvedTraining):
+    """The settings of a fine-tuning with everything resolved and the data read."""
 
     model: str
     freeze: bool
@@ -61,17 +61,17 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
             return run.model
         sources = hash_sources(run.settings)
         run.require_sources(sources)
-        plan = _decide(run.settings)
-        for line in plan.data.remarks:
+        resolved = _resolve(run.settings)
+        for line in resolved.data.remarks:
             run.journal.remark(line)
-        model = _make_model(plan, run.journal)
-        trainable = TaskTrainable(plan.data, plan, run.ranks)
-        prepare_model(model, plan, run.ranks)
-        decisions = {"metric": plan.data.metric, "eval_every": plan.eval_every, **plan.windows.metadata()}
+        model = _make_model(resolved, run.journal)
+        trainable = TaskTrainable(resolved.data, resolved, run.ranks)
+        prepare_model(model, resolved, run.ranks)
+        decisions = {"metric": resolved.data.metric, "eval_every": resolved.eval_every, **resolved.windows.metadata()}
         run.start(decisions, sources)
-        trainer = Trainer(model, plan.schedule, plan, run.folder, run.ranks, run.journal)
+        trainer = Trainer(model, resolved.schedule, resolved, run.folder, run.ranks, run.journal)
         trainer.resume()
-        run.journal.begin(Beginning(plan.schedule.steps, dict(trainer.state.sums)))
+        run.journal.begin(Beginning(resolved.schedule.steps, dict(trainer.state.sums)))
         trainer.train([Phase(trainable, 1.0)])
         trainer.take_best()
         model.eval()
@@ -82,22 +82,22 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
         metadata = {
             "task": task.name,
             **task.to_folder()[1],
-            "metric": plan.data.metric,
-            "windows": plan.windows.metadata(),
+            "metric": resolved.data.metric,
+            "windows": resolved.windows.metadata(),
             "model": with_whole_paths(run.settings).model,  # as a resumed run would record it
             **sources,
             "made_by": f"bertmill {__version__}",
-            "seed": plan.seed,
+            "seed": resolved.seed,
             "steps": trainer.state.step,
             "best_step": trainer.state.best_step,
             "seconds": round(trainer.state.seconds, 1),
             "dev": trainer.state.best_figures | tuned,
         }
-        return run.finish(model, plan.windows.tokenizer, metadata)
+        return run.finish(model, resolved.windows.tokenizer, metadata)
 
 
-def _decide(settings: FinetuneSettings) -> FinetuningPlan:
-    """Read the data and decide everything that `settings` leave open; those of a resumed run have its decisions."""
+def _resolve(settings: FinetuneSettings) -> ResolvedFinetuning:
+    """Read the data and resolve what `settings` leave open; those of a resumed run have its decisions."""
     kind = load_task(settings.task)
     tokenizer = BertTokenizer.from_pretrained(settings.model)
     num_positions = BertConfig.from_pretrained(settings.model).max_position_embeddings
@@ -105,7 +105,7 @@ def _decide(settings: FinetuneSettings) -> FinetuningPlan:
     data = read_dataset(settings, kind, windows)
     steps_per_epoch = len(data.train) / settings.batch_size
     steps = steps_of_epochs(settings.epochs, [steps_per_epoch], [1.0])
-    decided = {
+    values = {
         "dropout": {} if settings.dropout is None else dict.fromkeys(DROPOUTS, settings.dropout),
         "windows": windows,
         "data": data,
@@ -113,30 +113,30 @@ def _decide(settings: FinetuneSettings) -> FinetuningPlan:
         "eval_every": settings.eval_every or math.ceil(steps_per_epoch),
         "patience": settings.patience or math.inf,
     }
-    return FinetuningPlan.model_validate({**dict(settings), **decided})
+    return ResolvedFinetuning.model_validate({**dict(settings), **values})
 
 
-def _make_model(plan: FinetuningPlan, journal: Journal) -> BertPreTrainedModel:
+def _make_model(resolved: ResolvedFinetuning, journal: Journal) -> BertPreTrainedModel:
     """The pre-trained model with the task's head: its own if it has learned exactly these labels, else a new one."""
-    task, before = plan.data.task, BertConfig.from_pretrained(plan.model)
+    task, before = resolved.data.task, BertConfig.from_pretrained(resolved.model)
     if before.causal and task.reads_cls:
         raise UsageError(
             f"is a left-to-right model: its [CLS] sees nothing of the text, and {task.name} reads [CLS]",
-            where=plan.model,
+            where=resolved.model,
             remedy="use a model that was pre-trained with masked words",
         )
-    config = before.with_settings(**{**task.to_folder()[0], **plan.dropout})
+    config = before.with_settings(**{**task.to_folder()[0], **resolved.dropout})
     keeps_head = (
         has_head(before, type(task))
         and before.id2label == config.id2label
         and before.problem_type in (None, config.problem_type)
     )
-    torch.manual_seed(keyed_seed(plan.seed, "first weights"))  # of the head
+    torch.manual_seed(keyed_seed(resolved.seed, "first weights"))  # of the head
     kind: type[BertPreTrainedModel] = MODEL_CLASSES[task.head]
-    model = kind.from_pretrained(plan.model, config=config, new_classifier=not keeps_head)
+    model = kind.from_pretrained(resolved.model, config=config, new_classifier=not keeps_head)
     assert model.load_report is not None
     journal.remark(str(model.load_report).replace("\n", "; "))
-    if plan.freeze:
+    if resolved.freeze:
         for name, parameter in model.named_parameters():
             if name.startswith(f"{model.base_model_prefix}."):
                 parameter.requires_grad_(name in model.load_report.new)  # a pooler that is not there yet must learn

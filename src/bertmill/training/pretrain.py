@@ -1,6 +1,6 @@
 """Pre-training: a corpus in, a trained encoder out, in a run folder that any process can take up again.
 
-What the settings leave open is decided once (rate by the model's size, precision by probe) and written to config.toml,
+What the settings leave open is resolved once (rate by the model's size, precision by probe) and written to config.toml,
 where a resumed run reads it. A training has one or more phases, each with its own length of instances; all share one
 schedule. Only the first of several ranks writes.
 """
@@ -17,7 +17,7 @@ import torch
 
 from bertmill.checkpoint.huggingface import folder_sha256
 from bertmill.checkpoint.names import find_model
-from bertmill.config.commands import PretrainDefaults, PretrainSettings
+from bertmill.config.commands import PretrainFields, PretrainSettings
 from bertmill.config.fields import heldout_share, parse_mask_mix, parse_phases
 from bertmill.config.reading import with_whole_paths
 from bertmill.corpus.build import build_corpus
@@ -36,7 +36,7 @@ from bertmill.randomness import keyed_seed
 from bertmill.text.files import find_files
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import Ranks
-from bertmill.training.loop import Trainer, TrainingPlan
+from bertmill.training.loop import ResolvedTraining, Trainer
 from bertmill.training.objective_trainable import ObjectiveTrainable, PretrainingBeginning
 from bertmill.training.progress import Listener
 from bertmill.training.runs import open_run, prepare_model
@@ -52,8 +52,8 @@ DEFAULT_EPOCHS = 1.0
 LEARNING_RATES = {"tiny": 1e-3, "mini": 1e-3, "small": 2.5e-4, "medium": 1.25e-4, "base": 5e-5, "large": 5e-5}
 
 
-class PretrainingPlan(PretrainDefaults, TrainingPlan):  # the last one decides that other fields are ignored
-    """A pre-training with everything decided."""
+class ResolvedPretraining(ResolvedTraining, PretrainFields, extra="ignore", allow_inf_nan=True):
+    """The settings of a pre-training with everything resolved."""
 
     init: str  # the model to continue
     size: str  # that of a new model, or the one nearest to `init`
@@ -71,44 +71,44 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
     with open_run(settings, COMMAND, listener) as run:
         if run.is_finished:
             return run.model
-        plan, folder, ranks = _decide(run.settings), run.folder, run.ranks
+        resolved, folder, ranks = _resolve(run.settings), run.folder, run.ranks
         if run.is_new:
             if ranks.is_first:
                 folder.remove_plans()
             ranks.wait()
-        corpus = Corpus(plan.corpus, verify=ranks.is_first)
-        init_sha256 = folder_sha256(find_model(plan.init)) if plan.init else ""
+        corpus = Corpus(resolved.corpus, verify=ranks.is_first)
+        init_sha256 = folder_sha256(find_model(resolved.init)) if resolved.init else ""
         sources = {"corpus_sha256": corpus.identity, "init_sha256": init_sha256}
         run.require_sources(sources)
         tokenizer = BertTokenizer.from_pretrained(corpus.vocabulary_folder)
-        model = _make_model(plan, corpus, tokenizer)
+        model = _make_model(resolved, corpus, tokenizer)
         if model.load_report is not None:
             run.journal.remark(str(model.load_report).replace("\n", "; "))
-        heldout = _build_heldout(plan, corpus, folder, tokenizer, ranks)
+        heldout = _build_heldout(resolved, corpus, folder, tokenizer, ranks)
         vocabulary = VocabularyIds.of(tokenizer)
-        lengths, shares = zip(*parse_phases(plan.length), strict=True)
+        lengths, shares = zip(*parse_phases(resolved.length), strict=True)
         # Before the folder becomes a run: what cannot be planned cannot be trained on.
-        trainables = [_prepare(plan, length, corpus, heldout, vocabulary, ranks) for length in lengths]
-        steps = plan.steps
-        if math.isfinite(plan.epochs):
-            steps = steps_of_epochs(plan.epochs, [each.loader.steps_per_epoch for each in trainables], shares)
-        schedule = Schedule(plan.learning_rate, steps, plan.seconds)
-        prepare_model(model, plan, ranks)
-        epochs = plan.epochs if math.isfinite(plan.epochs) else None
-        size = None if plan.init else plan.size
-        run.start({"size": size, "learning_rate": plan.learning_rate, "epochs": epochs}, sources)
-        trainer = Trainer(model, schedule, plan, folder, ranks, run.journal)
+        trainables = [_prepare(resolved, length, corpus, heldout, vocabulary, ranks) for length in lengths]
+        steps = resolved.steps
+        if math.isfinite(resolved.epochs):
+            steps = steps_of_epochs(resolved.epochs, [each.loader.steps_per_epoch for each in trainables], shares)
+        schedule = Schedule(resolved.learning_rate, steps, resolved.seconds)
+        prepare_model(model, resolved, ranks)
+        epochs = resolved.epochs if math.isfinite(resolved.epochs) else None
+        size = None if resolved.init else resolved.size
+        run.start({"size": size, "learning_rate": resolved.learning_rate, "epochs": epochs}, sources)
+        trainer = Trainer(model, schedule, resolved, folder, ranks, run.journal)
         trainer.resume()
-        run.journal.begin(_beginning(plan, trainer, model.config, trainables[0]))
+        run.journal.begin(_beginning(resolved, trainer, model.config, trainables[0]))
         ends = [*(round(end, 9) for end in accumulate(shares[:-1])), 1.0]  # 0.1 and 0.2 are a little more than 0.3
         trainer.train([Phase(*each) for each in zip(trainables, ends, strict=True)])
         metadata = {
             "made_by": f"bertmill {__version__}",
             "task": "pretrain",
-            "objective": plan.objective,
+            "objective": resolved.objective,
             "vocabulary_sha256": corpus.facts["vocabulary_sha256"],
-            "init": plan.init or None,
-            "seed": plan.seed,
+            "init": resolved.init or None,
+            "seed": resolved.seed,
             "steps": trainer.state.step,
             "seconds": round(trainer.state.seconds, 1),
             "heldout": trainer.state.heldout,
@@ -117,14 +117,14 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
         return run.finish(model, tokenizer, metadata)
 
 
-def _decide(settings: PretrainSettings) -> PretrainingPlan:
-    """Decide everything that `settings` leave open; those of a resumed run have its decisions."""
+def _resolve(settings: PretrainSettings) -> ResolvedPretraining:
+    """Resolve what `settings` leave open; those of a resumed run have its decisions."""
     if settings.init is not None and settings.size is not None:
         raise UsageError("--init and --size exclude each other")
     settings = with_whole_paths(settings)
     size = settings.size or (DEFAULT_SIZE if settings.init is None else _nearest_size(settings.init))
     share = heldout_share(settings.heldout)
-    decided = {
+    values = {
         "init": settings.init or "",
         "size": size,
         "learning_rate": settings.learning_rate or LEARNING_RATES[size],
@@ -134,7 +134,7 @@ def _decide(settings: PretrainSettings) -> PretrainingPlan:
         "heldout_share": share or 0.0,
         "heldout_files": (settings.heldout,) if settings.heldout and share is None else (),
     }
-    return PretrainingPlan.model_validate({**dict(settings), **decided})
+    return ResolvedPretraining.model_validate({**dict(settings), **values})
 
 
 def _nearest_size(model: str) -> str:
@@ -147,22 +147,22 @@ def _nearest_size(model: str) -> str:
     return min(LEARNING_RATES, key=lambda size: abs(math.log(num_weights(BertConfig.of_size(size)) / wanted)))
 
 
-def _make_model(plan: PretrainingPlan, corpus: Corpus, tokenizer: BertTokenizer) -> BertPreTrainedModel:
-    objective = load_objective(plan.objective)
+def _make_model(resolved: ResolvedPretraining, corpus: Corpus, tokenizer: BertTokenizer) -> BertPreTrainedModel:
+    objective = load_objective(resolved.objective)
     model_class: type[BertPreTrainedModel] = MODEL_CLASSES[objective.model_class]
     changes: dict[str, Any] = {
         "causal": objective.causal,
-        "hidden_dropout_prob": plan.dropout,
-        "attention_probs_dropout_prob": plan.dropout,
+        "hidden_dropout_prob": resolved.dropout,
+        "attention_probs_dropout_prob": resolved.dropout,
     }
-    longest = max(length for length, _ in parse_phases(plan.length))
-    torch.manual_seed(keyed_seed(plan.seed, "first weights"))  # of all, or of heads that --init does not have
-    if plan.init:
-        of_model = BertTokenizer.from_pretrained(plan.init)
-        corpus.require_vocabulary(of_model.wordpiece, plan.init)
-        model = model_class.from_pretrained(plan.init, **changes)
+    longest = max(length for length, _ in parse_phases(resolved.length))
+    torch.manual_seed(keyed_seed(resolved.seed, "first weights"))  # of all, or of heads that --init does not have
+    if resolved.init:
+        of_model = BertTokenizer.from_pretrained(resolved.init)
+        corpus.require_vocabulary(of_model.wordpiece, resolved.init)
+        model = model_class.from_pretrained(resolved.init, **changes)
     else:
-        config = BertConfig.of_size(plan.size).with_settings(
+        config = BertConfig.of_size(resolved.size).with_settings(
             vocab_size=len(tokenizer),
             max_position_embeddings=max(512, longest),
             pad_token_id=tokenizer.pad_token_id,
@@ -176,54 +176,55 @@ def _make_model(plan: PretrainingPlan, corpus: Corpus, tokenizer: BertTokenizer)
 
 
 def _build_heldout(
-    plan: PretrainingPlan, corpus: Corpus, run: RunFolder, tokenizer: BertTokenizer, ranks: Ranks
+    resolved: ResolvedPretraining, corpus: Corpus, run: RunFolder, tokenizer: BertTokenizer, ranks: Ranks
 ) -> Corpus | None:
     """Where the held-out text is: in the corpus itself, or, from files, in a small one of its own in the run folder."""
-    if plan.heldout_share:
+    if resolved.heldout_share:
         return corpus
-    if not plan.heldout_files:
+    if not resolved.heldout_files:
         return None
     if ranks.is_first and not run.heldout.exists():
-        build_corpus(find_files(plan.heldout_files), tokenizer, run.heldout, workers=1)
+        build_corpus(find_files(resolved.heldout_files), tokenizer, run.heldout, workers=1)
     ranks.wait()
     return Corpus(run.heldout)
 
 
 def _prepare(
-    plan: PretrainingPlan, length: int, corpus: Corpus, heldout: Corpus | None, vocabulary: VocabularyIds, ranks: Ranks
+    resolved: ResolvedPretraining, length: int, corpus: Corpus, heldout: Corpus | None, ids: VocabularyIds, ranks: Ranks
 ) -> ObjectiveTrainable:
     """The objective on instances of one length, with its first epoch planned."""
-    cut = PlanSettings(plan.objective, length, plan.short_seq_prob, plan.heldout_share)
-    heldout_cut = replace(cut, part="heldout") if plan.heldout_share else cut
-    masking = MaskingSettings(plan.mask_rate, *parse_mask_mix(plan.mask_mix), plan.whole_words, plan.fixed_masks)
+    cut = PlanSettings(resolved.objective, length, resolved.short_seq_prob, resolved.heldout_share)
+    heldout_cut = replace(cut, part="heldout") if resolved.heldout_share else cut
+    mix = parse_mask_mix(resolved.mask_mix)
+    masking = MaskingSettings(resolved.mask_rate, *mix, resolved.whole_words, resolved.fixed_masks)
 
     def instances(of: Corpus, name: str, cut: PlanSettings, seed: int) -> Instances:
         # Each rank plans in a folder of its own: plans are the same, and no rank waits for files of another machine.
-        folder = RunFolder(plan.out).plans / f"{PLANS_OF_RANK}{ranks.rank}" / f"{name}-{length}"
-        return Instances(of, vocabulary, folder, cut, masking, seed=seed)
+        folder = RunFolder(resolved.out).plans / f"{PLANS_OF_RANK}{ranks.rank}" / f"{name}-{length}"
+        return Instances(of, ids, folder, cut, masking, seed=seed)
 
     loader = Loader(
-        instances(corpus, "train", cut, plan.seed),
-        batch_size=plan.batch_size,
+        instances(corpus, "train", cut, resolved.seed),
+        batch_size=resolved.batch_size,
         rank=ranks.rank,
         world_size=ranks.count,
-        workers=plan.workers,
+        workers=resolved.workers,
     )
     try:
         of_heldout = None if heldout is None else instances(heldout, "heldout", heldout_cut, HELDOUT_SEED)
         if of_heldout is not None:
             of_heldout.plan_epoch(0)
     except DataError as error:  # name the files that the user gave, not the corpus in the run folder
-        where = error.where if plan.heldout_share else plan.heldout_files[0]
+        where = error.where if resolved.heldout_share else resolved.heldout_files[0]
         raise DataError(error.what, where=where, remedy=error.remedy) from None
     loader.instances.plan_epoch(0)
-    return ObjectiveTrainable(loader, of_heldout, ranks, plan.micro_batch_pieces)
+    return ObjectiveTrainable(loader, of_heldout, ranks, resolved.micro_batch_pieces)
 
 
 def _beginning(
-    plan: PretrainingPlan, trainer: Trainer, config: BertConfig, trainable: ObjectiveTrainable
+    resolved: ResolvedPretraining, trainer: Trainer, config: BertConfig, trainable: ObjectiveTrainable
 ) -> PretrainingBeginning:
-    share = trainable.objective.predicted_share(plan.mask_rate)
+    share = trainable.objective.predicted_share(resolved.mask_rate)
     return PretrainingBeginning(
         trainer.schedule.steps,
         dict(trainer.state.sums),
@@ -232,5 +233,5 @@ def _beginning(
         unigram_entropy=float(trainable.loader.instances.corpus.facts["statistics"]["unigram_entropy"]),
         weights_used=config.weights_per_piece(share),
         ranks=trainable.ranks,
-        precision=torch.bfloat16 if plan.precision == "bf16" else torch.float32,
+        precision=torch.bfloat16 if resolved.precision == "bf16" else torch.float32,
     )

@@ -33,7 +33,7 @@ from bertmill.model.pretrained import BertPreTrainedModel
 from bertmill.storage import locked_folder, new_folder, write_file
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import Ranks, joined_ranks
-from bertmill.training.loop import TrainingPlan, computing_in
+from bertmill.training.loop import ResolvedTraining, computing_in
 from bertmill.training.progress import Journal, Listener
 from bertmill.training.state import RunFolder
 
@@ -135,13 +135,13 @@ def _resumed(given: SettingsT, folder: RunFolder, command: str) -> SettingsT:
     return settings
 
 
-def prepare_model(model: BertPreTrainedModel, plan: TrainingPlan, ranks: Ranks) -> None:
-    """Move the model to its device, with gradient checkpointing and compiled layers if planned."""
+def prepare_model(model: BertPreTrainedModel, settings: ResolvedTraining, ranks: Ranks) -> None:
+    """Move the model to its device, with gradient checkpointing and compiled layers if the settings say so."""
     model.to(ranks.device)
-    if plan.gradient_checkpointing:
+    if settings.gradient_checkpointing:
         model.gradient_checkpointing_enable()
-    if plan.compile:
-        with computing_in(plan.precision, ranks.device):
+    if settings.compile:
+        with computing_in(settings.precision, ranks.device):
             model.compile_layers()
 
 

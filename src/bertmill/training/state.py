@@ -1,6 +1,6 @@
 """What a training knows about itself besides its tensors, and the folder it lives in.
 
-    RUN/config.toml           the settings, with everything decided, and hashes of the data it started with
+    RUN/config.toml           the settings, with what the run decided, and hashes of the data it started with
     RUN/log.jsonl             one line per `log_every` steps and per evaluation
     RUN/checkpoints/          see checkpoint/store.py
     RUN/plans/                which instances there are, per epoch (corpus/plan.py)
