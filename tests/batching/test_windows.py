@@ -30,8 +30,8 @@ from bertmill.text.tokenizer import BertTokenizer
 LENGTHS = st.lists(st.integers(0, 400), min_size=1, max_size=2).map(tuple)
 
 
-@given(LENGTHS, st.integers(2, 60), st.none() | st.integers(1, 80))
-def test_windows_fit_and_cover_every_piece(lengths: tuple[int, ...], room: int, stride: int | None) -> None:
+@given(LENGTHS, st.integers(2, 60), st.integers(0, 80))
+def test_windows_fit_and_cover_every_piece(lengths: tuple[int, ...], room: int, stride: int) -> None:
     plan = plan_sequence(lengths, room, stride)
     for ranges in plan:
         assert sum(end - start for start, end in ranges) <= room
@@ -41,7 +41,7 @@ def test_windows_fit_and_cover_every_piece(lengths: tuple[int, ...], room: int, 
 
 
 def test_a_text_that_fits_is_one_window() -> None:
-    assert plan_sequence((3, 4), 7, None) == [((0, 3), (0, 4))]
+    assert plan_sequence((3, 4), 7, 0) == [((0, 3), (0, 4))]
 
 
 def test_the_stride_is_what_a_window_advances() -> None:

@@ -319,6 +319,32 @@ def test_a_setting_that_is_left_open_means_what_the_run_has_decided() -> None:
     assert (resumed.learning_rate, resumed.steps, resumed.threads) == (0.001, 10, None)  # threads may change
 
 
+def test_a_fine_tuning_that_is_left_open_means_what_the_run_has_decided() -> None:
+    decided = {"metric": "f1", "eval_every": 7, "max_length": 64, "stride": 16, "truncate": True}
+    before = read_settings(settings_for("classify"), {**FINETUNE, "out": "/run", **decided})
+    now = before.model_copy(update=dict.fromkeys(decided))
+    assert dict(resumed_settings(now, before, is_finished=False)) == dict(before)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given_settings", "name", "value"),
+    [
+        (PretrainSettings, PRETRAIN, "heldout", "0.1"),
+        (settings_for("classify"), FINETUNE, "patience", 3),
+        (settings_for("classify"), FINETUNE, "dropout", 0.2),
+        (settings_for("classify"), FINETUNE, "grid", "paper"),
+        (settings_for("classify"), FINETUNE, "class_weights", "balanced"),
+    ],
+)
+def test_none_is_a_value_of_settings_that_no_run_decides(
+    kind: type[TrainingSettings], given_settings: dict[str, Any], name: str, value: Any
+) -> None:
+    before = read_settings(kind, {**given_settings, "out": "/run", name: value})
+    now = before.model_copy(update={name: None})
+    with pytest.raises(UsageError, match=f"--{name.replace('_', '-')} cannot change when a run is resumed"):
+        resumed_settings(now, before, is_finished=False)
+
+
 def test_all_settings_that_cannot_change_are_listed() -> None:
     before = read_settings(PretrainSettings, {**PRETRAIN, "out": "/run"})
     now = before.model_copy(update={"seed": 1, "batch_size": 8})

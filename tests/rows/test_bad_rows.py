@@ -12,12 +12,12 @@ from bertmill.text.repair import Repairs
 
 
 def test_remarks_say_what_was_done_with_the_rows() -> None:
-    counts = RowCounts(num_rows=1000, repairs=Repairs(nuls=2), warnings=["a warning"])
+    counts = RowCounts(num_rows=1000, repairs=Repairs(nuls=2), notices=["a notice"])
     counts.corrected["tags"] += 3
     for reason in ("empty text", "empty label", "empty text"):
         counts.skip(BadRowError(reason, reason), "a.tsv:7", "a.tsv")
     assert list(counts.remarks(" in a.tsv")) == [
-        "a warning",
+        "a notice",
         "corrected in a.tsv: tags 3",
         "skipped in a.tsv: 3 of 1,000 rows (empty text 2, empty label 1)",
         "repaired in a.tsv: 2 nuls",

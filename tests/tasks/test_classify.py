@@ -60,7 +60,7 @@ def test_the_task_has_the_labels_of_its_rows_and_its_options() -> None:
     options = ClassifyOptions(class_weights="b=2", label_smoothing=0.1)
     task = Classify.from_rows(rows, options, WINDOWS.tokenizer, RowFile("f.tsv"))
     assert task == Classify(("a", "b"), class_weights=(1.0, 2.0), label_smoothing=0.1)
-    assert task.to_folder() == ({"id2label": {0: "a", 1: "b"}, "problem_type": "single_label_classification"}, {})
+    assert task.folder_entries() == ({"id2label": {0: "a", 1: "b"}, "problem_type": "single_label_classification"}, {})
     with pytest.raises(ValueError, match="cannot be used with --multi-label"):
         ClassifyOptions(multi_label=True, class_weights="balanced")
 
@@ -71,7 +71,7 @@ def test_many_numbers_as_labels_give_a_remark() -> None:
         file = RowFile("f.tsv")
         rows = [row(str(number)) for number in range(count)]
         Classify.from_rows(rows, ClassifyOptions(multi_label=multi_label), WINDOWS.tokenizer, file)
-        assert file.counts.warnings == expected
+        assert file.counts.notices == expected
 
 
 def test_an_unknown_label_is_reported_with_its_place() -> None:

@@ -42,7 +42,7 @@ def test_glue_is_read_completely_and_literally(data: Path, name: str) -> None:
         assert {len(row.texts) for row in rows} == {num_texts}
         lines = path.read_text("utf-8-sig").split("\n")
         assert all("\t".join(row.texts) in lines[int(row.place.rpartition(":")[2]) - 1] for row in rows)
-        assert not file.counts.warnings
+        assert not file.counts.notices
         if name == "CoLA":
             with pytest.raises(DataError, match="name them with --columns"):  # it has no header
                 read(row_file(path))
@@ -55,7 +55,7 @@ def test_sms_are_read_with_their_quotes(data: Path) -> None:
     rows = read(file)
     assert Counter(row.label for row in rows) == {"ham": 4827, "spam": 747}
     assert sum(row.texts[0].startswith('"') for row in rows) == 54
-    assert not file.counts.warnings
+    assert not file.counts.notices
 
 
 def test_chinese_sentiment_has_no_header_and_needs_columns(data: Path) -> None:

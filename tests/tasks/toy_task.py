@@ -14,7 +14,7 @@ from torch import Tensor
 from bertmill.batching.windows import Windows
 from bertmill.model.config import BertConfig
 from bertmill.rows.source import RowFile
-from bertmill.tasks.base import Answer, Array, Example, Score, Scores, TaskOptions
+from bertmill.tasks.base import Answer, Array, Example, FolderEntries, Score, Scores, TaskOptions
 from bertmill.tasks.sequence import SequenceTask, TextRow, read_texts
 from bertmill.text.tokenizer import BertTokenizer
 
@@ -50,8 +50,8 @@ class Shout(SequenceTask[TextRow]):
     def from_folder(cls, config: BertConfig, metadata: Mapping[str, Any]) -> Self | None:
         return cls(metadata["mark"]) if metadata.get("task") == cls.name else None
 
-    def to_folder(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        return {"num_labels": 1}, {"mark": self.mark}
+    def folder_entries(self) -> FolderEntries:
+        return FolderEntries({"num_labels": 1}, {"mark": self.mark})
 
     def labels(self, row: TextRow) -> tuple[str, ...]:
         return ("shout" if row.texts[0].endswith(self.mark) else "talk",)

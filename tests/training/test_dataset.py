@@ -170,7 +170,7 @@ def test_rows_that_a_task_cannot_encode_end_an_endless_file(tokenizer: BertToken
             file.counts.num_rows += 1
             yield ClassRow(f"-:{number}", ("a text",), "unknown")
 
-    windows = Windows(tokenizer, 512, None, truncate=False)
+    windows = Windows(tokenizer, 512)
     with pytest.raises(DataError, match=r"more than 5% of the rows are bad: 1,000 of 1,000 rows \(unknown label"):
         list(encode_rows(Classify(("a", "b")), endless(), windows, file))
 

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from bertmill.batching.windows import Windows
 from bertmill.config.fields import OnNonFinite
 from bertmill.errors import NonFiniteError, StoppedError
 from bertmill.training import loop
@@ -269,7 +270,9 @@ def may_be_none(hint: Any) -> bool:
     return hint in (None, type(None)) or any(map(may_be_none, typing.get_args(hint)))
 
 
-@pytest.mark.parametrize("kind", [ResolvedTraining, ResolvedPretraining, ResolvedFinetuning, Schedule, Dataset])
+@pytest.mark.parametrize(
+    "kind", [ResolvedTraining, ResolvedPretraining, ResolvedFinetuning, Windows, Schedule, Dataset]
+)
 def test_what_a_training_reads_has_no_optional_field(kind: type[Any]) -> None:
     names = kind.model_fields if issubclass(kind, BaseModel) else kind.__dataclass_fields__
     hints = typing.get_type_hints(kind)

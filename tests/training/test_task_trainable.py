@@ -96,7 +96,7 @@ def test_losses_of_fifty_steps_with_real_weights_equal_hugging_face(name: str, t
 def compare_with_hugging_face(name: str, model_name: str | Path, learning_rate: float, tmp_path: Path) -> None:
     trainable = trainable_of(name, model_name)
     task = trainable.data.task
-    changes = {**task.to_folder()[0], "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    changes = {**task.folder_entries().config, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     torch.manual_seed(0)
     ours = MODEL_CLASSES[task.head].from_pretrained(model_name, **changes)
     ours.save_pretrained(tmp_path)
@@ -180,7 +180,11 @@ def test_micro_batches_are_the_batch_and_their_losses_add_up(tiny: Path) -> None
     assert len(parts) > 1
     assert sorted(places(list(parts))) == sorted(places([batch]))
     torch.manual_seed(0)
-    settings = {**trainable.data.task.to_folder()[0], "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    settings = {
+        **trainable.data.task.folder_entries().config,
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+    }
     model = MODEL_CLASSES[trainable.data.task.head].from_pretrained(tiny, **settings)
     totals = trainable.counts(batch)
     with torch.no_grad():

@@ -52,7 +52,7 @@ class Windows:
 
     tokenizer: BertTokenizer
     max_length: int
-    stride: int | None = None  # pieces advanced from window to window; None: three quarters of the room
+    stride: int = 0  # pieces advanced from window to window; 0: three quarters of the room
     truncate: bool = False
     _counts: Counter[str] = field(default_factory=Counter, init=False)
     _passages: dict[str, Pieces] = field(default_factory=dict, init=False)
@@ -124,7 +124,7 @@ class Windows:
 
     def metadata(self) -> dict[str, Any]:
         """What a model folder records, so that texts are read as in training."""
-        return {"max_length": self.max_length, "stride": self.stride, "truncate": self.truncate}
+        return {"max_length": self.max_length, "stride": self.stride or None, "truncate": self.truncate}
 
 
 def make_windows(
@@ -143,8 +143,8 @@ def make_windows(
     length = settings.max_length or min(num_positions, default_length or num_positions)
     if length < 5:
         raise UsageError(f"a window of {length} pieces has no room for two texts", remedy="use at least 5")
-    stride = settings.stride or (default_stride and min(default_stride, length // 3))
-    if stride and stride > length:
+    stride = settings.stride or min(default_stride or 0, length // 3)
+    if stride > length:
         remedy = "use a smaller --stride or a larger --max-length"
         raise UsageError(f"the stride {stride} must not exceed the window ({length})", remedy=remedy)
     return Windows(tokenizer, length, stride, bool(settings.truncate))
@@ -163,7 +163,7 @@ def recorded_settings(settings: WindowSettings, folder: Path) -> WindowSettings:
     return recorded.model_copy(update={name: value for name, value in given.items() if value is not None})
 
 
-def plan_sequence(lengths: tuple[int, ...], room: int, stride: int | None) -> list[tuple[Range, ...]]:
+def plan_sequence(lengths: tuple[int, ...], room: int, stride: int) -> list[tuple[Range, ...]]:
     """Which part of each text is in which window; together, the parts are all pieces."""
     if sum(lengths) <= room:
         return [tuple((0, length) for length in lengths)]

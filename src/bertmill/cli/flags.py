@@ -52,7 +52,7 @@ def settings_class(command: str, words: Sequence[str]) -> type[Settings]:
     kind = COMMAND_SETTINGS[command]
     words = [word for word in words if word not in HELP_FLAGS]
     if issubclass(kind, PredictSettings):
-        return _predict_settings(command, words)
+        return _predict_settings(words)
     if not issubclass(kind, FinetuneSettings):
         return kind
     known, rest = make_parser(command, kind).parse_known_intermixed_args(words)
@@ -63,13 +63,13 @@ def settings_class(command: str, words: Sequence[str]) -> type[Settings]:
     return settings_for(task) if task else kind
 
 
-def _predict_settings(command: str, words: list[str]) -> type[Settings]:
+def _predict_settings(words: list[str]) -> type[Settings]:
     """The settings of `predict` with the options of the model's task; UsageError for an option of another task."""
     kind = PredictSettings
-    known, rest = make_parser(command, kind).parse_known_intermixed_args(words)
-    if rest:  # options, or wrong
+    known, rest = make_parser("predict", kind).parse_known_intermixed_args(words)
+    if rest:  # maybe options of a task; loading the tasks imports torch, which `predict --help` alone must not
         kind = predict_settings_for(*TASKS)
-        known, _ = make_parser(command, kind).parse_known_intermixed_args(words)
+        known, _ = make_parser("predict", kind).parse_known_intermixed_args(words)
     options = [name for name in vars(known) if name not in {"config", *PredictSettings.model_fields}]
     model = getattr(known, "model", None) or _in_files("model", known)
     try:

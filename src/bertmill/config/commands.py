@@ -249,7 +249,7 @@ class EvaluateSettings(RowSettings, WindowSettings):
 
 
 class PredictSettings(RowSettings, WindowSettings):
-    """Predict answers for the rows of a file or for one text. `predict MODEL --help` adds the options of its task."""
+    """Predict answers for rows or one text. `bertmill predict MODEL --help` adds the options of the model's task."""
 
     model: Annotated[str, Field(description="a fine-tuned model folder"), POSITIONAL]
     file: Annotated[str | None, Field(description="rows to answer for; - is standard input"), POSITIONAL] = None

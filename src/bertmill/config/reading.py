@@ -27,6 +27,8 @@ TrainingT = TypeVar("TrainingT", bound=TrainingSettings)
 RUN_FILE = "config.toml"  # identifies a run folder
 RUN_FORMAT = 1
 _DAMAGED_REMEDY = "restore the file, or start a new run"
+_BY_RUN = ("size", "learning_rate", *DURATIONS, "metric", "eval_every", "max_length", "stride", "truncate")
+_LEFT_OPEN = {**dict.fromkeys(_BY_RUN), "precision": "auto"}  # the values that leave a decision to the run
 
 
 def key_of(name: str, field: FieldInfo) -> str:
@@ -139,10 +141,12 @@ def run_toml(settings: TrainingSettings, command: str, sources: Mapping[str, str
     """The content of a run's config.toml; settings that are None are left out."""
     lines = [f"format = {RUN_FORMAT}\n", f'command = "{command}"\n', "\n[settings]\n"]
     for name, field in type(settings).model_fields.items():
-        value = getattr(settings, name)
+        value, flag = getattr(settings, name), flag_of(name, field)
         if value is not None:
-            if str(value).encode(errors="ignore").decode() != str(value):
-                raise UsageError(f"{flag_of(name, field)} is not valid UTF-8: {str(value)!r}", remedy="rename it")
+            try:
+                str(value).encode()
+            except UnicodeEncodeError:
+                raise UsageError(f"{flag} is not valid UTF-8: {str(value)!r}", remedy="rename it") from None
             # A JSON string, number, boolean or list of strings is also valid TOML.
             lines.append(f"{key_of(name, field)} = {json.dumps(value, default=str, ensure_ascii=False)}\n")
     return "".join([*lines, "\n[sources]\n", *(f"{name} = {json.dumps(value)}\n" for name, value in sources.items())])
@@ -151,7 +155,7 @@ def run_toml(settings: TrainingSettings, command: str, sources: Mapping[str, str
 def resumed_settings(given: TrainingT, before: TrainingT, *, is_finished: bool) -> TrainingT:
     """The settings of a stopped run with those that may change as given now; UsageError if others differ.
 
-    Data of a finished run may not move: it is not read again, so its hash cannot be compared.
+    What is left open now is as the run decided. Data of a finished run may not move: its hash is not compared again.
     """
     allowed = [MAY_CHANGE] if is_finished else [MAY_CHANGE, MAY_MOVE]
     given = with_whole_paths(given)
@@ -163,7 +167,7 @@ def resumed_settings(given: TrainingT, before: TrainingT, *, is_finished: bool) 
             continue
         if any(marker in field.metadata for marker in allowed):
             changes[name] = value
-        elif value is not None and (name, value) != ("precision", "auto"):  # left open: the run has decided it
+        elif name not in _LEFT_OPEN or value != _LEFT_OPEN[name]:
             differing.append(flag_of(name, field))
     if differing:
         raise _cannot_change(differing, given.out / RUN_FILE)

@@ -59,8 +59,8 @@ def evaluate(runner: Runner, examples: Iterable[Example], num_errors: int) -> Ev
     mistakes = [task.mistake(*each, score) for each, score in zip(outputs, scores, strict=True)]
     ranked = sorted(zip(mistakes, outputs, strict=True), key=lambda each: -each[0][0])
     errors = []
-    for (confidence, expected), (example, output) in ranked[:num_errors]:
-        if confidence:
+    for (size, expected), (example, output) in ranked[:num_errors]:
+        if size:
             (answer,) = task.decode([example], [output])
             errors.append(Error(example.row, answer, expected))
     metrics, classes = task.metrics(scores), task.class_report(scores)

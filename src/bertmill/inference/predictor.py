@@ -71,8 +71,7 @@ class Predictor:
         """
         runner = self._task_runner("answer")
         task: Any = runner.task
-        threshold = (task.null_threshold or 0.0) if handle_impossible_answer else None
-        runner = runner.with_options(top_k=top_k, null_threshold=threshold)
+        runner = runner.with_options(top_k=top_k, null_threshold=task.threshold(handle_impossible_answer))
         questions = _listed(question)
         contexts = _listed(context) * (len(questions) if isinstance(context, str) else 1)
         if len(contexts) != len(questions):

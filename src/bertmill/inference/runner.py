@@ -62,11 +62,11 @@ class Runner:
 
     def read(self, file: RowFile, *, labelled: bool) -> Iterator[Row]:
         """The rows of a file, read with the options that the task was trained with."""
-        options = {name: value for name, value in vars(self.task).items() if name in self.task.Options.model_fields}
+        options = {name: getattr(self.task, name) for name in self.task.Options.model_fields}
         return self.task.read(file, self.task.Options(**options), labelled=labelled)
 
     def with_options(self, **options: Any) -> Self:
-        """The same model with other options of its task; see `Task.PredictOptions`."""
+        """The same model with these attributes of its task replaced."""
         changed = copy(self)
         changed.task = replace(self.task, **options)
         return changed

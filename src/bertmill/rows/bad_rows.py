@@ -41,7 +41,7 @@ class RowCounts:
     corrected: Counter[str] = field(default_factory=Counter)  # by what was corrected
     repairs: Repairs = field(default_factory=Repairs)
     first_skipped: str | None = None  # its place
-    warnings: list[str] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
 
     def skip(self, problem: BadRowError, place: str, file: str) -> None:
         """Count a bad row; DataError if there are too many of them."""
@@ -59,14 +59,10 @@ class RowCounts:
 
     def remarks(self, where: str = "") -> Iterator[str]:
         """What the user should know once all rows are read; `where` names the file if there are several."""
-        yield from self.warnings
-        for verb, text in (
-            ("corrected", _listed(self.corrected)),
-            ("skipped", self._skipped_text if self.skipped else ""),
-            ("repaired", str(self.repairs) if self.repairs else ""),
-        ):
-            if text:
-                yield f"{verb}{where}: {text}"
+        yield from self.notices
+        skipped, repaired = self._skipped_text if self.skipped else "", str(self.repairs) if self.repairs else ""
+        texts = {"corrected": _listed(self.corrected), "skipped": skipped, "repaired": repaired}
+        yield from (f"{verb}{where}: {text}" for verb, text in texts.items() if text)
 
     @property
     def _skipped_text(self) -> str:

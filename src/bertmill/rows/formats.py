@@ -94,7 +94,7 @@ def _with_warning(rows: Iterable[Cells], file: RowFile) -> Iterator[Cells]:
         if not has_warned and any(map(_looks_quoted, row.values)):
             has_warned = True
             advice = "use --quotes standard if quotes wrap fields"
-            file.counts.warnings.append(f"{row.place}: a cell looks CSV-quoted, but quotes are literal here; {advice}")
+            file.counts.notices.append(f"{row.place}: a cell looks CSV-quoted, but quotes are literal here; {advice}")
         yield row
 
 

@@ -71,9 +71,9 @@ def task_of_folder(config: BertConfig, metadata: Mapping[str, Any], folder: Path
     """The task that a model folder was fine-tuned for: the one it records, else the one that its head suggests."""
     recorded = metadata.get("task")
     is_recorded = recorded not in (None, PRETRAINED)
-    for name in TASKS:
-        kind = load_task(name) if recorded == name or not is_recorded else None
-        if kind and has_head(config, kind) and (task := kind.from_folder(config, metadata)):
+    names = [name for name in TASKS if name == recorded] if is_recorded else list(TASKS)
+    for kind in map(load_task, names):
+        if has_head(config, kind) and (task := kind.from_folder(config, metadata)):
             return task
     if is_recorded:
         what = f"records the task {recorded!r}, which is unknown or does not fit the head of the model"

@@ -13,7 +13,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
@@ -38,7 +38,7 @@ Scores = NDArray[Any]  # of many: [examples, …]
 
 
 class TaskOptions(BaseModel):
-    """Settings that one task adds to a command. The task has an attribute of the same name for each."""
+    """Settings that one task adds to a command. A task loaded from a folder has a valid attribute for each."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     unused: ClassVar[frozenset[str]] = frozenset()  # settings of the command that do not apply to the task
@@ -57,6 +57,13 @@ class Example:
     @property
     def num_pieces(self) -> int:
         return sum(len(window.ids) for windows in self.sequences for window in windows)
+
+
+class FolderEntries(NamedTuple):
+    """What a model folder records about its task."""
+
+    config: Mapping[str, Any] = {}  # in config.json
+    metadata: Mapping[str, Any] = {}  # in bertmill.json
 
 
 RowT = TypeVar("RowT", bound=Row)
@@ -101,7 +108,7 @@ class Task(ABC, Generic[RowT, ExampleT]):
 
     @classmethod
     def from_rows(cls, rows: Sequence[RowT], options: Any, tokenizer: BertTokenizer, file: RowFile) -> Self:
-        """The task with the labels of its training rows; DataError if they cannot be learned, warnings to `file`."""
+        """The task with the labels of its rows; DataError if they cannot be learned; adds notices to `file`."""
         return cls()
 
     @classmethod
@@ -109,9 +116,9 @@ class Task(ABC, Generic[RowT, ExampleT]):
         """The task of a model folder with this head; None if the head belongs to another task there."""
         return cls()
 
-    def to_folder(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What config.json and bertmill.json record about the task, for `from_folder` to read."""
-        return {}, {}
+    def folder_entries(self) -> FolderEntries:
+        """What `from_folder` reads."""
+        return FolderEntries()
 
     # Training
 
@@ -153,7 +160,7 @@ class Task(ABC, Generic[RowT, ExampleT]):
 
     @abstractmethod
     def mistake(self, example: ExampleT, output: Array, score: Score) -> tuple[float, tuple[str, ...]]:
-        """How confidently the output is wrong (0 if it is right), and the expected answer as it is shown."""
+        """How wrong the output is (0 if right; confident errors are largest), and the expected answer as shown."""
 
     def class_report(self, scores: Scores) -> ClassReport:
         """The figures of each class, if there are classes."""

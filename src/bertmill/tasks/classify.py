@@ -27,7 +27,7 @@ from bertmill.rows.bad_rows import BadRowError, unknown_label
 from bertmill.rows.labels import are_many_numbers, as_number, is_empty, label_text
 from bertmill.rows.source import RowFile
 from bertmill.rows.split import SplitKey
-from bertmill.tasks.base import Answer, Array, Example, Score, Scores, TaskOptions, probabilities
+from bertmill.tasks.base import Answer, Array, Example, FolderEntries, Score, Scores, TaskOptions, probabilities
 from bertmill.tasks.metrics import ClassReport, class_metrics, label_set_metrics, report_classes, report_label_sets
 from bertmill.tasks.sequence import SequenceTask, TextRow, read_texts
 from bertmill.text.printable import one_line
@@ -89,7 +89,7 @@ class Classify(SequenceTask[ClassRow]):
         counts = count_labels(rows, options.multi_label, file.path)
         if not options.multi_label and are_many_numbers(counts):
             remark = f"the labels are {len(counts):,} numbers, and each is a class; regress learns values"
-            file.counts.warnings.append(remark)
+            file.counts.notices.append(remark)
         weights = None if options.class_weights is None else parse_class_weights(options.class_weights, counts)
         return cls(tuple(counts), options.multi_label, weights, options.label_smoothing)
 
@@ -101,9 +101,9 @@ class Classify(SequenceTask[ClassRow]):
         names = tuple(config.id2label[number] for number in range(config.num_labels))
         return cls(names, config.problem_type == MULTI_LABEL)
 
-    def to_folder(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def folder_entries(self) -> FolderEntries:
         problem_type = MULTI_LABEL if self.multi_label else SINGLE_LABEL
-        return {"id2label": dict(enumerate(self.class_names)), "problem_type": problem_type}, {}
+        return FolderEntries({"id2label": dict(enumerate(self.class_names)), "problem_type": problem_type})
 
     def labels(self, row: ClassRow) -> tuple[str, ...]:
         if row.label is None:

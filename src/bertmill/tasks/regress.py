@@ -17,7 +17,7 @@ from bertmill.model.config import BertConfig
 from bertmill.rows.bad_rows import BadRowError
 from bertmill.rows.labels import as_number, label_text
 from bertmill.rows.source import RowFile
-from bertmill.tasks.base import Answer, Array, Example, Score, Scores, TaskOptions
+from bertmill.tasks.base import Answer, Array, Example, FolderEntries, Score, Scores, TaskOptions
 from bertmill.tasks.metrics import number_metrics
 from bertmill.tasks.sequence import SequenceTask, TextRow, read_texts
 from bertmill.text.tokenizer import BertTokenizer
@@ -62,8 +62,8 @@ class Regress(SequenceTask[NumberRow]):
         is_single = config.problem_type is None and config.num_labels == 1
         return cls() if is_ours or is_single else None
 
-    def to_folder(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        return {"num_labels": 1, "problem_type": "regression"}, {}
+    def folder_entries(self) -> FolderEntries:
+        return FolderEntries({"num_labels": 1, "problem_type": "regression"})
 
     def labels(self, row: NumberRow) -> tuple[str, ...]:
         return () if row.number is None else (f"{row.number:.12g}",)

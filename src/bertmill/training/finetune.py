@@ -81,7 +81,7 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
             run.journal.remark(f"tuned on dev: {tuning}; {figures}")
         metadata = {
             "task": task.name,
-            **task.to_folder()[1],
+            **task.folder_entries().metadata,
             "metric": resolved.data.metric,
             "windows": resolved.windows.metadata(),
             "model": with_whole_paths(run.settings).model,  # as a resumed run would record it
@@ -125,7 +125,7 @@ def _make_model(resolved: ResolvedFinetuning, journal: Journal) -> BertPreTraine
             where=resolved.model,
             remedy="use a model that was pre-trained with masked words",
         )
-    config = before.with_settings(**{**task.to_folder()[0], **resolved.dropout})
+    config = before.with_settings(**{**task.folder_entries().config, **resolved.dropout})
     keeps_head = (
         has_head(before, type(task))
         and before.id2label == config.id2label

@@ -154,7 +154,7 @@ class Trainer:
             remedy = "look at that batch, lower the learning rate" + ", or use --on-nonfinite skip" * (action == "stop")
             raise NonFiniteError(f"{what}; no update was made", where=self.run.path, remedy=remedy)
         if action == "reload":
-            self._restore_newest()
+            self.state = self.checkpoints.restore_newest(self.model, self.optimizer) or self.state
         self.state.left_out = left_out
         self.journal.remark(f"{what}; it is left out, going on from step {self.state.step:,}")
 
@@ -217,16 +217,13 @@ class Trainer:
 
     def resume(self) -> None:
         """Continue from the newest whole checkpoint; if there is none, the training begins, and so does its log."""
-        if not self._restore_newest():
+        state = self.checkpoints.restore_newest(self.model, self.optimizer)
+        if state is None:
             self.journal.cut(0)
             return
+        self.state = state
         self.checkpoints.resumed_from = self.state.step
         self.journal.remark(f"resumed from step {self.state.step:,}")
-
-    def _restore_newest(self) -> bool:
-        state = self.checkpoints.restore_newest(self.model, self.optimizer)
-        self.state = state or self.state
-        return state is not None
 
 
 def computing_in(precision: Precision, device: torch.device) -> AbstractContextManager[object]:

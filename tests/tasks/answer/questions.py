@@ -23,7 +23,7 @@ def row_of(passage: str, answer: str | None = None, question: str = QUESTION) ->
     return QuestionRow("f:1", (question, passage), ((start, start + len(answer)),))
 
 
-def encode(row: QuestionRow, max_length: int = 384, stride: int | None = 128) -> QuestionExample:
+def encode(row: QuestionRow, max_length: int = 384, stride: int = 128) -> QuestionExample:
     return TASK.encode(row, Windows(TOKENIZER, max_length, stride))
 
 

@@ -20,9 +20,9 @@ PASSAGES = st.lists(st.sampled_from(["a", "bb", "ccc", ".", "unbelievable", "北
 )
 
 
-@given(PASSAGES, st.integers(9, 40), st.none() | st.integers(1, 40), st.integers(1, 40), st.integers(0, 5))
+@given(PASSAGES, st.integers(9, 40), st.integers(0, 40), st.integers(1, 40), st.integers(0, 5))
 def test_the_best_spans_are_the_best_of_all(
-    passage: str, max_length: int, stride: int | None, max_pieces: int, seed: int
+    passage: str, max_length: int, stride: int, max_pieces: int, seed: int
 ) -> None:
     example = encode(row_of(passage, question="q ?"), max_length, stride)
     output = logits_for(example, seed)

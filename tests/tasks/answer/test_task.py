@@ -155,10 +155,10 @@ def test_answers_may_be_as_long_as_nearly_all_training_answers() -> None:
 
     usual = task_for(*[3] * 200, 200)
     assert usual.max_answer_pieces == DEFAULT_ANSWER_PIECES
-    assert not file.counts.warnings
+    assert not file.counts.notices
     long = task_for(*range(1, 101))
     assert long.max_answer_pieces == 99
-    assert file.counts.warnings == ["answers have at most 99 pieces, like 99% of the training answers"]
+    assert file.counts.notices == ["answers have at most 99 pieces, like 99% of the training answers"]
     example = encode(row_of(" ".join(["word"] * 99), " ".join(["word"] * 99)))
     output = np.zeros((example.num_pieces, 2), np.float32)
     ((first, last),) = example.spans
@@ -181,7 +181,7 @@ def test_metadata_that_makes_no_sense_is_refused(metadata: dict[str, Any]) -> No
         AnswerQuestions.from_folder(config, metadata)
     recorded = {"null_threshold": 1.5, "max_answer_pieces": 107}
     assert AnswerQuestions.from_folder(config, recorded) == AnswerQuestions(1.5, 107)
-    assert AnswerQuestions(1.5, 107).to_folder()[1] == recorded
+    assert AnswerQuestions(1.5, 107).folder_entries().metadata == recorded
 
 
 def test_questions_about_a_passage_stay_together() -> None:

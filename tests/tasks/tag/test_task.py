@@ -32,7 +32,7 @@ def row_of(words: list[str], tags: tuple[str, ...] | None = None) -> WordsRow:
     return WordsRow("f:1", (text,), tuple(spans), tags)
 
 
-def encode(words: list[str], max_length: int = 64, stride: int | None = None) -> TagExample:
+def encode(words: list[str], max_length: int = 64, stride: int = 0) -> TagExample:
     return TASK.encode(row_of(words), Windows(TOKENIZER, max_length, stride))
 
 
@@ -53,8 +53,8 @@ def from_folder(*tags: str) -> Tag:
     return task
 
 
-@given(st.lists(WORDS, min_size=1, max_size=30), st.integers(5, 40), st.none() | st.integers(1, 30))
-def test_every_word_has_one_first_piece_in_the_windows(words: list[str], max_length: int, stride: int | None) -> None:
+@given(st.lists(WORDS, min_size=1, max_size=30), st.integers(5, 40), st.integers(0, 30))
+def test_every_word_has_one_first_piece_in_the_windows(words: list[str], max_length: int, stride: int) -> None:
     encoded = encode(words, max_length, stride)
     all_ids = np.concatenate([window.ids for window in encoded.sequences[0]])
     pieces = [TOKENIZER.wordpiece.ids(word, split_special=True) for word in words]
@@ -69,7 +69,7 @@ def test_every_word_has_one_first_piece_in_the_windows(words: list[str], max_len
 @pytest.fixture(scope="module")
 def model() -> BertForTokenClassification:
     torch.manual_seed(0)
-    config = BertConfig.of_size("tiny").with_settings(vocab_size=len(TOKENIZER), **TASK.to_folder()[0])
+    config = BertConfig.of_size("tiny").with_settings(vocab_size=len(TOKENIZER), **TASK.folder_entries().config)
     return BertForTokenClassification(config).eval()
 
 
@@ -112,11 +112,11 @@ def test_labels_are_iob2_whatever_the_scheme_of_the_data() -> None:
     windows = Windows(TOKENIZER, 64)
     example, other = (task.encode(row, windows) for row in rows)
     assert (example.target, other.target) == ((3, 4, 0), (1, 1))
-    assert file.counts.warnings == ["tags mark spans of words (IOB1, learned as IOB2)"]
+    assert file.counts.notices == ["tags mark spans of words (IOB1, learned as IOB2)"]
     assert task.labels(rows[0]) == ("PER",)
     output = np.zeros((3, 5), np.float32)
     assert task.mistake(example, output, task.score(example, output)) == (0.0, ("PER a b",))
-    assert task.to_folder() == ({"id2label": dict(enumerate(task.tags))}, {"scheme": "IOB1"})
+    assert task.folder_entries() == ({"id2label": dict(enumerate(task.tags))}, {"scheme": "IOB1"})
     plain = from_rows(row_of(["a", "b"], ("VERB", "NOUN")))
     assert (plain.tags, plain.selection_metrics) == (("NOUN", "VERB"), ("accuracy",))
 

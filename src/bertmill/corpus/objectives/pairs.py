@@ -38,7 +38,7 @@ RECORD: np.dtype[Any] = np.dtype(
     [("a_start", "<u8"), ("b_start", "<u8"), ("a_length", "<u4"), ("b_length", "<u4"), ("label", "u1")]
 )
 LARGEST_SURPLUS = 4  # of one label, from which on the coin always says the other
-TARGET = "next_sentence_label"  # the model's argument for the label of a pair
+PAIR_TARGET = "next_sentence_label"  # the model's argument for the label of a pair
 REDRAWS = 8  # of a text from another document that does not fit beside A
 BALANCED = 0.01  # how far from half the share of a label may be
 
@@ -77,7 +77,7 @@ class PairObjective(Objective):
         num_left_out = num_pieces - int(own.lengths.sum())  # lone sentences of one piece, in SOP
         counts = {
             "pieces": int(sides.lengths.sum()),
-            "labels_1": int(label.sum()),
+            "labels_1": int(label.sum()),  # pairs whose B is from elsewhere, or swapped
             "one_sentence": int(is_single.sum()),  # chunks that can only become negatives in NSP
             "pieces_cut": int(lost.sum()) + num_left_out,  # pieces of this shard that are in no instance …
             # … and the sentences that they were cut from
@@ -96,7 +96,7 @@ class PairObjective(Objective):
         return masker.mask(layout, epoch, numbers)
 
     def instance_targets(self, records: NDArray[Any]) -> dict[str, Numbers]:
-        return {TARGET: records["label"].astype(np.int64)}
+        return {PAIR_TARGET: records["label"].astype(np.int64)}
 
     def counts(self, batch: InstanceBatch) -> dict[str, float]:
         return {**super().counts(batch), "nsp": len(batch.lengths)}
@@ -105,11 +105,11 @@ class PairObjective(Objective):
         return {"mlm": output.mlm_loss, "nsp": output.nsp_loss}
 
     def num_right(self, output: Any, batch: InstanceBatch) -> dict[str, float]:
-        predicted = output.seq_relationship_logits.argmax(1).cpu().numpy()
-        return {**super().num_right(output, batch), "nsp": float((predicted == batch.instance_targets[TARGET]).sum())}
+        is_right = output.seq_relationship_logits.argmax(1).cpu().numpy() == batch.instance_targets[PAIR_TARGET]
+        return {**super().num_right(output, batch), "nsp": float(is_right.sum())}
 
     def describe_instance(self, instance: InstanceBatch) -> list[str]:
-        label = int(instance.instance_targets[TARGET][0])
+        label = int(instance.instance_targets[PAIR_TARGET][0])
         return [*super().describe_instance(instance), f"label {label}: {self.label_texts[label]}"]
 
     def describe_plan(self, facts: PlanFacts) -> list[str]:

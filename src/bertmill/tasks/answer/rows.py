@@ -23,15 +23,20 @@ from bertmill.rows.formats import RECORDS, json_record, read_records, repair_str
 from bertmill.rows.json_files import JsonList, JsonObject, line_of
 from bertmill.rows.row import Record, Row
 from bertmill.rows.source import RowFile
+from bertmill.tasks.base import TaskOptions
 from bertmill.tasks.sequence import text_in
 from bertmill.text.words import Span
 
-UNUSED = frozenset(("columns", "preset", "quotes", "separator", "truncate"))  # settings that do not apply to questions
 NEAR = 64  # characters by which an answer_start may be off and still be corrected
 PASSAGE_FIELDS = ("passage", "context", "text")
 _ANSWER_FIELDS = ("answers", "answer")
 _CORRECTED = "answer_start corrected"
 _DROPPED = "answer of several that is not in the passage, dropped"
+
+
+class AnswerOptions(TaskOptions):
+    unused = frozenset(("columns", "preset", "quotes", "separator", "truncate"))
+    window = (384, 128)
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,7 @@ class QuestionRow(Row):
 
 def read_questions(file: RowFile, labelled: bool) -> Iterator[QuestionRow]:
     """The questions of a file."""
-    file.require_default(*UNUSED - {"truncate"})
+    file.require_default(*AnswerOptions.unused - {"truncate"})
     file.require_format(*RECORDS)
 
     def parse(record: Record) -> QuestionRow:

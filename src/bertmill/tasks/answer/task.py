@@ -26,10 +26,10 @@ from bertmill.errors import IntegrityError, UsageError
 from bertmill.model.config import BertConfig
 from bertmill.rows.source import RowFile
 from bertmill.rows.split import SplitKey
-from bertmill.tasks.answer.rows import PASSAGE_FIELDS, UNUSED, QuestionRow, parse_question, read_questions
+from bertmill.tasks.answer.rows import PASSAGE_FIELDS, AnswerOptions, QuestionRow, parse_question, read_questions
 from bertmill.tasks.answer.scores import answer_scores
 from bertmill.tasks.answer.spans import NUM_BEST, QuestionExample, Spans, best_spans, texts_of
-from bertmill.tasks.base import Answer, Array, Score, Scores, Task, TaskOptions, run_windows
+from bertmill.tasks.base import Answer, Array, FolderEntries, Score, Scores, Task, TaskOptions, run_windows
 from bertmill.tasks.sequence import refuse_other_fields
 from bertmill.text.printable import one_line
 from bertmill.text.tokenizer import BertTokenizer
@@ -40,11 +40,6 @@ FOUND_SHARE = 0.99  # of the training answers fit into the limit of pieces
 NO_ANSWER = -1  # in place of the number of a span
 MAX_SURPLUS = 50.0  # bounds the confidence of an error
 _LOST = "answers are too long, or cut by the window they start in: never found"
-
-
-class AnswerOptions(TaskOptions):
-    unused = UNUSED
-    window = (384, 128)
 
 
 class AnswerPredictOptions(TaskOptions):
@@ -77,7 +72,7 @@ class AnswerQuestions(Task[QuestionRow, QuestionExample]):
             raise UsageError(f"top_k must be between 1 and {NUM_BEST}, not {self.top_k}")
 
     @classmethod
-    def read(cls, file: RowFile, options: TaskOptions, *, labelled: bool) -> Iterator[QuestionRow]:
+    def read(cls, file: RowFile, options: AnswerOptions, *, labelled: bool) -> Iterator[QuestionRow]:
         return read_questions(file, labelled)
 
     @classmethod
@@ -94,7 +89,7 @@ class AnswerQuestions(Task[QuestionRow, QuestionExample]):
         longest = int(np.quantile(lengths, FOUND_SHARE, method="inverted_cdf")) if lengths else 0
         if longest > DEFAULT_ANSWER_PIECES:
             remark = f"answers have at most {longest} pieces, like {FOUND_SHARE:.0%} of the training answers"
-            file.counts.warnings.append(remark)
+            file.counts.notices.append(remark)
         return cls(0.0 if has_unanswerable else None, max(DEFAULT_ANSWER_PIECES, longest))
 
     @classmethod
@@ -106,9 +101,13 @@ class AnswerQuestions(Task[QuestionRow, QuestionExample]):
             raise IntegrityError(what, where=METADATA_FILE, remedy="fine-tune again")
         return cls(threshold, max_pieces)
 
-    def to_folder(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def folder_entries(self) -> FolderEntries:
         metadata = {"null_threshold": self.null_threshold, "max_answer_pieces": self.max_answer_pieces}
-        return {"num_labels": 2}, metadata
+        return FolderEntries({"num_labels": 2}, metadata)
+
+    def threshold(self, may_have_none: bool) -> float | None:
+        """The null threshold to predict with if a question may, or must not, remain without an answer."""
+        return (self.null_threshold or 0.0) if may_have_none else None
 
     def labels(self, row: QuestionRow) -> tuple[str, ...]:
         return () if row.answers is None else ("answerable" if row.answers else "unanswerable",)

@@ -24,17 +24,21 @@ from bertmill.rows.formats import RECORDS, Cells, read_records
 from bertmill.rows.labels import require_printable
 from bertmill.rows.row import Record, Row
 from bertmill.rows.source import RowFile
+from bertmill.tasks.base import TaskOptions
 from bertmill.tasks.tag.schemes import Entity, iob2
 from bertmill.text.files import STANDARD_INPUT, Line, format_suffix, read_file
 from bertmill.text.printable import counted
 from bertmill.text.words import Span, find_words, join_words
 
-UNUSED = frozenset(("preset", "quotes", "separator", "truncate"))  # settings that do not apply to words and tags
 _DOCUMENT_START = "-DOCSTART-"
 _WORD_FIELDS = ("words", "tokens", "text")
 _TAG_FIELDS = ("tags", "ner_tags", "pos_tags", "entities", "spans", "labels", "label")
 _NOT_A_WORD = re.compile(r"\d+(-|\.)\d+")  # CoNLL-U numbers multi-word tokens 1-2 and omitted words 1.1
 _KIND_FIELDS = ("label", "type", "kind", "tag", "entity_type")
+
+
+class TagOptions(TaskOptions):
+    unused = frozenset(("preset", "quotes", "separator", "truncate"))
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ class WordsRow(Row):
 
 def read_words(file: RowFile, labelled: bool) -> Iterator[WordsRow]:
     """The sentences of a file."""
-    file.require_default(*UNUSED - {"truncate"})
+    file.require_default(*TagOptions.unused - {"truncate"})
     columns = None if file.settings.columns is None else parse_columns(file.settings.columns)
     if columns is not None and (columns.pair or columns.choices or (labelled and columns.label is None)):
         raise UsageError(f"--columns {file.settings.columns} should name text (the words) and label (the tags)")

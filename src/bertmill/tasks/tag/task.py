@@ -27,11 +27,11 @@ from bertmill.errors import DataError
 from bertmill.model.config import BertConfig
 from bertmill.rows.bad_rows import BadRowError, unknown_label
 from bertmill.rows.source import RowFile
-from bertmill.tasks.base import Answer, Array, Example, Score, Scores, Task, TaskOptions, probabilities, run_windows
+from bertmill.tasks.base import Answer, Array, Example, FolderEntries, Score, Scores, Task, probabilities, run_windows
 from bertmill.tasks.metrics import ClassReport, Counts, class_table, precision_recall_f1, ratio
 from bertmill.tasks.sequence import refuse_other_fields, text_in
 from bertmill.tasks.tag import schemes
-from bertmill.tasks.tag.rows import UNUSED, WordsRow, parse_words, read_words
+from bertmill.tasks.tag.rows import TagOptions, WordsRow, parse_words, read_words
 from bertmill.text.printable import one_line
 from bertmill.text.tokenizer import BertTokenizer
 
@@ -49,10 +49,6 @@ def conll_lines(answer: Answer) -> str:
     """A line for every word with its tag, and an empty line."""
     lines = zip(answer["words"], answer["tags"], strict=True)
     return "".join(f"{_BREAKS.sub(' ', word)}\t{tag}\n" for word, tag in lines) + "\n"
-
-
-class TagOptions(TaskOptions):
-    unused = UNUSED
 
 
 @dataclass(frozen=True)
@@ -77,7 +73,7 @@ class Tag(Task[WordsRow, TagExample]):
     output_formats: ClassVar[Mapping[str, Callable[[Answer], str]]] = {"conll": conll_lines}
 
     @classmethod
-    def read(cls, file: RowFile, options: TaskOptions, *, labelled: bool) -> Iterator[WordsRow]:
+    def read(cls, file: RowFile, options: TagOptions, *, labelled: bool) -> Iterator[WordsRow]:
         return read_words(file, labelled)
 
     @classmethod
@@ -92,7 +88,7 @@ class Tag(Task[WordsRow, TagExample]):
         return parse_words(fields, place)
 
     @classmethod
-    def from_rows(cls, rows: Sequence[WordsRow], options: TaskOptions, tokenizer: BertTokenizer, file: RowFile) -> Self:
+    def from_rows(cls, rows: Sequence[WordsRow], options: TagOptions, tokenizer: BertTokenizer, file: RowFile) -> Self:
         sentences = [row.tags for row in rows if row.tags is not None]
         odd = schemes.odd_tags({tag for sentence in sentences for tag in sentence})
         sentences = [sentence for sentence in sentences if odd.isdisjoint(sentence)]  # the others become bad rows
@@ -108,7 +104,7 @@ class Tag(Task[WordsRow, TagExample]):
             raise DataError("there are fewer than two different tags", where=file.path, remedy=remedy)
         if scheme is not None:
             learned = "" if scheme == "IOB2" else ", learned as IOB2"
-            file.counts.warnings.append(f"tags mark spans of words ({scheme}{learned})")
+            file.counts.notices.append(f"tags mark spans of words ({scheme}{learned})")
         return cls(tuple(tags), scheme is not None, scheme)
 
     @classmethod
@@ -116,8 +112,8 @@ class Tag(Task[WordsRow, TagExample]):
         tags = tuple(config.id2label[number] for number in range(config.num_labels))
         return cls(tags, schemes.scheme_of([tags]) is not None)
 
-    def to_folder(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        return {"id2label": dict(enumerate(self.tags))}, {"scheme": self.scheme}
+    def folder_entries(self) -> FolderEntries:
+        return FolderEntries({"id2label": dict(enumerate(self.tags))}, {"scheme": self.scheme})
 
     def labels(self, row: WordsRow) -> tuple[str, ...]:
         """The kinds of spans, or the tags, that the row has."""
