@@ -187,7 +187,7 @@ class RowSettings(Settings):
         None, description="the columns of a known data set: sst2, cola, mrpc, rte, stsb, …"
     )
     format: str | None = Field(
-        None, description="tsv, csv, jsonl, json, parquet, or a format of the task (default: by the suffix)"
+        None, description="the format of the file: one that the task reads (default: by the suffix)"
     )
     separator: Separator | None = Field(
         None, description="what separates columns, one character or tab (default: a comma in .csv, else a tab)"
@@ -228,7 +228,7 @@ class FinetuneSettings(TrainingSettings, RowSettings, WindowSettings):
     micro_batch_pieces: int = Field(2048, ge=1, description="pieces that go through the model at once")
     dropout: float | None = Field(None, ge=0, lt=1, description="share of activations dropped (default: the model's)")
     freeze: bool = Field(False, description="train the head only; the encoder stays as it is")
-    metric: str | None = Field(None, description="selects the best checkpoint (default: by the task and the preset)")
+    metric: str | None = Field(None, description="selects the best checkpoint (default: by the task)")
     patience: int | None = Field(None, ge=1, description="stop after N evaluations without improvement")
     eval_every: int | None = Field(None, ge=1, description="steps between evaluations (default: an epoch)")
     seeds: int = Field(1, ge=1, description="train with this many seeds, from --seed on, and keep the best")

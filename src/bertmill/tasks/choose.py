@@ -49,7 +49,7 @@ class Choose(SequenceTask[ChoiceRow]):
     rows:     {"text": "She sat.", "choices": ["She slept.", "She flew."], "label": 0}, optionally
               with a "pair" that starts every choice; .jsonl, .json (also DREAM's form), .parquet, or
               a .tsv or .csv with a column per choice; the label is a choice's text, number or letter
-    columns:  text, pair, label, choices (a column with a list, or a+b+c)
+    columns:  text, pair, label, choices (a list, or a+b+c: required for columns a, b and c of a table)
     metrics:  accuracy (default)
     """
 

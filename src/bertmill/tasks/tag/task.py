@@ -56,8 +56,8 @@ class Tag(Task[WordsRow, TagExample]):
     """Tag every word: parts of speech, entities, the words of Chinese text.
 
     rows:     {"words": ["in", "Paris"], "tags": ["O", "B-LOC"]}, or a "text" with "entities"
-              (start, end, label); .jsonl, .json, .parquet; other files have a line per word with its
-              tag in the last column, and an empty line after each sentence
+              (start, end, label); .jsonl, .json, .parquet; other files (conll) have a line per word,
+              its tag last after a tab or blank, and an empty line after each sentence
     columns:  text (the words), label (the tags)
     metrics:  f1 (default), strict_f1, accuracy; for tags that do not mark spans accuracy (default)
     """
