@@ -62,7 +62,7 @@ def test_positions_beyond_those_trained_on_behave_alike() -> None:
 
 
 def test_without_context_the_model_knows_frequencies() -> None:
-    bias = corpus_model().cls.predictions.bias
+    bias = corpus_model().cls.predictions.bias.detach()
     assert bias.exp().sum() == pytest.approx(1.0, abs=1e-4)
     assert bias[:5].max() < bias[5:].min()
 
@@ -73,7 +73,7 @@ def test_pieces_keep_their_geometry_and_unseen_ones_stay_random() -> None:
     vectors = torch.from_numpy(random.standard_normal((VOCABULARY, 48)).astype(np.float32))[5:]
     model = corpus_model()
     reserved = num_position_dimensions(model.config)
-    weight = model.bert.embeddings.word_embeddings.weight
+    weight = model.bert.embeddings.word_embeddings.weight.detach()
     assert not weight[:, :reserved].any()
     assert weight[5:, reserved:].std() == pytest.approx(0.02, rel=1e-3)
     torch.testing.assert_close(
