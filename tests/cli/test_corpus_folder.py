@@ -117,8 +117,8 @@ def tokenizer() -> BertTokenizer:
 
 
 def batch_of(ids: list[int], labels: list[int], segments: list[int], label: int | None) -> InstanceBatch:
-    pair_labels = None if label is None else np.array([label])
-    return InstanceBatch(np.array(ids), np.array(segments), np.array(labels), np.array([len(ids)]), pair_labels)
+    targets = {} if label is None else {"next_sentence_label": np.array([label])}
+    return InstanceBatch(np.array(ids), np.array(segments), np.array(labels), np.array([len(ids)]), targets)
 
 
 def test_selected_pieces_are_shown_with_what_they_hide(tokenizer: BertTokenizer) -> None:

@@ -40,7 +40,7 @@ def many_batches(instances: Instances, num_instances: int) -> Iterator[InstanceB
     """Whole epochs, until there are enough instances."""
     seen = epoch = 0
     while seen < num_instances:
-        for numbers in np.array_split(np.arange(instances.plan_epoch(epoch).counts.instances), 20):
+        for numbers in np.array_split(np.arange(instances.plan_epoch(epoch).num_instances), 20):
             yield instances.make_batch(epoch, numbers)
             seen += len(numbers)
         epoch += 1
@@ -65,8 +65,7 @@ def test_next_sentence_instances_of_real_text_are_what_the_paper_says(
         masked += int((ids[is_selected] == vocabulary.mask).sum())
         same += int((ids == labels).sum())
         changed += int(((ids != labels) & is_selected & (ids != vocabulary.mask)).sum())
-        assert batch.pair_labels is not None
-        negatives += int(batch.pair_labels.sum())
+        negatives += int(batch.instance_targets["next_sentence_label"].sum())
         num_instances += len(batch.lengths)
     assert num_instances >= wanted_instances
     assert abs(selected / total - 0.15) < 0.001 * tolerance
@@ -156,7 +155,7 @@ def make(corpus: Corpus, folder: Path, objective: str, **masking: Any) -> Instan
 @pytest.mark.parametrize("objective", ["mlm+nsp", "mlm+sop"])
 def test_a_pair_is_laid_out_as_bert_reads_it(corpus: Corpus, tmp_path: Path, objective: str) -> None:
     instances = make(corpus, tmp_path / "plan", objective)
-    numbers = np.arange(instances.plan_epoch(0).counts.instances)[::-1]
+    numbers = np.arange(instances.plan_epoch(0).num_instances)[::-1]
     batch = instances.make_batch(0, numbers)
     start = 0
     for place, record in enumerate(instances.planner.load_records(0)[numbers]):
@@ -168,8 +167,7 @@ def test_a_pair_is_laid_out_as_bert_reads_it(corpus: Corpus, tmp_path: Path, obj
         assert ids.tolist() == [SPECIAL_IDS.cls, *text_a, SPECIAL_IDS.sep, *text_b, SPECIAL_IDS.sep]
         assert batch.segments[start:stop].tolist() == [0] * (len(text_a) + 2) + [1] * (len(text_b) + 1)
         assert batch.lengths[place] == stop - start
-        assert batch.pair_labels is not None
-        assert batch.pair_labels[place] == record["label"]
+        assert batch.instance_targets["next_sentence_label"][place] == record["label"]
         start = stop
     assert start == len(batch.piece_ids)
 
@@ -178,7 +176,7 @@ def test_a_pair_is_laid_out_as_bert_reads_it(corpus: Corpus, tmp_path: Path, obj
 def test_full_sentences_have_a_separator_between_documents(corpus: Corpus, tmp_path: Path, objective: str) -> None:
     """Put one after the other, the instances are the corpus, and what is missing of a [SEP] is an instance's end."""
     instances = make(corpus, tmp_path / "plan", objective, mask=0, random=0, same=1)
-    batch = instances.make_batch(0, np.arange(instances.plan_epoch(0).counts.instances))
+    batch = instances.make_batch(0, np.arange(instances.plan_epoch(0).num_instances))
     assert batch.lengths.max() <= 64
     is_ordinary = batch.piece_ids >= 5
     assert np.array_equal(batch.piece_ids[is_ordinary], corpus.pieces(0, corpus.num_pieces))
@@ -192,7 +190,7 @@ def test_full_sentences_have_a_separator_between_documents(corpus: Corpus, tmp_p
     instance_ends = np.cumsum(is_ordinary)[np.cumsum(batch.lengths) - 1]
     assert np.array_equal(np.unique(places), np.union1d(document_ends, instance_ends))
     assert len(places) == len(np.unique(places))
-    assert batch.pair_labels is None
+    assert batch.instance_targets == {}
     assert not batch.segments.any()
 
 
@@ -212,7 +210,7 @@ def test_masks_are_drawn_anew_each_epoch_or_fixed(corpus: Corpus, tmp_path: Path
     numbers = np.arange(30)
     assert anew.make_batch(0, numbers).piece_ids.tolist() != anew.make_batch(1, numbers).piece_ids.tolist()
     assert fixed.make_batch(0, numbers).piece_ids.tolist() == fixed.make_batch(7, numbers).piece_ids.tolist()
-    loader = Loader(fixed, batch_size=fixed.plan_epoch(0).counts.instances, workers=0)
+    loader = Loader(fixed, batch_size=fixed.plan_epoch(0).num_instances, workers=0)
     first, second = loader.load(0), loader.load(1)
     assert first.piece_ids.tolist() != second.piece_ids.tolist()  # in another order …
     assert sorted(texts(first)) == sorted(texts(second))  # … the same
@@ -229,8 +227,7 @@ def test_micro_batches_put_together_are_the_batch(corpus: Corpus, tmp_path: Path
     assert all(len(part.piece_ids) <= 300 for part in parts)
     assert all(len(a.piece_ids) + int(b.lengths[0]) > 300 for a, b in pairwise(parts))
     together = InstanceBatch.joined(parts)
-    for name, value in vars(batch).items():
-        assert np.array_equal(value, getattr(together, name)), name
+    np.testing.assert_equal(vars(together), vars(batch))
     assert [len(part.lengths) for part in batch.micro_batches(max_pieces=1)] == [1] * 40
 
 

@@ -49,14 +49,13 @@ def first_steps(loader: Loader, num_steps: int, start_step: int = 0) -> list[Ins
 def assert_equal(ours: list[InstanceBatch], theirs: list[InstanceBatch]) -> None:
     assert len(ours) == len(theirs)
     for one, other in zip(ours, theirs, strict=True):
-        for name, value in vars(one).items():
-            assert np.array_equal(value, getattr(other, name)), name
+        np.testing.assert_equal(vars(one), vars(other))
 
 
 @pytest.mark.parametrize("workers", [1, 4])
 def test_workers_change_nothing(corpus: Corpus, plan_folder: Path, workers: int) -> None:
     alone = make(corpus, plan_folder)
-    num_steps = alone.instances.plan_epoch(0).counts.instances // BATCH_SIZE + 20  # across the end of the first epoch
+    num_steps = alone.instances.plan_epoch(0).num_instances // BATCH_SIZE + 20  # across the end of the first epoch
     expected = first_steps(alone, num_steps)
     assert_equal(first_steps(make(corpus, plan_folder, workers=workers), num_steps), expected)
 
@@ -66,7 +65,7 @@ def test_ranks_share_each_batch_without_padding_or_repetition(
     corpus: Corpus, plan_folder: Path, world_size: int
 ) -> None:
     alone = make(corpus, plan_folder)
-    start = alone.instances.plan_epoch(0).counts.instances // BATCH_SIZE - 3
+    start = alone.instances.plan_epoch(0).num_instances // BATCH_SIZE - 3
     ranks = [
         first_steps(make(corpus, plan_folder, rank=rank, world_size=world_size, workers=rank), 20, start)
         for rank in range(world_size)
@@ -97,7 +96,7 @@ def test_a_late_start_needs_no_more_of_earlier_epochs_than_their_counts(corpus: 
 
 def test_an_epoch_brings_every_instance_once_and_epochs_differ(corpus: Corpus, plan_folder: Path) -> None:
     loader = make(corpus, plan_folder, batch_size=1)
-    count = loader.instances.plan_epoch(0).counts.instances
+    count = loader.instances.plan_epoch(0).num_instances
     whole = loader.instances.make_batch(0, np.arange(count))
     first = InstanceBatch.joined([loader.load(step) for step in range(count)])
     assert texts(first) != texts(whole)
@@ -113,7 +112,7 @@ def test_the_length_of_an_epoch_is_known_once_it_is_planned_and_asking_writes_no
     with pytest.raises(KeyError):
         _ = loader.steps_per_epoch
     assert not (tmp_path / "plan").exists()
-    count = loader.instances.plan_epoch(0).counts.instances
+    count = loader.instances.plan_epoch(0).num_instances
     assert loader.steps_per_epoch == count / BATCH_SIZE
 
 

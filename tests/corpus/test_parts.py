@@ -61,7 +61,7 @@ def assert_parts_share_no_piece(
             plan = PlanSettings(objective, length, part=part, heldout_share=share)
             masking = MaskingSettings(mask=0.0, random=0.0, same=1.0)
             instances = Instances(corpus, SPECIAL_IDS, Path(folder, part), plan, masking, seed=seed)
-            batch = instances.make_batch(0, np.arange(instances.plan_epoch(0).counts.instances))
+            batch = instances.make_batch(0, np.arange(instances.plan_epoch(0).num_instances))
             seen[part] = set(batch.piece_ids.tolist()) - set(SPECIAL_IDS.special)
         for part in PARTS:
             whole = DocumentPart(corpus, part, share)
@@ -97,7 +97,7 @@ def test_full_sentences_of_a_part_lose_nothing_and_never_reach_over_the_other(tm
         planner = Planner(corpus, tmp_path / part, PlanSettings("mlm", part=part, heldout_share=0.2), 3)
         records = planner.load_records(0)
         total += int(records["length"].sum())
-        assert planner.plan(0).counts.pieces == int(records["length"].sum())
+        assert planner.plan(0).counts["pieces"] == int(records["length"].sum())
         ends = records["start"] + records["length"]
         assert (ends[:-1] <= records["start"][1:]).all()
     assert total == corpus.num_pieces
@@ -107,7 +107,7 @@ def test_pieces_of_the_other_part_are_not_counted_as_lost(tmp_path: Path) -> Non
     corpus = write_corpus(tmp_path / "corpus", [[10] * 20] * 40, sentences_per_shard=90)
     for part, objective in itertools.product(PARTS, ("mlm+nsp", "mlm+sop")):
         plan = PlanSettings(objective, part=part, heldout_share=0.25)
-        assert Planner(corpus, tmp_path / part / objective, plan, 3).plan(0).counts.pieces_cut == 0
+        assert Planner(corpus, tmp_path / part / objective, plan, 3).plan(0).counts["pieces_cut"] == 0
 
 
 def test_held_out_documents_come_from_everywhere_and_do_not_depend_on_the_seed(tmp_path: Path) -> None:

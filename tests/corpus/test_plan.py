@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bertmill.corpus.objectives.pairs import NextSentencePrediction
-from bertmill.corpus.plan import Planner, PlanSettings
+from bertmill.corpus.plan import Planner, PlanSettings, _checksum
 from bertmill.errors import UsageError
 from tests.corpus.factory import random_documents, write_corpus
 
@@ -65,10 +65,24 @@ def test_an_intact_plan_is_only_mapped(planner: Planner, monkeypatch: pytest.Mon
 
 
 def test_the_number_of_instances_needs_no_records(planner: Planner) -> None:
-    count = planner.plan(0).counts.instances
+    count = planner.plan(0).num_instances
     (planner.folder / "epoch-00000.records").unlink()
-    assert planner.plan(0).counts.instances == count
+    assert planner.plan(0).num_instances == count
     assert not (planner.folder / "epoch-00000.records").exists()
+
+
+def test_a_plan_with_the_counts_of_an_earlier_version_is_read(
+    planner: Planner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts, path = planner.plan(0), planner.folder / "epoch-00000.json"
+    content = json.loads(path.read_text())
+    del content["checksum"]
+    content["counts"] = {"instances": facts.num_instances, **content["counts"]}
+    path.write_text(json.dumps({**content, "checksum": _checksum(content)}))
+    monkeypatch.setattr(NextSentencePrediction, "plan_shard", None)
+    again = planner.plan(0)
+    assert again.num_instances == facts.num_instances
+    assert again.counts.items() >= facts.counts.items()
 
 
 def test_records_of_epochs_that_are_over_are_removed_and_made_again_for_one_who_goes_back(planner: Planner) -> None:
@@ -100,7 +114,7 @@ def test_a_million_sentences_are_planned_in_less_than_twenty_seconds(tmp_path: P
     started = time.perf_counter()
     facts = Planner(corpus, tmp_path / "plan", PlanSettings(), 0).plan(0)
     assert time.perf_counter() - started < 20
-    assert facts.counts.instances > 200_000
+    assert facts.num_instances > 200_000
 
 
 @pytest.mark.parametrize(

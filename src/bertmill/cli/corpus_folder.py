@@ -93,14 +93,13 @@ def instance_lines(path: Path, settings: InspectSettings) -> Iterator[str]:
         vocabulary = VocabularyIds.of(tokenizer)
         instances = Instances(corpus, vocabulary, Path(plan_folder), plan_settings, masking, seed=settings.seed)
         facts = instances.plan_epoch(0)
-        counts = facts.counts
-        size = f"of {counts.pieces / counts.instances:,.1f} pieces on average"
+        size = f"of {facts.counts['pieces'] / facts.num_instances:,.1f} pieces on average"
         yield (
-            f"{settings.objective} in {settings.length} pieces: {counts.instances:,} instances in the first epoch, "
+            f"{settings.objective} in {settings.length} pieces: {facts.num_instances:,} instances in the first epoch, "
             f"{', '.join([size, *instances.objective.describe_plan(facts)])}"
         )
         yield from instances.objective.plan_remarks(facts, corpus.num_pieces)
-        batch = instances.make_in_order(0, 0, min(settings.show, counts.instances))
+        batch = instances.make_in_order(0, 0, min(settings.show, facts.num_instances))
     yield from show_instances(batch, instances.objective, tokenizer)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -56,7 +56,7 @@ class InstanceBatch:
     segments: Numbers  # [n] 1 in the second text of a pair
     labels: Numbers  # [n] the piece to predict, NOT_SELECTED elsewhere
     lengths: Numbers  # [B]
-    pair_labels: Numbers | None  # [B] see the objective
+    instance_targets: dict[str, Numbers]  # [B] each; see `Objective.instance_targets`
 
     @property
     def num_selected(self) -> int:
@@ -71,13 +71,11 @@ class InstanceBatch:
         return PackedBatch(torch.from_numpy(self.piece_ids), self.lengths.tolist(), torch.from_numpy(self.segments))
 
     def targets(self) -> dict[str, torch.Tensor]:
-        """What the model takes by name: `labels` and, for pairs, `next_sentence_label`."""
+        """What the model takes by name: `labels` and the targets of the objective."""
         import torch
 
-        targets = {"labels": torch.from_numpy(self.labels)}
-        if self.pair_labels is not None:
-            targets["next_sentence_label"] = torch.from_numpy(self.pair_labels)
-        return targets
+        arrays = {"labels": self.labels, **self.instance_targets}
+        return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
     def __getitem__(self, part: slice) -> InstanceBatch:
         """Some consecutive instances."""
@@ -86,9 +84,9 @@ class InstanceBatch:
             raise UsageError("a part of a batch is consecutive instances")
         bounds = np.concatenate([[0], np.cumsum(self.lengths)])
         pieces = slice(bounds[first], bounds[max(first, stop)])
-        pair_labels = None if self.pair_labels is None else self.pair_labels[part]
         rows = (self.piece_ids[pieces], self.segments[pieces], self.labels[pieces])
-        return InstanceBatch(*rows, self.lengths[part], pair_labels)
+        targets = {name: values[part] for name, values in self.instance_targets.items()}
+        return InstanceBatch(*rows, self.lengths[part], targets)
 
     def micro_batches(self, max_pieces: int) -> Iterator[InstanceBatch]:
         """The batch in parts of at most so many pieces, in order; an instance that is longer is a part of its own."""
@@ -101,10 +99,12 @@ class InstanceBatch:
 
     @classmethod
     def joined(cls, batches: list[InstanceBatch]) -> InstanceBatch:
-        """One batch after the other, as one."""
-        columns = zip(*(vars(batch).values() for batch in batches), strict=True)
-        joined: list[Any] = [None if column[0] is None else np.concatenate(column) for column in columns]
-        return cls(*joined)
+        """Concatenates batches."""
+        rows = ((batch.piece_ids, batch.segments, batch.labels, batch.lengths) for batch in batches)
+        names = batches[0].instance_targets
+        targets = {name: np.concatenate([batch.instance_targets[name] for batch in batches]) for name in names}
+        piece_ids, segments, labels, lengths = map(np.concatenate, zip(*rows, strict=True))
+        return cls(piece_ids, segments, labels, lengths, targets)
 
 
 def lay_out(
@@ -164,11 +164,11 @@ class Instances:
 
     def count(self, epoch: int) -> int:
         """How many instances an epoch has that was planned."""
-        return self._planned[self._planned_epoch(epoch)].counts.instances
+        return self._planned[self._planned_epoch(epoch)].num_instances
 
     def make_in_order(self, epoch: int, start: int, stop: int) -> InstanceBatch:
         """The instances of an epoch from place `start` to `stop` of its order, which is random and its own."""
-        order = Permutation(self.plan_epoch(epoch).counts.instances, self.seed, epoch, "order")
+        order = Permutation(self.plan_epoch(epoch).num_instances, self.seed, epoch, "order")
         return self.make_batch(epoch, order(np.arange(start, stop)))
 
     def make_batch(self, epoch: int, numbers: Numbers) -> InstanceBatch:
@@ -180,8 +180,8 @@ class Instances:
         texts = self.objective.texts(self.corpus, records)
         layout = lay_out(texts, self.corpus, self.vocabulary, with_word_starts=self.masking.whole_words)
         labels = self.objective.label(layout, self._masker, epoch, numbers)
-        pair_labels = self.objective.pair_labels(records)
-        return InstanceBatch(layout.piece_ids, layout.segments, labels, layout.lengths, pair_labels)
+        targets = self.objective.instance_targets(records)
+        return InstanceBatch(layout.piece_ids, layout.segments, labels, layout.lengths, targets)
 
     def _planned_epoch(self, epoch: int) -> int:
         """With fixed masks every epoch has the instances of the first."""

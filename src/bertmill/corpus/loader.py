@@ -86,7 +86,7 @@ class Loader:
         with self._counting:
             while self._epoch_starts[-1] <= place:
                 epoch = len(self._epoch_starts) - 1
-                num_instances = self.instances.plan_epoch(epoch).counts.instances
+                num_instances = self.instances.plan_epoch(epoch).num_instances
                 self._epoch_starts.append(self._epoch_starts[-1] + num_instances)
         epoch = bisect_right(self._epoch_starts, place) - 1
         return epoch, self._epoch_starts[epoch], self._epoch_starts[epoch + 1]

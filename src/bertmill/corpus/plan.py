@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -61,29 +62,17 @@ class PlanSettings:
         return self.length - load_objective(self.objective).num_special
 
 
-@dataclass
-class Counts:
-    """Totals of a shard, or of several."""
-
-    instances: int = 0
-    pieces: int = 0  # in instances, without [CLS] and [SEP]
-    labels_1: int = 0  # pairs that are not what they seem: B from elsewhere, or swapped
-    one_sentence: int = 0  # chunks of one sentence, from which only a negative can be made
-    pieces_cut: int = 0  # pieces of the epoch's own text that are in no instance …
-    sentences_cut: int = 0  # … and the sentences, too long for a pair, that they were cut from
-
-    def add(self, other: Counts) -> None:
-        for name, value in vars(other).items():
-            setattr(self, name, getattr(self, name) + value)
-
-
 @dataclass(frozen=True)
 class PlanFacts:
     """What the small file beside the records says."""
 
-    counts: Counts
+    counts: dict[str, int]  # totals of what the objective counts; see `Objective.plan_shard`
     shard_ends: list[int]  # the number of records up to the end of each shard
     sha256: str  # of the records
+
+    @property
+    def num_instances(self) -> int:
+        return self.shard_ends[-1]
 
 
 class Planner:
@@ -138,24 +127,25 @@ class Planner:
         ]:
             what = f"was planned for something else: {'; '.join(different)}"
             raise UsageError(what, where=path, remedy="take what it was planned for, or another folder")
-        return PlanFacts(Counts(**content["counts"]), content["shard_ends"], content["sha256"])
+        return PlanFacts(content["counts"], content["shard_ends"], content["sha256"])
 
     def _make(self, epoch: int) -> PlanFacts:
         """Plan shard after shard; write the records first, then the file that vouches for them."""
-        counts, shard_ends, digest = Counts(), [], hashlib.sha256()
+        counts, num_instances, shard_ends, digest = Counter[str](), 0, [], hashlib.sha256()
         self.folder.mkdir(parents=True, exist_ok=True)
         with new_file(self._path(epoch, "records")) as temporary, temporary.open("wb") as file:
             for shard in range(len(self.corpus.shards)):
                 generator = keyed_generator(self.seed, epoch, "plan", shard)
                 records, its_counts = self.objective.plan_shard(self.part, shard, self.settings, generator)
-                counts.add(its_counts)
-                shard_ends.append(counts.instances)
+                counts.update(its_counts)
+                num_instances += len(records)
+                shard_ends.append(num_instances)
                 content = records.tobytes()
                 digest.update(content)
                 file.write(content)
-            if not counts.instances:
+            if not num_instances:
                 raise DataError("has not one sentence that can be made an instance", where=self.corpus.folder)
-        facts = PlanFacts(counts, shard_ends, digest.hexdigest())
+        facts = PlanFacts(dict(counts), shard_ends, digest.hexdigest())
         header = {"origin": self._origin(epoch), **dataclasses.asdict(facts)}
         write_file(self._path(epoch, "json"), dumps({**header, "checksum": _checksum(header)}, indent=1) + "\n")
         # A batch may lie across two epochs. Counts of earlier ones stay: the places of later steps hang on them.

@@ -76,9 +76,9 @@ def assert_pairs_cover_what_fits(
     if objective == "mlm+sop":
         fits &= sizes > 1
     assert not missing[fits].any()
-    assert missing.sum() == facts.counts.pieces_cut
-    assert (missing > 0).sum() == facts.counts.sentences_cut
-    assert facts.counts.pieces == (records["a_length"] + records["b_length"]).sum()
+    assert missing.sum() == facts.counts["pieces_cut"]
+    assert (missing > 0).sum() == facts.counts["sentences_cut"]
+    assert facts.counts["pieces"] == (records["a_length"] + records["b_length"]).sum()
     for record in records:
         a, b = int(record["a_start"]), int(record["b_start"])
         a_documents = set(document[a : a + int(record["a_length"])])
@@ -108,16 +108,16 @@ def test_long_sentences_still_give_balanced_labels(tmp_path: Path) -> None:
     """Nearly every chunk has one sentence, and yet half of the pairs are positive: two sentences that were cut."""
     corpus = write_corpus(tmp_path / "corpus", [[40] * 30 for _ in range(40)])
     facts = Planner(corpus, tmp_path / "plan", PlanSettings("mlm+nsp", 64), 5).plan(0)
-    assert facts.counts.one_sentence > 0.4 * facts.counts.instances
-    assert abs(facts.counts.labels_1 / facts.counts.instances - 0.5) < 0.01
-    assert facts.counts.pieces_cut > 0
+    assert facts.counts["one_sentence"] > 0.4 * facts.num_instances
+    assert abs(facts.counts["labels_1"] / facts.num_instances - 0.5) < 0.01
+    assert facts.counts["pieces_cut"] > 0
 
 
 def test_documents_of_one_sentence_make_balance_impossible_and_the_plan_says_so(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus", [[20]] * 50)
     planner = Planner(corpus, tmp_path / "plan", PlanSettings("mlm+nsp", 64), 5)
     facts = planner.plan(0)
-    assert facts.counts.labels_1 / facts.counts.instances == 1
+    assert facts.counts["labels_1"] / facts.num_instances == 1
     (remark,) = planner.objective.plan_remarks(facts, corpus.num_pieces)
     assert "100.0% of the pairs are negatives" in remark
 
@@ -126,7 +126,7 @@ def test_a_corpus_of_one_document_has_no_negatives(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus", [[5] * 100])
     with pytest.raises(DataError, match=r"one document only.*use the objective mlm or mlm\+sop"):
         Planner(corpus, tmp_path / "plan", PlanSettings("mlm+nsp"), 0)
-    assert Planner(corpus, tmp_path / "plan", PlanSettings("mlm+sop"), 0).plan(0).counts.instances
+    assert Planner(corpus, tmp_path / "plan", PlanSettings("mlm+sop"), 0).plan(0).num_instances
 
 
 def test_sentences_of_one_piece_alone_make_no_pair(tmp_path: Path) -> None:

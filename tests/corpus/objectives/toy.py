@@ -10,7 +10,7 @@ from bertmill.corpus.instances import Layout, Text
 from bertmill.corpus.masking import NOT_SELECTED, Masker
 from bertmill.corpus.objectives.base import Objective
 from bertmill.corpus.parts import DocumentPart
-from bertmill.corpus.plan import Counts, PlanSettings
+from bertmill.corpus.plan import PlanSettings
 from bertmill.corpus.shards import Corpus
 
 
@@ -18,17 +18,17 @@ class LastPiece(Objective):
     record = np.dtype([("start", "<u8"), ("length", "<u4")])
     num_special = 2
     model_class = "BertForMaskedLM"
-    heads = {"mlm": "last piece"}  # noqa: RUF012
+    heads = {"last": "last piece"}  # noqa: RUF012
 
     def plan_shard(
         self, part: DocumentPart, shard: int, settings: PlanSettings, generator: np.random.Generator
-    ) -> tuple[NDArray[Any], Counts]:
+    ) -> tuple[NDArray[Any], dict[str, int]]:
         ends = np.append(0, part.corpus.shards[shard].sentence_ends)
         sentences = np.concatenate([np.arange(span.first, span.stop) for span in part.spans(shard)])
         records = np.empty(len(sentences), self.record)
         records["start"] = part.corpus.piece_offsets[shard] + ends[sentences]
         records["length"] = np.minimum(np.diff(ends)[sentences], settings.room)
-        return records, Counts(len(records), int(records["length"].sum()))
+        return records, {"pieces": int(records["length"].sum())}
 
     def texts(self, corpus: Corpus, records: NDArray[Any]) -> list[list[Text]]:
         return [[Text(int(start), int(start) + int(length))] for start, length in records]

@@ -19,7 +19,7 @@ from bertmill.corpus.boundaries import Numbers
 from bertmill.corpus.instances import Layout, Text
 from bertmill.corpus.masking import Masker
 from bertmill.corpus.parts import DocumentPart
-from bertmill.corpus.plan import Counts, PlanFacts, PlanSettings
+from bertmill.corpus.plan import PlanFacts, PlanSettings
 from bertmill.corpus.shards import Corpus
 
 if TYPE_CHECKING:
@@ -38,8 +38,7 @@ class Objective(ABC):
     min_pieces: ClassVar[int] = 1  # pieces of the corpus that an instance needs
     model_class: ClassVar[str]  # the name of a class in MODEL_CLASSES
     causal: ClassVar[bool] = False  # whether a piece sees only those before it
-    heads: ClassVar[Mapping[str, str]] = {"mlm": "MLM"}  # of the model: key in the log → name for a person
-    entropy_figure: ClassVar[str] = "mlm_loss"  # the figure that the unigram entropy is a baseline for
+    heads: ClassVar[Mapping[str, str]]  # key in the log → displayed name; the language-model head comes first
     shows_labels: ClassVar[bool] = True  # whether labels are shown beside their pieces
     text_names: ClassVar[Sequence[str]] = ()  # of the texts of an instance, by segment
 
@@ -51,8 +50,8 @@ class Objective(ABC):
     @abstractmethod
     def plan_shard(
         self, part: DocumentPart, shard: int, settings: PlanSettings, generator: np.random.Generator
-    ) -> tuple[NDArray[Any], Counts]:
-        """The records of the instances of one shard, and their totals."""
+    ) -> tuple[NDArray[Any], dict[str, int]]:
+        """The records of a shard's instances, and counts by name; `pieces` (without [CLS] and [SEP]) is required."""
 
     @abstractmethod
     def texts(self, corpus: Corpus, records: NDArray[Any]) -> list[list[Text]]:
@@ -62,11 +61,20 @@ class Objective(ABC):
     def label(self, layout: Layout, masker: Masker, epoch: int, numbers: Numbers) -> Numbers:
         """The piece to predict at each position, NOT_SELECTED elsewhere; may change the pieces in place."""
 
-    def pair_labels(self, records: NDArray[Any]) -> Numbers | None:
-        """One label per instance, if the objective has any."""
-        return None
+    def instance_targets(self, records: NDArray[Any]) -> dict[str, Numbers]:
+        """Arguments of the model besides `labels`, by name: arrays with one value per instance."""
+        return {}
 
     # Training
+
+    @property
+    def language_model_head(self) -> str:
+        return next(iter(self.heads))
+
+    @property
+    def entropy_figure(self) -> str:
+        """The figure that the unigram entropy is a baseline for."""
+        return f"{self.language_model_head}_loss"
 
     def predicted_share(self, mask_rate: float) -> float:
         """The share of positions that the language-model head sees."""
@@ -74,15 +82,15 @@ class Objective(ABC):
 
     def counts(self, batch: InstanceBatch) -> dict[str, float]:
         """How many predictions each head makes."""
-        return {"mlm": batch.num_selected}
+        return {self.language_model_head: batch.num_selected}
 
     def losses(self, output: Any) -> dict[str, Tensor]:
         """The mean loss of each head."""
-        return {"mlm": output.loss}
+        return {self.language_model_head: output.loss}
 
     def num_right(self, output: Any, batch: InstanceBatch) -> dict[str, float]:
         """How many predictions of each head are right."""
-        return {"mlm": float(output.num_right)}
+        return {self.language_model_head: float(output.num_right)}
 
     def sums(self, output: Any, batch: InstanceBatch) -> dict[str, float]:
         """Sums over a batch that `figures` are computed from; there is one for each of `sum_names`."""

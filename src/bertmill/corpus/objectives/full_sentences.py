@@ -20,7 +20,7 @@ from bertmill.corpus.instances import Layout, Text
 from bertmill.corpus.masking import NOT_SELECTED, Masker
 from bertmill.corpus.objectives.base import Objective
 from bertmill.corpus.parts import DocumentPart, Span
-from bertmill.corpus.plan import Counts, PlanSettings, draw_targets
+from bertmill.corpus.plan import PlanSettings, draw_targets
 from bertmill.corpus.shards import Corpus
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class FullSentences(Objective):
 
     def plan_shard(
         self, part: DocumentPart, shard: int, settings: PlanSettings, generator: np.random.Generator
-    ) -> tuple[NDArray[Any], Counts]:
+    ) -> tuple[NDArray[Any], dict[str, int]]:
         ends_of_shard = part.corpus.shards[shard].sentence_ends
         sentences = np.arange(len(ends_of_shard))
         # The document of each sentence, within the shard.
@@ -65,7 +65,7 @@ class FullSentences(Objective):
                 else:
                     rows.append((start, documents[sentence], ends[last] - start, documents[last] - documents[sentence]))
                     sentence, start = last + 1, ends[last]
-        return _records(rows, part.corpus, shard), Counts(len(rows), sum(row[2] for row in rows))
+        return _records(rows, part.corpus, shard), {"pieces": sum(row[2] for row in rows)}
 
     def texts(self, corpus: Corpus, records: NDArray[Any]) -> list[list[Text]]:
         num_breaks = records["num_breaks"].astype(np.int64)
@@ -83,6 +83,8 @@ class FullSentences(Objective):
 class MaskedLanguageModeling(FullSentences):
     """Predict masked pieces."""
 
+    heads: ClassVar[Mapping[str, str]] = {"mlm": "MLM"}
+
     def label(self, layout: Layout, masker: Masker, epoch: int, numbers: Numbers) -> Numbers:
         return masker.mask(layout, epoch, numbers)
 
@@ -91,7 +93,7 @@ class CausalLanguageModeling(FullSentences):
     """Predict each piece from those before it: a position's label is the next piece, if that is an ordinary one."""
 
     causal = True
-    heads: ClassVar[Mapping[str, str]] = {"mlm": "CLM"}
+    heads: ClassVar[Mapping[str, str]] = {"clm": "CLM"}
     shows_labels = False
 
     def label(self, layout: Layout, masker: Masker, epoch: int, numbers: Numbers) -> Numbers:

@@ -25,7 +25,7 @@ from bertmill.corpus.instances import Layout, Text
 from bertmill.corpus.masking import Masker
 from bertmill.corpus.objectives.base import Objective
 from bertmill.corpus.parts import DocumentPart, Span
-from bertmill.corpus.plan import Counts, PlanFacts, PlanSettings, draw_targets
+from bertmill.corpus.plan import PlanFacts, PlanSettings, draw_targets
 from bertmill.corpus.shards import Corpus
 from bertmill.errors import DataError
 
@@ -38,6 +38,7 @@ RECORD: np.dtype[Any] = np.dtype(
     [("a_start", "<u8"), ("b_start", "<u8"), ("a_length", "<u4"), ("b_length", "<u4"), ("label", "u1")]
 )
 LARGEST_SURPLUS = 4  # of one label, from which on the coin always says the other
+TARGET = "next_sentence_label"  # the model's argument for the label of a pair
 REDRAWS = 8  # of a text from another document that does not fit beside A
 BALANCED = 0.01  # how far from half the share of a label may be
 
@@ -55,7 +56,7 @@ class PairObjective(Objective):
 
     def plan_shard(
         self, part: DocumentPart, shard: int, settings: PlanSettings, generator: np.random.Generator
-    ) -> tuple[NDArray[Any], Counts]:
+    ) -> tuple[NDArray[Any], dict[str, int]]:
         corpus, spans = part.corpus, part.spans(shard)
         ends: list[int] = [0, *corpus.shards[shard].sentence_ends.tolist()]  # sentence i: from ends[i] to ends[i + 1]
         chunks = list(_chunks(ends, spans, settings, generator, borrows=self.borrows))
@@ -74,14 +75,14 @@ class PairObjective(Objective):
         lost = own.lengths - np.minimum(own.lengths, sides.lengths)  # [2, chunks]; a borrowed B is not ours to lose
         num_pieces = sum(ends[span.stop] - ends[span.first] for span in spans)
         num_left_out = num_pieces - int(own.lengths.sum())  # lone sentences of one piece, in SOP
-        counts = Counts(
-            instances=len(chunks),
-            pieces=int(sides.lengths.sum()),
-            labels_1=int(label.sum()),
-            one_sentence=int(is_single.sum()),
-            pieces_cut=int(lost.sum()) + num_left_out,
-            sentences_cut=int((lost > 0).sum() if self.borrows else (lost > 0).any(0).sum()) + num_left_out,
-        )
+        counts = {
+            "pieces": int(sides.lengths.sum()),
+            "labels_1": int(label.sum()),
+            "one_sentence": int(is_single.sum()),  # chunks that can only become negatives in NSP
+            "pieces_cut": int(lost.sum()) + num_left_out,  # pieces of this shard that are in no instance …
+            # … and the sentences that they were cut from
+            "sentences_cut": int((lost > 0).sum() if self.borrows else (lost > 0).any(0).sum()) + num_left_out,
+        }
         return _records(sides, label, swap=not self.borrows), counts
 
     def texts(self, corpus: Corpus, records: NDArray[Any]) -> list[list[Text]]:
@@ -94,8 +95,8 @@ class PairObjective(Objective):
     def label(self, layout: Layout, masker: Masker, epoch: int, numbers: Numbers) -> Numbers:
         return masker.mask(layout, epoch, numbers)
 
-    def pair_labels(self, records: NDArray[Any]) -> Numbers | None:
-        return records["label"].astype(np.int64)
+    def instance_targets(self, records: NDArray[Any]) -> dict[str, Numbers]:
+        return {TARGET: records["label"].astype(np.int64)}
 
     def counts(self, batch: InstanceBatch) -> dict[str, float]:
         return {**super().counts(batch), "nsp": len(batch.lengths)}
@@ -105,29 +106,28 @@ class PairObjective(Objective):
 
     def num_right(self, output: Any, batch: InstanceBatch) -> dict[str, float]:
         predicted = output.seq_relationship_logits.argmax(1).cpu().numpy()
-        return {**super().num_right(output, batch), "nsp": float((predicted == batch.pair_labels).sum())}
+        return {**super().num_right(output, batch), "nsp": float((predicted == batch.instance_targets[TARGET]).sum())}
 
     def describe_instance(self, instance: InstanceBatch) -> list[str]:
-        assert instance.pair_labels is not None
-        label = int(instance.pair_labels[0])
+        label = int(instance.instance_targets[TARGET][0])
         return [*super().describe_instance(instance), f"label {label}: {self.label_texts[label]}"]
 
     def describe_plan(self, facts: PlanFacts) -> list[str]:
-        return [f"{facts.counts.labels_1 / facts.counts.instances:.1%} with label 1"]
+        return [f"{facts.counts['labels_1'] / facts.num_instances:.1%} with label 1"]
 
     def plan_remarks(self, facts: PlanFacts, num_pieces: int) -> list[str]:
         counts = facts.counts
-        share = counts.labels_1 / counts.instances
+        share = counts["labels_1"] / facts.num_instances
         remarks = []
-        if counts.pieces_cut:
+        if num_cut := counts["pieces_cut"]:
             remarks.append(
-                f"cut off:    {counts.pieces_cut:,} pieces ({counts.pieces_cut / num_pieces:.2%}) of "
-                f"{counts.sentences_cut:,} sentences that are too long for a pair"
+                f"cut off:    {num_cut:,} pieces ({num_cut / num_pieces:.2%}) of "
+                f"{counts['sentences_cut']:,} sentences that are too long for a pair"
             )
-        surplus = 2 * counts.labels_1 - counts.instances
+        surplus = 2 * counts["labels_1"] - facts.num_instances
         if share > 0.5 + BALANCED and surplus > LARGEST_SURPLUS * len(facts.shard_ends):
             remarks.append(
-                f"attention:  {share:.1%} of the pairs are negatives, not 50 %: {counts.one_sentence:,} chunks have "
+                f"attention:  {share:.1%} of the pairs are negatives, not 50 %: {counts['one_sentence']:,} chunks have "
                 "one sentence, which nothing follows; use longer documents, a larger length, mlm or mlm+sop"
             )
         return remarks
