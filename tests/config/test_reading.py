@@ -312,6 +312,13 @@ def test_precision_auto_means_what_the_run_has_decided() -> None:
     assert resumed_settings(now, before, is_finished=False).precision == "bf16"
 
 
+def test_a_setting_that_is_left_open_means_what_the_run_has_decided() -> None:
+    before = read_settings(PretrainSettings, {**PRETRAIN, "out": "/run", "threads": 3})
+    now = before.model_copy(update={"learning_rate": None, "steps": None, "threads": None})
+    resumed = resumed_settings(now, before, is_finished=False)
+    assert (resumed.learning_rate, resumed.steps, resumed.threads) == (0.001, 10, None)  # threads may change
+
+
 def test_all_settings_that_cannot_change_are_listed() -> None:
     before = read_settings(PretrainSettings, {**PRETRAIN, "out": "/run"})
     now = before.model_copy(update={"seed": 1, "batch_size": 8})

@@ -6,21 +6,25 @@ import json
 import os
 import signal
 import time
+import typing
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from pydantic import BaseModel
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from bertmill.config.commands import TrainingSettings
 from bertmill.config.fields import OnNonFinite
 from bertmill.errors import NonFiniteError, StoppedError
 from bertmill.training import loop
+from bertmill.training.dataset import Dataset
 from bertmill.training.distributed import Ranks
-from bertmill.training.loop import Trainer
+from bertmill.training.finetune import FinetuningPlan
+from bertmill.training.loop import Trainer, TrainingPlan
+from bertmill.training.pretrain import PretrainingPlan
 from bertmill.training.progress import Journal, Listener
 from bertmill.training.schedule import Schedule
 from bertmill.training.state import RunFolder
@@ -71,8 +75,8 @@ def trainer_in(folder: Path, schedule: Schedule, *, ranks: Ranks | None = None, 
     journal = Journal(run.log, Listener())
     folder.mkdir(exist_ok=True)
     ranks = ranks or Ranks(torch.device("cpu"))
-    given = TrainingSettings(out=folder, **settings)
-    return Trainer(nn.Linear(1, 1), schedule, given, run, ranks, journal, eval_every=1000)
+    plan = TrainingPlan(out=folder, **{"eval_every": 1000, **settings})
+    return Trainer(nn.Linear(1, 1), schedule, plan, run, ranks, journal)
 
 
 def two_phases(first: CountingTrainable, second: CountingTrainable) -> list[Phase]:
@@ -133,8 +137,7 @@ class EvaluatedTrainable(CountingTrainable):
 
 def test_a_signal_while_the_end_of_a_phase_is_measured_is_heard(tmp_path: Path) -> None:
     first, second = EvaluatedTrainable(1.0, signal.SIGTERM), CountingTrainable()
-    trainer = trainer_in(tmp_path, Schedule(0.1, steps=10))
-    trainer.eval_every = 5
+    trainer = trainer_in(tmp_path, Schedule(0.1, steps=10), eval_every=5)
     with pytest.raises(StoppedError, match="stopped after step 6") as stopped:
         trainer.train(two_phases(first, second))
     assert stopped.value.exit_code == 143
@@ -142,8 +145,7 @@ def test_a_signal_while_the_end_of_a_phase_is_measured_is_heard(tmp_path: Path) 
 
 
 def test_the_best_of_a_phase_is_not_compared_with_that_of_another(tmp_path: Path) -> None:
-    trainer = trainer_in(tmp_path, Schedule(0.1, steps=10), keep=1)
-    trainer.eval_every = 1
+    trainer = trainer_in(tmp_path, Schedule(0.1, steps=10), keep=1, eval_every=1)
     trainer.train(two_phases(EvaluatedTrainable(1.0), EvaluatedTrainable(2.0)))
     assert (trainer.state.best_step, trainer.state.best_figures) == (6, {"loss": 2.0})
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["step-000006", "step-000010"]
@@ -175,8 +177,7 @@ class TiringTrainable(EvaluatedTrainable):
 
 
 def test_patience_counts_the_metric_and_the_log_ends_where_it_does(tmp_path: Path) -> None:
-    trainer = trainer_in(tmp_path, Schedule(0.1, steps=100), log_every=50)
-    trainer.eval_every, trainer.patience = 2, 3
+    trainer = trainer_in(tmp_path, Schedule(0.1, steps=100), log_every=50, eval_every=2, patience=3)
     trainer.train(one_phase(TiringTrainable(1.0)))
     assert (trainer.state.step, trainer.state.best_step) == (8, 8)
     lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
@@ -262,3 +263,16 @@ def test_a_training_that_only_fails_stops_in_the_end(
 ) -> None:
     SpoiltAt(set(range(100)), monkeypatch)
     assert pretrain(corpus, tmp_path / "run", "--steps", 40, "--on-nonfinite", "skip") == 5
+
+
+def may_be_none(hint: Any) -> bool:
+    return hint in (None, type(None)) or any(map(may_be_none, typing.get_args(hint)))
+
+
+@pytest.mark.parametrize("kind", [TrainingPlan, PretrainingPlan, FinetuningPlan, Schedule, Dataset])
+def test_what_a_training_reads_has_no_optional_field(kind: type[Any]) -> None:
+    names = kind.model_fields if issubclass(kind, BaseModel) else kind.__dataclass_fields__
+    hints = typing.get_type_hints(kind)
+    assert names
+    assert [name for name in names if hints[name] is Any or may_be_none(hints[name])] == []
+    assert kind.model_config["frozen"] if issubclass(kind, BaseModel) else kind.__dataclass_params__.frozen

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 
 from bertmill.cli.main import main
-from tests.finetuned import finetune_words
+from bertmill.config.commands import FinetuneSettings
+from bertmill.training.finetune import finetune
+from bertmill.training.progress import Listener
+from tests.finetuned import finetune_words, read_metadata
 
 
 def weights(run: Path) -> bytes:
@@ -125,6 +129,55 @@ def test_a_start_that_was_killed_can_be_resumed(tiny: Path, rows_file: Path, tmp
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     assert main(["finetune", "--resume", "--out", str(run), "--quiet"]) == 0
     assert weights(run) == before
+
+
+def test_a_run_records_what_was_left_open_and_a_resumed_run_reads_it(
+    tiny: Path, rows_file: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    assert main([*finetune_words(tiny, rows_file, run, epochs=1), "--quiet"]) == 0
+    config = (run / "config.toml").read_text(encoding="utf-8")
+    decided = {'metric = "accuracy"': 'metric = "f1"', "eval_every = 14": "eval_every = 5"}
+    decided |= {"max_length = 512": "max_length = 9", "truncate = false": "truncate = true"}
+    for before, after in decided.items():
+        assert f"\n{before}\n" in config
+        config = config.replace(f"\n{before}\n", f"\n{after}\n")
+    shutil.rmtree(run)
+    run.mkdir()
+    (run / "config.toml").write_text(config, encoding="utf-8")
+    assert main(["finetune", "--resume", "--out", str(run), "--quiet"]) == 0
+    metadata = read_metadata(run / "model")
+    assert metadata["metric"] == "f1"
+    assert metadata["windows"] == {"max_length": 9, "stride": None, "truncate": True}
+    log = [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [line["step"] for line in log if "dev_f1" in line] == [5, 10, 14]
+    assert (run / "config.toml").read_text(encoding="utf-8") == config
+
+
+def test_a_run_without_recorded_decisions_is_resumed_and_records_them(
+    tiny: Path, rows_file: Path, tmp_path: Path
+) -> None:
+    """As earlier versions wrote it."""
+    run = tmp_path / "run"
+    assert main([*finetune_words(tiny, rows_file, run, epochs=0.5), "--quiet"]) == 0
+    before, config = weights(run), (run / "config.toml").read_text(encoding="utf-8")
+    shutil.rmtree(run / "model")
+    decided = ("metric", "eval_every", "max_length", "truncate")
+    lines = [line for line in config.splitlines(keepends=True) if not line.startswith(decided)]
+    assert len(lines) == config.count("\n") - len(decided)
+    (run / "config.toml").write_text("".join(lines), encoding="utf-8")
+    assert main(["finetune", "--resume", "--out", str(run), "--quiet"]) == 0
+    assert weights(run) == before
+    assert (run / "config.toml").read_text(encoding="utf-8") == config
+
+
+def test_a_setting_left_open_in_python_is_what_the_run_has_decided(tiny: Path, rows_file: Path, tmp_path: Path) -> None:
+    settings = FinetuneSettings(
+        task="classify", model=str(tiny), train=rows_file, out=tmp_path / "run", epochs=0.5, threads=1, metric=None
+    )
+    assert finetune(settings, Listener()) == tmp_path / "run/model"
+    shutil.rmtree(tmp_path / "run/model")
+    assert finetune(settings.model_copy(update={"resume": True}), Listener()) == tmp_path / "run/model"
 
 
 def test_a_resumed_run_is_as_quiet_as_its_own_command_says(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,6 @@ import torch
 import transformers
 
 from bertmill.batching.windows import Windows, pack
-from bertmill.config.commands import FinetuneSettings
 from bertmill.errors import UsageError
 from bertmill.machine import choose_device
 from bertmill.model.bert import MODEL_CLASSES
@@ -30,6 +29,7 @@ from bertmill.text.tokenizer import BertTokenizer
 from bertmill.text.words import join_words
 from bertmill.training.dataset import Dataset
 from bertmill.training.distributed import Ranks
+from bertmill.training.loop import TrainingPlan
 from bertmill.training.task_trainable import TaskTrainable
 from tests.finetuned import WORDS, text_of
 
@@ -78,10 +78,8 @@ def trainable_of(
     windows = Windows(BertTokenizer.from_pretrained(model), 64)
     train = [task.encode(make_row(draw, f"row {number}"), windows) for number in range(count)]
     ranks = ranks or Ranks(choose_device("cpu"))
-    settings = FinetuneSettings(
-        task=task.name, model="", train=Path(), out=Path(), seed=3, batch_size=batch_size, micro_batch_pieces=40
-    )
-    return TaskTrainable(Dataset(task, task.goals[0], list(train), [], []), settings, ranks)
+    plan = TrainingPlan(out=Path(), seed=3, batch_size=batch_size, micro_batch_pieces=40, eval_every=1)
+    return TaskTrainable(Dataset(task, task.goals[0], list(train), [], []), plan, ranks)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -193,7 +191,5 @@ def test_micro_batches_are_the_batch_and_their_losses_add_up(tiny: Path) -> None
 def test_dev_examples_are_not_run_again_for_a_task_without_tuning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bertmill.training.task_trainable.stream_outputs", None)
     data = Dataset(Choose(), "accuracy", [], [], [])
-    trainable = TaskTrainable(
-        data, FinetuneSettings(task="choose", model="m", train="t", out="o"), Ranks(torch.device("cpu"))
-    )
+    trainable = TaskTrainable(data, TrainingPlan(out=Path(), eval_every=1), Ranks(torch.device("cpu")))
     assert trainable.tuned(torch.nn.Identity()) == (Choose(), "", {})

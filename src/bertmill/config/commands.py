@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -83,8 +83,11 @@ class CorpusSettings(Settings):
     text_field: str = Field("text", description="the field of a .jsonl record that holds the text")
 
 
-class TrainingSettings(Settings):
-    """What pre-training and fine-tuning have in common."""
+DURATIONS = ("steps", "epochs", "budget")  # of pre-training; they exclude each other
+
+
+class TrainingDefaults(Settings):
+    """The settings of a training that always have a value."""
 
     out: Annotated[Path, MAY_CHANGE] = Field(description="the run folder: settings, log, checkpoints and the model")
     resume: Annotated[bool, MAY_CHANGE, COMMON] = Field(
@@ -113,39 +116,22 @@ class TrainingSettings(Settings):
         False, description="fuse the parts of layers around attention; needs a C++ compiler"
     )
     device: Annotated[str, MAY_CHANGE] = Field("auto", description="cpu, cuda, or auto")
+
+
+class TrainingSettings(TrainingDefaults):
+    """What pre-training and fine-tuning have in common; a run must record one setting of each group in `recorded`."""
+
+    recorded: ClassVar[tuple[tuple[str, ...], ...]] = ()
     threads: Annotated[Threads | None, MAY_CHANGE] = Field(None, description="threads (default: one per core)")
 
-    def undecided(self) -> list[str]:
-        """The settings that a run must record and that have no value yet."""
-        return []
 
-
-class PretrainSettings(TrainingSettings):
-    """Pre-train a BERT on a corpus, or continue pre-training one."""
+class PretrainDefaults(TrainingDefaults):
+    """The settings of pre-training that always have a value."""
 
     corpus: Annotated[Path, PATH, MAY_MOVE] = Field(description="a folder made by `bertmill corpus`")
-    size: Annotated[SizeName | None, COMMON] = Field(None, description="the size of the model (default: mini)")
-    init: Annotated[str | None, NAME_OR_PATH, MAY_MOVE, COMMON] = Field(
-        None, description="continue pre-training this model instead of starting with random weights"
-    )
     objective: Annotated[str, COMMON] = Field("mlm+nsp", description="what to learn")
-    steps: Annotated[int | None, COMMON] = Field(None, ge=1, le=10**12, description="how long to train: in steps")
-    epochs: Annotated[float | None, COMMON] = Field(
-        None, gt=0, le=1e6, description="how long to train: times through the corpus (default: 1)"
-    )
-    budget: Annotated[Seconds | None, COMMON] = Field(
-        None, description="how long to train: a time such as 30m or 2h; a number means seconds"
-    )
     length: Annotated[Phases, COMMON] = Field(
         "128", description="pieces per instance, or lengths with shares: 128:0.9,512:0.1"
-    )
-    learning_rate: Annotated[float | None, COMMON] = Field(
-        None, gt=0, description="the peak learning rate (default: by the model's size)"
-    )
-    heldout: Annotated[Heldout | None, PATH, COMMON] = Field(
-        None,
-        description="text to evaluate on: a file, folder or glob, or a share of the corpus's documents such as 0.01, "
-        "which are then not trained on",
     )
     dropout: float = Field(0.1, ge=0, lt=1, description="share of activations and attention weights dropped")
     short_seq_prob: float = Field(0.1, ge=0, le=1, description="share of instances that are shorter on purpose")
@@ -158,16 +144,37 @@ class PretrainSettings(TrainingSettings):
         1, ge=0, le=1024, description="threads that prepare batches ahead (0: none)"
     )
 
+
+class PretrainSettings(TrainingSettings, PretrainDefaults):
+    """Pre-train a BERT on a corpus, or continue pre-training one."""
+
+    recorded = (("size", "init"), ("learning_rate",), DURATIONS)
+    size: Annotated[SizeName | None, COMMON] = Field(None, description="the size of the model (default: mini)")
+    init: Annotated[str | None, NAME_OR_PATH, MAY_MOVE, COMMON] = Field(
+        None, description="continue pre-training this model instead of starting with random weights"
+    )
+    steps: Annotated[int | None, COMMON] = Field(None, ge=1, le=10**12, description="how long to train: in steps")
+    epochs: Annotated[float | None, COMMON] = Field(
+        None, gt=0, le=1e6, description="how long to train: times through the corpus (default: 1)"
+    )
+    budget: Annotated[Seconds | None, COMMON] = Field(
+        None, description="how long to train: a time such as 30m or 2h; a number means seconds"
+    )
+    learning_rate: Annotated[float | None, COMMON] = Field(
+        None, gt=0, description="the peak learning rate (default: by the model's size)"
+    )
+    heldout: Annotated[Heldout | None, PATH, COMMON] = Field(
+        None,
+        description="text to evaluate on: a file, folder or glob, or a share of the corpus's documents such as 0.01, "
+        "which are then not trained on",
+    )
+
     @model_validator(mode="after")
     def _exclusive(self) -> Self:
-        durations = [name for name in ("steps", "epochs", "budget") if getattr(self, name) is not None]
+        durations = [name for name in DURATIONS if getattr(self, name) is not None]
         if len(durations) > 1:
             raise ValueError(f"--{' and --'.join(durations)} exclude each other")
         return self
-
-    def undecided(self) -> list[str]:
-        alternatives = (("size", "init"), ("learning_rate",), ("steps", "epochs", "budget"))
-        return [names[0] for names in alternatives if all(getattr(self, name) is None for name in names)]
 
 
 class RowSettings(Settings):

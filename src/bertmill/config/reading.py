@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from bertmill.config.commands import COMMAND_SETTINGS, Settings, TrainingSettings
+from bertmill.config.commands import COMMAND_SETTINGS, DURATIONS, Settings, TrainingSettings
 from bertmill.config.fields import MAY_CHANGE, MAY_MOVE, NAME_OR_PATH, PATH, POSITIONAL, heldout_share
 from bertmill.errors import IntegrityError, UsageError
 from bertmill.storage import require_format
@@ -27,7 +27,6 @@ TrainingT = TypeVar("TrainingT", bound=TrainingSettings)
 RUN_FILE = "config.toml"  # identifies a run folder
 RUN_FORMAT = 1
 _DAMAGED_REMEDY = "restore the file, or start a new run"
-_DURATIONS = {"steps", "epochs", "budget"}  # exclude each other
 
 
 def key_of(name: str, field: FieldInfo) -> str:
@@ -73,7 +72,7 @@ def _stored(kind: type[TrainingSettings], given: Mapping[str, Any]) -> dict[str,
         if POSITIONAL in field.metadata and given.get(name, stored.get(name)) != stored.get(name):
             raise _cannot_change([name.upper()], path)
     _validate_run(kind, {**stored, "out": path.parent}, path)
-    dropped = {"quiet"} | (_DURATIONS if _DURATIONS & given.keys() else set())
+    dropped = {"quiet", *(DURATIONS if given.keys() & set(DURATIONS) else ())}
     return {name: value for name, value in stored.items() if name not in dropped}
 
 
@@ -121,7 +120,8 @@ def _read_run(path: Path, command: str) -> dict[str, Any]:
 def _validate_run(kind: type[TrainingT], content: Mapping[str, Any], path: Path) -> TrainingT:
     try:
         settings = kind.model_validate(content)
-        problems = [f"{name}: field required" for name in settings.undecided()]
+        missing = [names for names in kind.recorded if all(getattr(settings, name) is None for name in names)]
+        problems = [f"{names[0]}: field required" for names in missing]
     except ValidationError as error:
         problems = [f"{'.'.join(map(str, detail['loc']))}: {detail['msg'].lower()}" for detail in error.errors()]
     if problems:
@@ -141,17 +141,11 @@ def run_toml(settings: TrainingSettings, command: str, sources: Mapping[str, str
     for name, field in type(settings).model_fields.items():
         value = getattr(settings, name)
         if value is not None:
-            _require_utf8(flag_of(name, field), str(value))
+            if str(value).encode(errors="ignore").decode() != str(value):
+                raise UsageError(f"{flag_of(name, field)} is not valid UTF-8: {str(value)!r}", remedy="rename it")
             # A JSON string, number, boolean or list of strings is also valid TOML.
             lines.append(f"{key_of(name, field)} = {json.dumps(value, default=str, ensure_ascii=False)}\n")
     return "".join([*lines, "\n[sources]\n", *(f"{name} = {json.dumps(value)}\n" for name, value in sources.items())])
-
-
-def _require_utf8(flag: str, value: str) -> None:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise UsageError(f"{flag} is not valid UTF-8: {value!r}", remedy="rename it") from None
 
 
 def resumed_settings(given: TrainingT, before: TrainingT, *, is_finished: bool) -> TrainingT:
@@ -169,7 +163,7 @@ def resumed_settings(given: TrainingT, before: TrainingT, *, is_finished: bool) 
             continue
         if any(marker in field.metadata for marker in allowed):
             changes[name] = value
-        elif (name, value) != ("precision", "auto"):  # the run has decided it
+        elif value is not None and (name, value) != ("precision", "auto"):  # left open: the run has decided it
             differing.append(flag_of(name, field))
     if differing:
         raise _cannot_change(differing, given.out / RUN_FILE)

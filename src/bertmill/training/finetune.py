@@ -2,7 +2,7 @@
 
 All weights are trained, or with `freeze` those of the head alone. The model is evaluated on the dev examples after
 every epoch (or `eval_every` steps); the result has the weights of the best evaluation. A resumed run reads its data
-again, which must be the same.
+again, which must be the same, and what was decided when it started from config.toml.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import math
 from pathlib import Path
 
 import torch
+from pydantic import InstanceOf
 
-from bertmill.batching.windows import make_windows
+from bertmill.batching.windows import Windows, make_windows
 from bertmill.checkpoint.huggingface import folder_sha256
 from bertmill.checkpoint.names import find_model
 from bertmill.config.commands import FinetuneSettings
@@ -26,11 +27,10 @@ from bertmill.model.pretrained import BertPreTrainedModel
 from bertmill.randomness import keyed_seed
 from bertmill.storage import sha256_of
 from bertmill.tasks import load_task, with_options
-from bertmill.tasks.base import AnyTask
 from bertmill.text.files import STANDARD_INPUT
 from bertmill.text.tokenizer import BertTokenizer
-from bertmill.training.dataset import read_dataset
-from bertmill.training.loop import Trainer
+from bertmill.training.dataset import Dataset, read_dataset
+from bertmill.training.loop import Trainer, TrainingPlan
 from bertmill.training.progress import Beginning, Journal, Listener
 from bertmill.training.runs import open_run, prepare_model
 from bertmill.training.schedule import Schedule, steps_of_epochs
@@ -40,6 +40,18 @@ from bertmill.version import __version__
 
 COMMAND = "finetune"
 WARMUP_SHARE = 0.1
+DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
+
+
+class FinetuningPlan(TrainingPlan):
+    """A fine-tuning with everything decided and its data read."""
+
+    model: str
+    freeze: bool
+    dropout: dict[str, float]  # replaces the model's own, by its name in config.json
+    windows: InstanceOf[Windows]
+    data: InstanceOf[Dataset]  # knows the metric
+    schedule: Schedule
 
 
 def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
@@ -47,29 +59,19 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
     with open_run(with_options(settings), COMMAND, listener) as run:
         if run.is_finished:
             return run.model
-        settings, ranks = run.settings, run.ranks
-        tokenizer = BertTokenizer.from_pretrained(settings.model)
-        sources = hash_sources(settings, tokenizer)
+        sources = hash_sources(run.settings)
         run.require_sources(sources)
-        kind = load_task(settings.task)
-        config = BertConfig.from_pretrained(settings.model)
-        windows = make_windows(settings, tokenizer, config.max_position_embeddings, *kind.window)
-        data = read_dataset(settings, kind, windows)
-        for line in data.remarks:
+        plan = _decide(run.settings)
+        for line in plan.data.remarks:
             run.journal.remark(line)
-        model = _make_model(settings, data.task, config, run.journal)
-        trainable = TaskTrainable(data, settings, ranks)
-        steps_per_epoch = len(data.train) / settings.batch_size
-        steps = steps_of_epochs(settings.epochs, [steps_per_epoch], [1.0])
-        prepare_model(model, settings, ranks)
-        run.start(settings, sources)
-        schedule = Schedule(settings.learning_rate, steps, warmup_share=WARMUP_SHARE)
-        eval_every = settings.eval_every or math.ceil(steps_per_epoch)
-        trainer = Trainer(
-            model, schedule, settings, run.folder, ranks, run.journal, eval_every=eval_every, patience=settings.patience
-        )
+        model = _make_model(plan, run.journal)
+        trainable = TaskTrainable(plan.data, plan, run.ranks)
+        prepare_model(model, plan, run.ranks)
+        decisions = {"metric": plan.data.metric, "eval_every": plan.eval_every, **plan.windows.metadata()}
+        run.start(decisions, sources)
+        trainer = Trainer(model, plan.schedule, plan, run.folder, run.ranks, run.journal)
         trainer.resume()
-        run.journal.begin(Beginning(steps, dict(trainer.state.sums)))
+        run.journal.begin(Beginning(plan.schedule.steps, dict(trainer.state.sums)))
         trainer.train([Phase(trainable, 1.0)])
         trainer.take_best()
         model.eval()
@@ -80,52 +82,70 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
         metadata = {
             "task": task.name,
             **task.metadata(),
-            "metric": data.metric,
-            "windows": windows.metadata(),
-            "model": with_whole_paths(settings).model,  # as a resumed run would record it
+            "metric": plan.data.metric,
+            "windows": plan.windows.metadata(),
+            "model": with_whole_paths(run.settings).model,  # as a resumed run would record it
             **sources,
             "made_by": f"bertmill {__version__}",
-            "seed": settings.seed,
+            "seed": plan.seed,
             "steps": trainer.state.step,
             "best_step": trainer.state.best_step,
             "seconds": round(trainer.state.seconds, 1),
             "dev": trainer.state.best_figures | tuned,
         }
-        return run.finish(model, tokenizer, metadata)
+        return run.finish(model, plan.windows.tokenizer, metadata)
 
 
-def _make_model(settings: FinetuneSettings, task: AnyTask, before: BertConfig, journal: Journal) -> BertPreTrainedModel:
+def _decide(settings: FinetuneSettings) -> FinetuningPlan:
+    """Read the data and decide everything that `settings` leave open; those of a resumed run have its decisions."""
+    kind = load_task(settings.task)
+    tokenizer = BertTokenizer.from_pretrained(settings.model)
+    num_positions = BertConfig.from_pretrained(settings.model).max_position_embeddings
+    windows = make_windows(settings, tokenizer, num_positions, *kind.window)
+    data = read_dataset(settings, kind, windows)
+    steps_per_epoch = len(data.train) / settings.batch_size
+    steps = steps_of_epochs(settings.epochs, [steps_per_epoch], [1.0])
+    decided = {
+        "dropout": {} if settings.dropout is None else dict.fromkeys(DROPOUTS, settings.dropout),
+        "windows": windows,
+        "data": data,
+        "schedule": Schedule(settings.learning_rate, steps, warmup_share=WARMUP_SHARE),
+        "eval_every": settings.eval_every or math.ceil(steps_per_epoch),
+        "patience": settings.patience or math.inf,
+    }
+    return FinetuningPlan.model_validate({**dict(settings), **decided})
+
+
+def _make_model(plan: FinetuningPlan, journal: Journal) -> BertPreTrainedModel:
     """The pre-trained model with the task's head: its own if it has learned exactly these labels, else a new one."""
-    changes = task.model_settings()
-    if settings.dropout is not None:
-        kinds = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
-        changes |= dict.fromkeys(kinds, settings.dropout)
+    task, before = plan.data.task, BertConfig.from_pretrained(plan.model)
     if before.causal and task.reads_cls:
         raise UsageError(
             f"is a left-to-right model: its [CLS] sees nothing of the text, and {task.name} reads [CLS]",
-            where=settings.model,
+            where=plan.model,
             remedy="use a model that was pre-trained with masked words",
         )
-    config = before.with_settings(**changes)
+    config = before.with_settings(**task.model_settings(), **plan.dropout)
     keeps_head = (
         task.has_head(before)
         and before.id2label == config.id2label
         and before.problem_type in (None, config.problem_type)
     )
-    torch.manual_seed(keyed_seed(settings.seed, "first weights"))  # of the head
+    torch.manual_seed(keyed_seed(plan.seed, "first weights"))  # of the head
     kind: type[BertPreTrainedModel] = MODEL_CLASSES[task.head]
-    model = kind.from_pretrained(settings.model, config=config, new_classifier=not keeps_head)
+    model = kind.from_pretrained(plan.model, config=config, new_classifier=not keeps_head)
     assert model.load_report is not None
     journal.remark(str(model.load_report).replace("\n", "; "))
-    if settings.freeze:
+    if plan.freeze:
         for name, parameter in model.named_parameters():
             if name.startswith(f"{model.base_model_prefix}."):
                 parameter.requires_grad_(name in model.load_report.new)  # a pooler that is not there yet must learn
     return model
 
 
-def hash_sources(settings: FinetuneSettings, tokenizer: BertTokenizer) -> dict[str, str]:
+def hash_sources(settings: FinetuneSettings) -> dict[str, str]:
     """Hashes of rows, model and vocabulary, so that a resumed run notices changes."""
+    tokenizer = BertTokenizer.from_pretrained(settings.model)
     has_share = heldout_share(settings.dev) is not None
     files = {"train": settings.train} | ({} if has_share else {"dev": Path(settings.dev)})
     for path in files.values():

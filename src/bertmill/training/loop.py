@@ -13,13 +13,13 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 
-from bertmill.config.commands import TrainingSettings
+from bertmill.config.commands import TrainingDefaults
 from bertmill.config.fields import Precision
 from bertmill.errors import NonFiniteError, StoppedError
 from bertmill.machine import give_back_freed_memory
@@ -37,23 +37,27 @@ MAX_SKIPPED_IN_A_ROW = 10
 GIVE_BACK_EVERY_S = 60.0  # freed memory; steps of other sizes leave more and more of it between what is in use
 
 
+class TrainingPlan(TrainingDefaults, extra="ignore", allow_inf_nan=True):
+    """The settings of a training with everything decided; what does not apply is infinite, zero or empty."""
+
+    eval_every: int
+    patience: float = math.inf  # stop after this many evaluations without improvement
+
+
 @dataclass
 class Trainer:
     """A model in training: its optimizer and state, and the folder that holds them between two processes."""
 
     model: nn.Module
     schedule: Schedule
-    settings: TrainingSettings
+    plan: TrainingPlan
     run: RunFolder
     ranks: Ranks
     journal: Journal
-    _: KW_ONLY
-    eval_every: int
-    patience: int | None = None  # evaluations without a better score after which the training ends
 
     def __post_init__(self) -> None:
-        self.optimizer = make_optimizer(self.model, self.settings.weight_decay)
-        self.checkpoints = CheckpointKeeper(self.run.checkpoints, self.ranks, self.journal, self.settings.keep)
+        self.optimizer = make_optimizer(self.model, self.plan.weight_decay)
+        self.checkpoints = CheckpointKeeper(self.run.checkpoints, self.ranks, self.journal, self.plan.keep)
         self.state = State()
         self._gave_back = time.monotonic()
 
@@ -110,21 +114,20 @@ class Trainer:
 
     def _is_over(self) -> bool:
         state = self.state
-        if self.patience is not None and state.evaluations_since_best >= self.patience:
-            return True
-        return self.schedule.is_over(state.step, state.seconds, state.seconds_of_step)
+        is_stalled = state.evaluations_since_best >= self.plan.patience
+        return is_stalled or self.schedule.is_over(state.step, state.seconds, state.seconds_of_step)
 
     def _learn(self, trainable: Trainable, batch: Any) -> bool:
         """One update of the weights; False, and no update, if the loss or a gradient is not finite."""
-        state, settings = self.state, self.settings
+        state, plan = self.state, self.plan
         self.model.train()
         self.optimizer.zero_grad()
         counts = trainable.counts(batch)
         totals = dict(zip(counts, self.ranks.sum(list(counts.values())), strict=True))
         sums: Counter[str] = Counter()
         for number, micro_batch in enumerate(trainable.micro_batches(batch)):
-            key = (settings.seed, state.step, self.ranks.rank, number)
-            with keyed_dropout(*key), computing_in(settings.precision, self.ranks.device):
+            key = (plan.seed, state.step, self.ranks.rank, number)
+            with keyed_dropout(*key), computing_in(plan.precision, self.ranks.device):
                 loss, its_sums = trainable.loss(self.model, micro_batch, totals)
             loss.backward()
             sums.update(its_sums)
@@ -133,7 +136,7 @@ class Trainer:
         norm = gradient_norm(self.model)
         if not all(map(math.isfinite, [norm, *sums.values()])):
             return False
-        clip_gradients(self.model, norm, settings.max_gradient_norm)
+        clip_gradients(self.model, norm, plan.max_gradient_norm)
         set_rate(self.optimizer, self.schedule.rate(state.step, state.seconds))
         self.optimizer.step()
         state.sums.update(sums)
@@ -141,7 +144,7 @@ class Trainer:
 
     def _go_on_after_nonfinite(self, batch_name: str) -> None:
         """Leave the step out when it comes again, at once or from the checkpoint on that the training goes back to."""
-        step, action = self.state.step, self.settings.on_nonfinite
+        step, action = self.state.step, self.plan.on_nonfinite
         what = f"the loss or a gradient of step {step:,} is not finite ({batch_name})"
         left_out = [*self.state.left_out, step]
         # Counted in steps, since after going back there are good ones before the next that fails.
@@ -156,17 +159,17 @@ class Trainer:
 
     def _keep_records(self, trainable: Trainable, is_stopping: bool) -> None:
         """What is due after a step, and at the end: a line in the log, an evaluation, a checkpoint."""
-        step, settings = self.state.step, self.settings
+        step, plan = self.state.step, self.plan
         self.journal.step(self._figures(trainable))
-        if self._is_over() or step % settings.log_every == 0:
+        if self._is_over() or step % plan.log_every == 0:
             self._log(trainable)
-        if self._is_over() or step % self.eval_every == 0:
+        if self._is_over() or step % plan.eval_every == 0:
             self._evaluate(trainable)
             (self.state.seconds,) = self.ranks.largest([self._seconds()])  # which measuring has taken too
             if self._is_over() and self.state.sums:  # patience or time has ended with it
                 self._log(trainable)
         is_best = self.state.best_step == step
-        if is_best or is_stopping or self._is_over() or step % settings.save_every == 0:
+        if is_best or is_stopping or self._is_over() or step % plan.save_every == 0:
             self.checkpoints.save(self.model, self.optimizer, self.state)
 
     def _figures(self, trainable: Trainable) -> dict[str, Any]:
@@ -188,7 +191,7 @@ class Trainer:
         """Measure on data that is not trained on; remember the best step."""
         state = self.state
         self.model.eval()
-        with torch.no_grad(), computing_in(self.settings.precision, self.ranks.device):
+        with torch.no_grad(), computing_in(self.plan.precision, self.ranks.device):
             figures = trainable.evaluate(self.model)
         # The first rank's figures are everybody's: ranks that disagreed on the best step would wait forever.
         agreed = self.ranks.sum([value if self.ranks.is_first else 0.0 for value in figures.values()])

@@ -2,7 +2,7 @@
 
     open_run            locks the folder; tells whether the run is new or finished; applies the rules for resuming
     Run.require_sources the data is what the run started with
-    Run.start           records settings and sources: from here on the folder is a run
+    Run.start           records settings, decisions and sources: from here on the folder is a run
     Run.finish          writes the model folder
 A start that fails before `Run.start` leaves nothing behind. Only the first of several ranks writes.
 """
@@ -33,7 +33,7 @@ from bertmill.model.pretrained import BertPreTrainedModel
 from bertmill.storage import locked_folder, new_folder, write_file
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import Ranks, joined_ranks
-from bertmill.training.loop import computing_in
+from bertmill.training.loop import TrainingPlan, computing_in
 from bertmill.training.progress import Journal, Listener
 from bertmill.training.state import RunFolder
 
@@ -65,12 +65,13 @@ class Run(Generic[SettingsT]):
                 what = f"the {name.partition('_')[0]} data differs from what the run started with"
                 raise IntegrityError(what, where=self.folder.path, remedy="restore the data, or start a new run")
 
-    def start(self, settings: SettingsT, sources: Mapping[str, str]) -> None:
-        """Record the settings, with everything decided, and the sources; of a resumed run, where its data is now."""
-        self.require_sources(sources)
+    def start(self, decisions: Mapping[str, Any], sources: Mapping[str, str]) -> None:
+        """Record settings, decisions about those left open, and sources; for a resumed run, where its data is now."""
+        settings = self.settings
         if not self.is_new:
             before = read_run_settings(type(settings), self.folder.path, self.command)
             settings = before.model_copy(update=movable_fields(settings))
+        settings = settings.model_copy(update=decisions)
         if self.ranks.is_first:
             write_file(self.folder.config, run_toml(with_whole_paths(settings), self.command, sources))
 
@@ -134,13 +135,13 @@ def _resumed(given: SettingsT, folder: RunFolder, command: str) -> SettingsT:
     return settings
 
 
-def prepare_model(model: BertPreTrainedModel, settings: TrainingSettings, ranks: Ranks) -> None:
-    """Move the model to its device, with gradient checkpointing and compiled layers if the settings say so."""
+def prepare_model(model: BertPreTrainedModel, plan: TrainingPlan, ranks: Ranks) -> None:
+    """Move the model to its device, with gradient checkpointing and compiled layers if planned."""
     model.to(ranks.device)
-    if settings.gradient_checkpointing:
+    if plan.gradient_checkpointing:
         model.gradient_checkpointing_enable()
-    if settings.compile:
-        with computing_in(settings.precision, ranks.device):
+    if plan.compile:
+        with computing_in(plan.precision, ranks.device):
             model.compile_layers()
 
 

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor, nn
 
 from bertmill.batching.by_length import batches_by_length
-from bertmill.config.commands import FinetuneSettings
 from bertmill.corpus.loader import require_share_for_each
 from bertmill.inference.runner import scores_of, stream_outputs
 from bertmill.randomness import Permutation
@@ -25,6 +24,7 @@ from bertmill.tasks.base import AnyTask, Example
 from bertmill.text.printable import counted
 from bertmill.training.dataset import Dataset
 from bertmill.training.distributed import Ranks
+from bertmill.training.loop import TrainingPlan
 
 
 @dataclass(frozen=True)
@@ -33,15 +33,15 @@ class TaskTrainable:
 
     evaluated_on: ClassVar[str] = "dev"
     data: Dataset
-    settings: FinetuneSettings
+    plan: TrainingPlan
     ranks: Ranks
 
     def __post_init__(self) -> None:
-        require_share_for_each(self.settings.batch_size, self.ranks.count)
+        require_share_for_each(self.plan.batch_size, self.ranks.count)
 
     def batches(self, start_step: int) -> Generator[list[Example]]:
         for step in count(start_step):
-            places = self.settings.batch_size * step + np.arange(self.settings.batch_size)
+            places = self.plan.batch_size * step + np.arange(self.plan.batch_size)
             mine = places[self.ranks.rank :: self.ranks.count]
             yield [self.data.train[number] for number in self._numbers(mine)]
 
@@ -50,11 +50,11 @@ class TaskTrainable:
         numbers: list[int] = []
         for epoch in np.unique(places // len(self.data.train)).tolist():
             inside = places[places // len(self.data.train) == epoch] - epoch * len(self.data.train)
-            numbers += Permutation(len(self.data.train), self.settings.seed, epoch, "examples")(inside).tolist()
+            numbers += Permutation(len(self.data.train), self.plan.seed, epoch, "examples")(inside).tolist()
         return numbers
 
     def micro_batches(self, batch: list[Example]) -> Sequence[list[Example]]:
-        batches = batches_by_length([example.num_pieces for example in batch], self.settings.micro_batch_pieces)
+        batches = batches_by_length([example.num_pieces for example in batch], self.plan.micro_batch_pieces)
         return [[batch[number] for number in numbers] for numbers in batches]
 
     def counts(self, batch: list[Example]) -> Mapping[str, float]:

@@ -19,12 +19,11 @@ from statistics import mean, stdev
 
 from bertmill.checkpoint.names import read_metadata
 from bertmill.config.commands import FinetuneSettings
-from bertmill.config.reading import RUN_FILE, flag_of, with_whole_paths
+from bertmill.config.reading import RUN_FILE, flag_of
 from bertmill.errors import BertmillError, UsageError
 from bertmill.storage import new_folder, write_file
 from bertmill.tasks import with_options
 from bertmill.text.printable import counted
-from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import is_one_of_several
 from bertmill.training.finetune import COMMAND, finetune, hash_sources
 from bertmill.training.progress import Listener
@@ -61,26 +60,23 @@ def finetune_once_or_more(settings: FinetuneSettings, listener: Listener) -> Pat
     if is_one_of_several():
         raise UsageError("--seeds and --grid need a single process", remedy="start it without torchrun")
     folder = RunFolder(settings.out)
-    if not folder.config.exists():
-        _refuse_fixed_grid(settings)
+    fixed = [name for name in PAPER_GRID if settings.grid and name in settings.model_fields_set]
+    if fixed and not folder.config.exists():
+        flags = ", ".join(flag_of(name, FinetuneSettings.model_fields[name]) for name in fixed)
+        raise UsageError(f"--grid and {flags} exclude each other")
     with open_run(with_options(settings), COMMAND, listener) as run:
         if run.is_finished:
             return run.model
         try:
-            run.start(with_whole_paths(run.settings), _sources(run.settings))
+            sources = hash_sources(run.settings)
+            run.require_sources(sources)
+            run.start({}, sources)  # each trial decides what is left open
             return _finetune_all(run, listener)
         except BertmillError:
             if run.is_new and not list(folder.trials.glob(f"*/{RUN_FILE}")):  # no trial has started: this is not a run
                 folder.config.unlink(missing_ok=True)
                 shutil.rmtree(folder.trials, ignore_errors=True)
             raise
-
-
-def _refuse_fixed_grid(settings: FinetuneSettings) -> None:
-    fixed = [name for name in PAPER_GRID if settings.grid and name in settings.model_fields_set]
-    if fixed:
-        flags = ", ".join(flag_of(name, FinetuneSettings.model_fields[name]) for name in fixed)
-        raise UsageError(f"--grid and {flags} exclude each other")
 
 
 def _finetune_all(run: Run[FinetuneSettings], listener: Listener) -> Path:
@@ -106,10 +102,6 @@ def _finetune_all(run: Run[FinetuneSettings], listener: Listener) -> Path:
     return folder.model
 
 
-def _sources(settings: FinetuneSettings) -> dict[str, str]:
-    return hash_sources(settings, BertTokenizer.from_pretrained(settings.model))
-
-
 def _points(settings: FinetuneSettings) -> Iterator[tuple[str, dict[str, float], int]]:
     """Name and values of each setting, with each seed."""
     for values in product(*PAPER_GRID.values()) if settings.grid else [()]:
@@ -124,7 +116,7 @@ def _trial(run: Run[FinetuneSettings], settings: FinetuneSettings, setting: str,
     if folder.model.exists():
         listener.remark(f"{folder.path} is already finished")
     else:
-        run.require_sources(_sources(settings))
+        run.require_sources(hash_sources(settings))
         finetune(settings, listener)
     shutil.rmtree(folder.checkpoints, ignore_errors=True)
     metadata = read_metadata(folder.model)
