@@ -2,8 +2,8 @@
 
 They are ordinary BERT weights, from which training starts instead of from random numbers:
 - The decoder's bias is the log frequency of each piece.
-- Piece embeddings are co-occurrence vectors (corpus/cooccurrence.py), rotated at random. They fill all dimensions but
-  the first few, which are reserved for positions.
+- Piece embeddings are the factors U √S of the positive pointwise mutual information of neighbours (truncated singular
+  value decomposition), rotated at random. They fill all dimensions but the first few, reserved for positions.
 - Position embeddings are sines and cosines of geometric frequencies in the reserved dimensions.
 - The heads of the first layers look at fixed offsets. The key is the position, the query the position rotated by the
   offset, and each head copies a random slice of the other dimensions.
@@ -14,23 +14,92 @@ All other weights stay random, as do embeddings of pieces that do not occur.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertmill.corpus.cooccurrence import Floats
+from bertmill.corpus.cooccurrence import count_pairs, most_frequent, piece_counts, positive_information
+from bertmill.corpus.shards import Corpus
 from bertmill.model.config import BertConfig
 from bertmill.model.layers import BertAttention
+from bertmill.randomness import keyed_seed
+
+NEIGHBOURS = {1: 4, 2: 3, 3: 2, 4: 1, 5: 1}  # weights of pairs by their distance
+MAX_DIMENSIONS = 256  # of vectors; more hardly pay and take longer
+MAX_PIECES = 1 << 25  # of a corpus that are counted
+MAX_CONTEXTS = 1 << 13
+MIN_CONTEXTS = 1 << 8
+POWER_ITERATIONS = 3
+EXTRA_DIMENSIONS = 16  # of the random projection; they make the smallest factors more exact
+# With a budget, this share of it, at speeds that a core of any machine of today reaches:
+BUDGET_SHARE = 0.1
+PIECES_PER_SECOND = 1e6
+OPERATIONS_PER_SECOND = 2e10
 
 MAX_LAYERS = 2  # with heads that look at fixed offsets
 HIGHEST_FREQUENCY, LOWEST_FREQUENCY = 1.5, 0.03  # radians per position
 SHARPNESS = 8.0  # the attention score at a head's offset, before noise
 COPY_GAIN = 0.5  # of the value and the output projection each
 LINEAR_FROM = 3.0  # where GELU is nearly the identity
+
+
+class Statistics(NamedTuple):
+    """What a corpus says about its pieces."""
+
+    counts: NDArray[np.int64]
+    vectors: Tensor  # [V, at most MAX_DIMENSIONS]
+
+
+class Effort(NamedTuple):
+    """How much of a corpus is counted, and how many contexts."""
+
+    max_pieces: int
+    max_contexts: int
+
+    @classmethod
+    def within(cls, seconds: float, vocabulary_size: int, dimensions: int) -> Effort:
+        """What a tenth of a budget allows; a function of its arguments alone, so that a run can be repeated."""
+        half = seconds * BUDGET_SHARE / 2  # for counting, and for the decomposition
+        products = 2 * POWER_ITERATIONS + 2
+        operations = 2 * products * vocabulary_size * (dimensions + EXTRA_DIMENSIONS)  # per context
+        max_contexts = min(MAX_CONTEXTS, max(MIN_CONTEXTS, half * OPERATIONS_PER_SECOND / operations))
+        return cls(int(min(MAX_PIECES, half * PIECES_PER_SECOND)), int(max_contexts))
+
+
+def compute_statistics(
+    config: BertConfig, corpus: Corpus, seed: int, *, seconds: float, on_progress: Callable[[float], None]
+) -> Statistics:
+    """Counts and vectors of the pieces of a corpus, in about a tenth of `seconds`."""
+    dimensions = min(MAX_DIMENSIONS, config.hidden_size - num_position_dimensions(config))
+    effort = Effort.within(seconds, corpus.vocabulary_size, dimensions)
+    counts = piece_counts(corpus, effort.max_pieces)
+    weights = {sign * distance: weight for distance, weight in NEIGHBOURS.items() for sign in (-1, 1)}
+    table = count_pairs(
+        corpus,
+        most_frequent(counts, effort.max_contexts),
+        weights,
+        max_pieces=effort.max_pieces,
+        on_progress=lambda share: on_progress(0.6 * share),
+    )
+    information = torch.from_numpy(positive_information(table))
+    generator = torch.Generator().manual_seed(keyed_seed(seed, "random projection"))
+    return Statistics(counts, factorize(information, dimensions, generator))
+
+
+def factorize(matrix: Tensor, rank: int, generator: torch.Generator) -> Tensor:
+    """U √S of at most `rank` singular values, the largest first (Halko, Martinsson and Tropp, 2011)."""
+    width = min(rank + EXTRA_DIMENSIONS, *matrix.shape)
+    basis = torch.linalg.qr(matrix @ torch.randn(matrix.shape[1], width, generator=generator))[0]
+    for _ in range(POWER_ITERATIONS):
+        basis = torch.linalg.qr(matrix.T @ basis)[0]
+        basis = torch.linalg.qr(matrix @ basis)[0]
+    left, values, _ = torch.linalg.svd(basis.T @ matrix, full_matrices=False)
+    factors: Tensor = basis @ left[:, :rank] * values[:rank].sqrt()
+    return factors
 
 
 def num_position_dimensions(config: BertConfig) -> int:
@@ -40,15 +109,16 @@ def num_position_dimensions(config: BertConfig) -> int:
 
 
 @torch.no_grad()
-def set_corpus_weights(model: Any, counts: NDArray[np.int64], vectors: Floats, generator: torch.Generator) -> None:
-    """Give a model with an MLM head the weights that follow from the counts and vectors of the pieces of a corpus."""
+def set_corpus_weights(model: Any, statistics: Statistics, seed: int) -> None:
+    """Give a model with an MLM head the weights that follow from the statistics of a corpus."""
     config: BertConfig = model.config
+    generator = torch.Generator().manual_seed(keyed_seed(seed, "weights from the corpus"))
     num_reserved = num_position_dimensions(config)
     frequencies = HIGHEST_FREQUENCY * (LOWEST_FREQUENCY / HIGHEST_FREQUENCY) ** torch.linspace(0, 1, num_reserved // 2)
     embeddings, head = model.bert.embeddings, model.cls.predictions
-    smoothed = torch.from_numpy(counts + 0.5)
+    smoothed = torch.from_numpy(statistics.counts + 0.5)
     head.bias.copy_((smoothed / smoothed.sum()).log())
-    _set_pieces(embeddings.word_embeddings.weight, counts, vectors, num_reserved, config, generator)
+    _set_pieces(embeddings.word_embeddings.weight, statistics, num_reserved, config, generator)
     embeddings.token_type_embeddings.weight.zero_()
     _set_positions(embeddings.position_embeddings.weight, frequencies, config)
     for number in range(min(MAX_LAYERS, -(-config.num_hidden_layers // 2))):
@@ -67,17 +137,12 @@ def layer_offsets(layer: int, num_heads: int, *, causal: bool) -> list[int]:
 
 
 def _set_pieces(
-    weight: Tensor,
-    counts: NDArray[np.int64],
-    vectors: Floats,
-    num_reserved: int,
-    config: BertConfig,
-    generator: torch.Generator,
+    weight: Tensor, statistics: Statistics, num_reserved: int, config: BertConfig, generator: torch.Generator
 ) -> None:
     """Rotate the vectors into the free dimensions and scale them to the spread of random weights."""
-    occurs = torch.from_numpy(counts > 0)
-    rotation = _orthonormal(config.hidden_size - num_reserved, vectors.shape[1], generator)
-    rotated = torch.from_numpy(vectors)[occurs] @ rotation.T
+    occurs = torch.from_numpy(statistics.counts > 0)
+    vectors = statistics.vectors[occurs]
+    rotated = vectors @ _orthonormal(vectors.shape[1], config.hidden_size - num_reserved, generator)
     weight[:, :num_reserved] = 0
     weight[occurs, num_reserved:] = rotated * (config.initializer_range / rotated.std())
 
@@ -117,10 +182,9 @@ def _look_at_offsets(
 
 def _rotation(angles: Tensor) -> Tensor:
     """Rotates each pair of dimensions by its angle."""
-    pairs = torch.stack(
-        [torch.stack([angles.cos(), angles.sin()], 1), torch.stack([-angles.sin(), angles.cos()], 1)], 1
-    )
-    return torch.block_diag(*pairs)
+    cos, sin = angles.cos(), angles.sin()
+    rotation: Tensor = torch.block_diag(*torch.stack([cos, sin, -sin, cos], 1).view(-1, 2, 2))
+    return rotation
 
 
 def _copy_input(dense: nn.Linear, num_reserved: int) -> None:
@@ -133,5 +197,5 @@ def _copy_input(dense: nn.Linear, num_reserved: int) -> None:
 def _orthonormal(rows: int, columns: int, generator: torch.Generator) -> Tensor:
     """A random matrix with orthonormal columns, or rows if it has fewer of them."""
     matrix = torch.randn(max(rows, columns), min(rows, columns), generator=generator)
-    orthonormal = torch.linalg.qr(matrix)[0]
+    orthonormal: Tensor = torch.linalg.qr(matrix)[0]
     return orthonormal if rows >= columns else orthonormal.T

@@ -8,6 +8,7 @@ schedule. Only the first of several ranks writes.
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
@@ -17,9 +18,8 @@ import torch
 
 from bertmill.checkpoint.huggingface import folder_sha256
 from bertmill.checkpoint.names import find_model
-from bertmill.config.commands import PretrainDefaults, PretrainSettings
-from bertmill.config.fields import heldout_share, parse_mask_mix, parse_phases
-from bertmill.config.reading import with_whole_paths
+from bertmill.config.commands import PretrainSettings
+from bertmill.config.fields import parse_mask_mix, parse_phases
 from bertmill.corpus.build import build_corpus
 from bertmill.corpus.instances import Instances
 from bertmill.corpus.loader import Loader
@@ -36,9 +36,11 @@ from bertmill.randomness import keyed_seed
 from bertmill.text.files import find_files
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import Ranks
-from bertmill.training.loop import Trainer, TrainingPlan
+from bertmill.training.initial_weights import compute_statistics, set_corpus_weights
+from bertmill.training.loop import Trainer
 from bertmill.training.objective_trainable import ObjectiveTrainable, PretrainingBeginning
 from bertmill.training.progress import Listener
+from bertmill.training.recipe import PretrainingPlan, decide
 from bertmill.training.runs import open_run, prepare_model
 from bertmill.training.schedule import Schedule, steps_of_epochs
 from bertmill.training.state import PLANS_OF_RANK, RunFolder
@@ -46,23 +48,6 @@ from bertmill.training.trainable import Phase
 from bertmill.version import __version__
 
 COMMAND = "pretrain"
-DEFAULT_SIZE = "mini"
-DEFAULT_EPOCHS = 1.0
-# The highest learning rate for a size: to base by trials (docs/benchmarks.md), of large that of base.
-LEARNING_RATES = {"tiny": 1e-3, "mini": 1e-3, "small": 2.5e-4, "medium": 1.25e-4, "base": 5e-5, "large": 5e-5}
-
-
-class PretrainingPlan(PretrainDefaults, TrainingPlan):  # the last one decides that other fields are ignored
-    """A pre-training with everything decided."""
-
-    init: str  # the model to continue
-    size: str  # that of a new model, or the one nearest to `init`
-    learning_rate: float
-    steps: float
-    epochs: float
-    seconds: float
-    heldout_share: float
-    heldout_files: tuple[str, ...]
 
 
 def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
@@ -71,12 +56,13 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
     with open_run(settings, COMMAND, listener) as run:
         if run.is_finished:
             return run.model
-        plan, folder, ranks = _decide(run.settings), run.folder, run.ranks
+        folder, ranks = run.folder, run.ranks
         if run.is_new:
             if ranks.is_first:
                 folder.remove_plans()
             ranks.wait()
-        corpus = Corpus(plan.corpus, verify=ranks.is_first)
+        corpus = Corpus(run.settings.corpus, verify=ranks.is_first)
+        plan = decide(run.settings, corpus, ranks)
         init_sha256 = folder_sha256(find_model(plan.init)) if plan.init else ""
         sources = {"corpus_sha256": corpus.identity, "init_sha256": init_sha256}
         run.require_sources(sources)
@@ -94,11 +80,10 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
             steps = steps_of_epochs(plan.epochs, [each.loader.steps_per_epoch for each in trainables], shares)
         schedule = Schedule(plan.learning_rate, steps, plan.seconds)
         prepare_model(model, plan, ranks)
-        epochs = plan.epochs if math.isfinite(plan.epochs) else None
-        size = None if plan.init else plan.size
-        run.start({"size": size, "learning_rate": plan.learning_rate, "epochs": epochs}, sources)
+        run.start(plan.decisions(), sources)
         trainer = Trainer(model, schedule, plan, folder, ranks, run.journal)
-        trainer.resume()
+        if not trainer.resume() and plan.initial_weights == "corpus" and not plan.init:
+            _start_from_corpus(trainer, plan, corpus)
         run.journal.begin(_beginning(plan, trainer, model.config, trainables[0]))
         ends = [*(round(end, 9) for end in accumulate(shares[:-1])), 1.0]  # 0.1 and 0.2 are a little more than 0.3
         trainer.train([Phase(*each) for each in zip(trainables, ends, strict=True)])
@@ -108,6 +93,7 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
             "objective": plan.objective,
             "vocabulary_sha256": corpus.facts["vocabulary_sha256"],
             "init": plan.init or None,
+            "initial_weights": "init" if plan.init else plan.initial_weights,
             "seed": plan.seed,
             "steps": trainer.state.step,
             "seconds": round(trainer.state.seconds, 1),
@@ -115,36 +101,6 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
             **sources,
         }
         return run.finish(model, tokenizer, metadata)
-
-
-def _decide(settings: PretrainSettings) -> PretrainingPlan:
-    """Decide everything that `settings` leave open; those of a resumed run have its decisions."""
-    if settings.init is not None and settings.size is not None:
-        raise UsageError("--init and --size exclude each other")
-    settings = with_whole_paths(settings)
-    size = settings.size or (DEFAULT_SIZE if settings.init is None else _nearest_size(settings.init))
-    share = heldout_share(settings.heldout)
-    decided = {
-        "init": settings.init or "",
-        "size": size,
-        "learning_rate": settings.learning_rate or LEARNING_RATES[size],
-        "steps": settings.steps or math.inf,
-        "epochs": settings.epochs or (math.inf if settings.steps or settings.budget else DEFAULT_EPOCHS),
-        "seconds": settings.budget or math.inf,
-        "heldout_share": share or 0.0,
-        "heldout_files": (settings.heldout,) if settings.heldout and share is None else (),
-    }
-    return PretrainingPlan.model_validate({**dict(settings), **decided})
-
-
-def _nearest_size(model: str) -> str:
-    """The size whose layers have the most similar number of weights."""
-
-    def num_weights(config: BertConfig) -> int:
-        return config.num_hidden_layers * config.hidden_size**2
-
-    wanted = num_weights(BertConfig.from_pretrained(model))
-    return min(LEARNING_RATES, key=lambda size: abs(math.log(num_weights(BertConfig.of_size(size)) / wanted)))
 
 
 def _make_model(plan: PretrainingPlan, corpus: Corpus, tokenizer: BertTokenizer) -> BertPreTrainedModel:
@@ -173,6 +129,25 @@ def _make_model(plan: PretrainingPlan, corpus: Corpus, tokenizer: BertTokenizer)
         positions = model.config.max_position_embeddings
         raise UsageError(f"--length {longest} is longer than the {positions} positions of the model")
     return model
+
+
+def _start_from_corpus(trainer: Trainer, plan: PretrainingPlan, corpus: Corpus) -> None:
+    """Give the model initial weights from the corpus. A checkpoint holds them, and the time that they took."""
+    started = time.monotonic()
+    if trainer.ranks.is_first:
+        model: Any = trainer.model
+        statistics = compute_statistics(
+            model.config,
+            corpus,
+            plan.seed,
+            seconds=plan.seconds,
+            on_progress=lambda share: trainer.journal.preparing("initial weights", share),
+        )
+        set_corpus_weights(model, statistics, plan.seed)
+    trainer.ranks.share_weights(trainer.model)
+    seconds = time.monotonic() - started
+    trainer.journal.remark(f"initial weights from the corpus in {seconds:.0f} s")
+    trainer.save_initial_weights(seconds)
 
 
 def _build_heldout(

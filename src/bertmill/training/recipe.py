@@ -1,0 +1,100 @@
+"""The recipe of pre-training: what is decided where the settings leave it open. docs/recipe.md has the reasons."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from bertmill.config.commands import PretrainDefaults, PretrainSettings
+from bertmill.config.fields import heldout_share, parse_phases
+from bertmill.config.reading import with_whole_paths
+from bertmill.corpus.objectives import load_objective
+from bertmill.corpus.shards import Corpus
+from bertmill.errors import UsageError
+from bertmill.machine import matrix_product_rate
+from bertmill.model.config import BertConfig
+from bertmill.training.distributed import Ranks
+from bertmill.training.loop import TrainingPlan
+
+DEFAULT_SIZE = "mini"
+DEFAULT_EPOCHS = 1.0
+# The highest learning rate for a size: to base by trials (docs/benchmarks.md), of large that of base.
+LEARNING_RATES = {"tiny": 1e-3, "mini": 1e-3, "small": 2.5e-4, "medium": 1.25e-4, "base": 5e-5, "large": 5e-5}
+DROPOUT = 0.1
+DROPOUT_FROM_EPOCHS = 4.0  # a text that is seen less often is not learnt by heart
+OPERATIONS_PER_WEIGHT = 6  # forward 2, backward 4
+
+
+class PretrainingPlan(PretrainDefaults, TrainingPlan):  # the last one decides that other fields are ignored
+    """A pre-training with everything decided."""
+
+    init: str  # the model to continue
+    size: str  # that of a new model, or the one nearest to `init`
+    learning_rate: float
+    dropout: float
+    steps: float
+    epochs: float
+    seconds: float
+    heldout_share: float
+    heldout_files: tuple[str, ...]
+
+    def decisions(self) -> dict[str, object]:
+        """What config.toml records of settings that were left open."""
+        return {
+            "size": None if self.init else self.size,
+            "learning_rate": self.learning_rate,
+            "dropout": self.dropout,
+            "epochs": self.epochs if math.isfinite(self.epochs) else None,
+        }
+
+
+def decide(settings: PretrainSettings, corpus: Corpus, ranks: Ranks) -> PretrainingPlan:
+    """Decide everything that `settings` leave open; those of a resumed run have its decisions."""
+    if settings.init is not None and settings.size is not None:
+        raise UsageError("--init and --size exclude each other")
+    settings = with_whole_paths(settings)
+    config = BertConfig.of_size(settings.size or DEFAULT_SIZE, vocab_size=corpus.vocabulary_size)
+    size = settings.size or DEFAULT_SIZE
+    if settings.init is not None:
+        config = BertConfig.from_pretrained(settings.init)
+        size = _nearest_size(config)
+    share = heldout_share(settings.heldout)
+    decided = {
+        "init": settings.init or "",
+        "size": size,
+        "learning_rate": settings.learning_rate or LEARNING_RATES[size],
+        "steps": settings.steps or math.inf,
+        "epochs": settings.epochs or (math.inf if settings.steps or settings.budget else DEFAULT_EPOCHS),
+        "seconds": settings.budget or math.inf,
+        "heldout_share": share or 0.0,
+        "heldout_files": (settings.heldout,) if settings.heldout and share is None else (),
+    }
+    plan = PretrainingPlan.model_validate({**dict(settings), "dropout": 0.0, **decided})
+    dropout = settings.dropout
+    if dropout is None:
+        dropout = DROPOUT if _expected_epochs(plan, config, corpus, ranks) >= DROPOUT_FROM_EPOCHS else 0.0
+    return plan.model_copy(update={"dropout": dropout})
+
+
+def _nearest_size(config: BertConfig) -> str:
+    """The size whose layers have the most similar number of weights."""
+
+    def num_weights(config: BertConfig) -> int:
+        return config.num_hidden_layers * config.hidden_size**2
+
+    wanted = num_weights(config)
+    return min(LEARNING_RATES, key=lambda size: abs(math.log(num_weights(BertConfig.of_size(size)) / wanted)))
+
+
+def _expected_epochs(plan: PretrainingPlan, config: BertConfig, corpus: Corpus, ranks: Ranks) -> float:
+    """How often the training will see the corpus, roughly: by the clock, at the rate of a large matrix product."""
+    if math.isfinite(plan.epochs):
+        return plan.epochs
+    if math.isfinite(plan.steps):
+        length = sum(length * share for length, share in parse_phases(plan.length))
+        return plan.steps * plan.batch_size * length / corpus.num_pieces
+    share = load_objective(plan.objective).predicted_share(plan.mask_rate)
+    rate = matrix_product_rate(ranks.device, torch.bfloat16 if plan.precision == "bf16" else torch.float32)
+    pieces_per_second = ranks.count * rate / (OPERATIONS_PER_WEIGHT * config.weights_per_piece(share))
+    return ranks.largest([plan.seconds * pieces_per_second / corpus.num_pieces])[0]
