@@ -20,13 +20,11 @@ from tests.training.test_loop import CountingTrainable, EvaluatedTrainable, one_
 
 def test_a_best_step_that_is_gone_is_forgotten(tmp_path: Path) -> None:
     """As where a better one came, which is broken now: the training is back before it, and its best was removed."""
-    trainer = trainer_in(tmp_path, Schedule(0.1, steps=4), keep=9, save_every=1)
-    trainer.eval_every = 2
+    trainer = trainer_in(tmp_path, Schedule(0.1, steps=4), keep=9, save_every=1, eval_every=2)
     trainer.train(one_phase(EvaluatedTrainable(1.0)))
     assert trainer.state.best_step == 2
     shutil.rmtree(tmp_path / "checkpoints/step-000002")
-    again = trainer_in(tmp_path, Schedule(0.1, steps=8), keep=9, save_every=1)
-    again.eval_every = 2
+    again = trainer_in(tmp_path, Schedule(0.1, steps=8), keep=9, save_every=1, eval_every=2)
     again.resume()
     assert again.state.best_step is None
     again.train(one_phase(EvaluatedTrainable(3.0)))
