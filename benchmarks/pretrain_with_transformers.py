@@ -54,6 +54,7 @@ def train(run: Path, out: Path) -> None:
     assert settings.size is not None
     assert settings.learning_rate is not None
     assert settings.budget is not None
+    assert settings.dropout is not None
     torch.set_num_threads(settings.threads or torch.get_num_threads())
     corpus = Corpus(settings.corpus)
     tokenizer = BertTokenizer.from_pretrained(corpus.vocabulary_folder)
