@@ -88,7 +88,7 @@ def untrained(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> MakeModel
 
         folder = tmp_path_factory.mktemp("heads") / "model"
         torch.manual_seed(1)
-        MODEL_CLASSES[task.head].from_pretrained(tiny, **task.model_settings()).save_pretrained(folder)
+        MODEL_CLASSES[task.head].from_pretrained(tiny, **task.to_folder()[0]).save_pretrained(folder)
         BertTokenizer.from_pretrained(tiny).save_pretrained(folder)
         return folder
 

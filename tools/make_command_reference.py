@@ -7,8 +7,8 @@ from pathlib import Path
 
 from bertmill.cli.flags import make_parser
 from bertmill.cli.main import COMMANDS, overview
-from bertmill.config.commands import COMMAND_SETTINGS, FinetuneSettings
-from bertmill.tasks import TASKS, load_task, settings_for
+from bertmill.config.commands import COMMAND_SETTINGS, FinetuneSettings, PredictSettings
+from bertmill.tasks import TASKS, load_task, predict_settings_for, settings_for
 
 REFERENCE = Path(__file__).parent.parent / "docs/commands.md"
 HEADER = """# All commands
@@ -27,19 +27,29 @@ def make_reference() -> str:
         parser = make_parser(command, COMMAND_SETTINGS[command])
         sections.append(f"## {command}\n\n```text\n{parser.format_help()}```\n")
         if issubclass(COMMAND_SETTINGS[command], FinetuneSettings):
-            sections += map(task_section, filter(has_options, TASKS))
+            sections += map(finetune_section, TASKS)
+        if issubclass(COMMAND_SETTINGS[command], PredictSettings):
+            sections += [predict_section(task) for task in TASKS if load_task(task).PredictOptions.model_fields]
     return "\n".join(sections)
 
 
-def has_options(task: str) -> bool:
-    return bool(load_task(task).Options.model_fields)
-
-
-def task_section(task: str) -> str:
-    """The options that one task adds to `finetune`."""
+def finetune_section(task: str) -> str:
+    """What one task says about its rows and metrics, and the options that it adds to `finetune`."""
     text = make_parser("finetune", settings_for(task)).format_help()
-    options = text[text.index("task settings:") : text.index("other settings:")]
-    return f"### finetune {task}\n\n```text\n{options.rstrip()}\n```\n"
+    about = text[text.index("\n\n") : text.index("required settings:")].strip()
+    return f"### finetune {task}\n\n```text\n{about}\n{task_settings(text)}```\n"
+
+
+def predict_section(task: str) -> str:
+    """The options that one task adds to `predict`."""
+    text = make_parser("predict", predict_settings_for(task)).format_help()
+    return f"### predict with a model for {task}\n\n```text{task_settings(text)}```\n"
+
+
+def task_settings(text: str) -> str:
+    """The group of options of a task in a help text, after an empty line; empty if there is none."""
+    start = text.find("\ntask settings:")
+    return text[start : text.index("\nother settings:")] if start >= 0 else ""
 
 
 if __name__ == "__main__":

@@ -18,7 +18,10 @@ from bertmill.config.fields import POSITIONAL
 from bertmill.config.reading import flag_of, read_settings, run_toml
 from bertmill.errors import UsageError
 from bertmill.tasks import TASKS, settings_for
+from bertmill.tasks.answer.task import AnswerQuestions
+from bertmill.tasks.choose import Choose
 from tests.conftest import RunCommand
+from tests.finetuned import MakeModel
 
 REQUIRED = ["--model", "minilm", "--train", "rows.tsv", "--out", "run"]
 
@@ -231,13 +234,41 @@ def test_help_of_a_task_shows_its_own_options_only(capsys: pytest.CaptureFixture
     assert ("task settings" in groups_of(text)) == bool(own)
 
 
+def test_options_of_predict_are_those_of_the_task_of_the_model(
+    capsys: pytest.CaptureFixture[str], untrained: MakeModel, tmp_path: Path
+) -> None:
+    answerer, chooser = str(untrained(AnswerQuestions())), str(untrained(Choose()))
+    request = ["--text", "a", "--question", "b"]
+    (tmp_path / "settings.toml").write_text(f'model = "{answerer}"\ntop_k = 3\n')
+    in_file = ["--config", str(tmp_path / "settings.toml")]
+    for words in ([answerer, "--top-k", "3"], ["--top-k", "3", answerer], ["--top-k=3", answerer], in_file):
+        settings: Any = settings_from_words("predict", [*words, *request])
+        assert (settings.model, settings.top_k) == (answerer, 3)
+    assert "--top-k" in groups_of(help_of(capsys, "predict", answerer))["task settings"]
+    for words in ([], [chooser], ["nowhere"]):
+        assert "--top-k" not in help_of(capsys, "predict", *words)
+    with pytest.raises(UsageError, match=r"^--top-k does not apply to a model for the task choose$"):
+        settings_from_words("predict", ["--top-k", "3", chooser, *request])
+    with pytest.raises(UsageError, match="unknown key top_k"):
+        settings_from_words("predict", [chooser, *in_file, *request])
+    with pytest.raises(UsageError, match="there is no model folder 'nowhere'"):
+        settings_from_words("predict", ["nowhere", "--top-k", "3", *request])
+    with pytest.raises(UsageError, match="MODEL is required"):
+        settings_from_words("predict", ["--top-k", "3", *request])
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_usage_of_a_task_has_its_name(capsys: pytest.CaptureFixture[str], task: str) -> None:
+    assert help_of(capsys, "finetune", task).startswith(f"usage: bertmill finetune {task} --out ")
+
+
 def test_help_of_finetune_alone_names_the_way_to_the_options(capsys: pytest.CaptureFixture[str]) -> None:
     text = help_of(capsys, "finetune")
     assert "bertmill finetune TASK --help" in text
     assert "task settings" not in groups_of(text)
 
 
-@pytest.mark.parametrize("words", [["--help"], ["finetune", "--help"]])
+@pytest.mark.parametrize("words", [["--help"], ["finetune", "--help"], ["predict", "--help"]])
 def test_help_imports_no_torch(words: list[str]) -> None:
     program = f"import sys; from bertmill.cli.main import main; main({words!r}); sys.exit('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)

@@ -11,6 +11,7 @@ import pytest
 
 import bertmill
 from bertmill.cli.main import main
+from bertmill.cli.predict import answer_columns
 from bertmill.tasks.choose import Choose
 from bertmill.tasks.classify import Classify
 from tests.finetuned import MakeModel, RunMain
@@ -62,6 +63,12 @@ def test_a_csv_has_the_fields_of_the_row_and_a_column_for_every_label(
     assert [row["pair"] for row in table] == ["three", "five"]
 
 
+def test_scores_by_label_and_labels_become_columns() -> None:
+    answer = {"number": 1.5, "scores": {"a": 0.25, "b": 0.75}, "labels": ["a", "b"], "words": ["x", "y"]}
+    columns = {"number": 1.5, "score:a": 0.25, "score:b": 0.75, "labels": "a|b", "words": ["x", "y"]}
+    assert answer_columns(answer) == columns
+
+
 def test_a_table_has_an_answer_per_line_without_control_characters(
     untrained: MakeModel, tmp_path: Path, run_main: RunMain
 ) -> None:
@@ -111,6 +118,7 @@ def test_questions_are_answered(answerer: Path, questions_file: Path, run_main: 
     answer = json.loads(run_main(*request))
     assert answer["answer"] == passage[answer["start"] : answer["end"]] == "PARIS"
     three = json.loads(run_main(*request, "--top-k", "3"))
+    assert json.loads(run_main("predict", "--top-k", "3", *request[1:])) == three
     assert len(three["answers"]) == 3
     assert three["answers"][0]["answer"] == "PARIS"
     lines = run_main("predict", answerer, questions_file, "--quiet").splitlines()
@@ -145,7 +153,8 @@ def test_the_output_file_may_not_be_the_input(
             "the stride 33 must not exceed the window (32)",
         ),
         ("tag", ["--text", "a", "--stride", "2000"], "the stride 2000 must not exceed"),
-        ("tag", ["--text", "a", "--top-k", "2"], "top_k does not apply to the task tag"),
+        ("tag", ["--text", "a", "--top-k", "2"], "--top-k does not apply to a model for the task tag"),
+        ("answer", ["--text", "a", "--question", "b", "--top-k", "21"], "--top-k: input should be less than or equal"),
         (
             "answer",
             ["--text", "a", "--question", "b", "--output-format", "conll"],

@@ -23,7 +23,7 @@ def evaluate_rows(runner: Runner, rows: list[ClassRow], num_errors: int) -> Eval
 
 
 def test_metrics_have_intervals_and_agree_with_the_confusion_matrix(runner: Runner, rows_file: Path) -> None:
-    rows = list(runner.task.read(RowFile(str(rows_file)), runner.task.options, labelled=True))
+    rows = list(runner.read(RowFile(str(rows_file)), labelled=True))
     evaluation = evaluate_rows(runner, rows, 5)
     assert evaluation.num_rows == 120
     low, high = evaluation.intervals["accuracy"]

@@ -14,10 +14,12 @@ from safetensors.torch import load_file, save_file
 
 from bertmill.batching.by_length import PIECES_PER_BATCH
 from bertmill.config.commands import WindowSettings
-from bertmill.errors import IntegrityError, UsageError
+from bertmill.errors import DataError, IntegrityError, UsageError
 from bertmill.inference.runner import Runner, run_batch, stream_outputs
 from bertmill.rows.bad_rows import BadRowError
-from tests.finetuned import text_of
+from bertmill.rows.source import RowFile
+from bertmill.tasks.classify import Classify
+from tests.finetuned import MakeModel, text_of
 
 
 @pytest.fixture(scope="module")
@@ -114,3 +116,13 @@ def test_weights_that_are_missing_or_not_finite_are_refused(classifier: Path, tm
     )
     with pytest.raises(UsageError, match="the model has no head for its task"):
         Runner(folder)
+
+
+def test_rows_are_read_with_the_options_of_the_training(untrained: MakeModel, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.tsv"
+    rows.write_text("text\tlabel\na film\t\n", encoding="utf-8")
+    several = Runner(untrained(Classify(("a", "b"), multi_label=True)), "cpu")
+    (row,) = several.read(RowFile(str(rows)), labelled=True)
+    assert several.task.encode(row, several.windows).target == (0.0, 0.0)
+    with pytest.raises(DataError, match="the label is empty"):
+        list(Runner(untrained(Classify(("a", "b"))), "cpu").read(RowFile(str(rows)), labelled=True))

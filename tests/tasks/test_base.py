@@ -9,12 +9,11 @@ import torch
 from bertmill.batching.by_length import PIECES_PER_BATCH
 from bertmill.batching.windows import Windows
 from bertmill.config.commands import RowSettings
-from bertmill.errors import DataError, UsageError
+from bertmill.errors import DataError
 from bertmill.model.packing import PackedBatch
 from bertmill.rows.source import RowFile
 from bertmill.tasks.base import encode_rows, probabilities, run_windows
 from bertmill.tasks.classify import Classify, ClassRow
-from bertmill.tasks.regress import Regress
 from bertmill.text.tokenizer import BertTokenizer
 
 WINDOWS = Windows(BertTokenizer.from_pretrained("minilm"), 16)
@@ -56,17 +55,6 @@ def test_windows_run_in_portions_unless_gradients_are_needed() -> None:
         portions = list(run_windows(Recorder(), [example], device))
     assert max(portions) <= PIECES_PER_BATCH < sum(portions)
     assert list(run_windows(Recorder(), [example], device)) == [sum(portions)] == [example.num_pieces]
-
-
-def test_a_task_without_settings_for_answers_refuses_them() -> None:
-    assert TASK.answering() is TASK
-    with pytest.raises(UsageError, match="top_k does not apply to the task classify"):
-        TASK.answering(top_k=3)
-
-
-def test_scores_by_label_become_columns() -> None:
-    answer = {"number": 1.5, "scores": {"a": 0.25, "b": 0.75}, "words": ["x", "y"]}
-    assert Regress().columns(answer) == {"number": 1.5, "score:a": 0.25, "score:b": 0.75, "words": ["x", "y"]}
 
 
 def test_probabilities_are_a_softmax_in_double_precision() -> None:

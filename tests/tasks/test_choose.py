@@ -84,12 +84,12 @@ def test_a_score_is_whether_the_choice_is_right() -> None:
     right, wrong = np.array([2, 1], np.float32), np.array([1, 3], np.float32)
     assert TASK.score(example, right).tolist() == [True]
     assert TASK.score(example, wrong).tolist() == [False]
-    assert TASK.error(example, right, TASK.score(example, right)) == 0.0
-    assert TASK.error(example, wrong, TASK.score(example, wrong)) == 2.0
+    assert TASK.mistake(example, right, TASK.score(example, right))[0] == 0.0
+    assert TASK.mistake(example, wrong, TASK.score(example, wrong)) == (2.0, ("x",))
     assert TASK.metrics(np.array([[True], [False], [True], [True]])) == {"accuracy": 0.75}
 
 
-def test_labels_are_numbers_of_choices_and_the_right_answer_is_a_text() -> None:
+def test_labels_are_numbers_of_choices() -> None:
     row = ChoiceRow("f:1", ("a",), ("x", "y"), 1)
-    assert (TASK.labels(row), TASK.expected(row)) == (("choice 1",), ("y",))
+    assert TASK.labels(row) == ("choice 1",)
     assert row.all_texts == ("a", "x", "y")

@@ -58,18 +58,20 @@ def test_a_single_label_cannot_be_learned(multi_label: bool) -> None:
 def test_the_task_has_the_labels_of_its_rows_and_its_options() -> None:
     rows = [row("b"), row("a"), row("b")]
     options = ClassifyOptions(class_weights="b=2", label_smoothing=0.1)
-    task = Classify.from_rows(rows, options, WINDOWS.tokenizer, "f.tsv")
+    task = Classify.from_rows(rows, options, WINDOWS.tokenizer, RowFile("f.tsv"))
     assert task == Classify(("a", "b"), class_weights=(1.0, 2.0), label_smoothing=0.1)
-    assert task.metadata() == {"labels": ["a", "b"], "multi_label": False}
+    assert task.to_folder() == ({"id2label": {0: "a", 1: "b"}, "problem_type": "single_label_classification"}, {})
     with pytest.raises(ValueError, match="cannot be used with --multi-label"):
         ClassifyOptions(multi_label=True, class_weights="balanced")
 
 
 def test_many_numbers_as_labels_give_a_remark() -> None:
-    assert not Classify(("1", "2")).remarks()
-    assert Classify(tuple(map(str, range(30)))).remarks() == [
-        "the labels are 30 numbers, and each is a class; regress learns values"
-    ]
+    remark = "the labels are 30 numbers, and each is a class; regress learns values"
+    for multi_label, count, expected in ((False, 2, []), (True, 30, []), (False, 30, [remark])):
+        file = RowFile("f.tsv")
+        rows = [row(str(number)) for number in range(count)]
+        Classify.from_rows(rows, ClassifyOptions(multi_label=multi_label), WINDOWS.tokenizer, file)
+        assert file.counts.warnings == expected
 
 
 def test_an_unknown_label_is_reported_with_its_place() -> None:
@@ -81,7 +83,7 @@ def test_an_unlabelled_row_has_no_target() -> None:
     task = Classify(("a", "b"))
     assert encoded(task, None).target is None
     assert task.labels(row(None)) == ()
-    assert task.labels(row("a")) == task.expected(row("a")) == ("a",)
+    assert task.labels(row("a")) == ("a",)
 
 
 def test_rows_with_choices_are_refused(tmp_path: Path) -> None:
@@ -118,9 +120,8 @@ def test_the_first_separator_that_occurs_separates_labels() -> None:
 
 def test_a_label_that_contains_a_separator_may_have_blanks_around_it(tmp_path: Path) -> None:
     rows = read(tmp_path / "a.tsv", "text\tlabel\nx\tc, d\ny\tc, d \nz\ta|b\nw\t\n", MULTI_LABEL)
-    task = Classify.from_rows(rows, MULTI_LABEL, WINDOWS.tokenizer, "a.tsv")
+    task = Classify.from_rows(rows, MULTI_LABEL, WINDOWS.tokenizer, RowFile("a.tsv"))
     assert [task.labels(each) for each in rows] == [("c, d",), ("c, d",), ("a", "b"), ()]
-    assert task.options == MULTI_LABEL
 
 
 # Losses
@@ -147,7 +148,7 @@ def test_the_loss_is_the_weighted_mean_of_torch(smoothing: float, weights: tuple
     targets = [0, 1, 1, 0, 1]
     task = Classify(("a", "b"), class_weights=weights, label_smoothing=smoothing)
     examples = [encoded(task, "ab"[target]) for target in targets]
-    mean = task.loss(list(logits), examples) / sum(map(task.weight, examples))
+    mean = task.loss(list(logits), examples) / sum(example.weight for example in examples)
     expected = torch.nn.functional.cross_entropy(
         logits, torch.tensor(targets), None if weights is None else torch.tensor(weights), label_smoothing=smoothing
     )
@@ -164,7 +165,6 @@ def test_answers_name_labels_with_probabilities() -> None:
     assert answer["score"] == pytest.approx(0.75)
     assert answer["scores"] == pytest.approx({"no": 0.25, "yes": 0.75})
     assert task.show(answer) == "yes 0.7500"
-    assert list(task.columns(answer)) == ["label", "score", "score:no", "score:yes"]
 
 
 def test_answers_with_several_labels_list_those_above_the_threshold() -> None:
@@ -173,7 +173,6 @@ def test_answers_with_several_labels_list_those_above_the_threshold() -> None:
     both, none = task.decode(examples, [np.array([3, -3, 3], np.float32), np.array([-3, -3, -3], np.float32)])
     assert (both["labels"], none["labels"]) == (["a", "c"], [])
     assert (task.show(both), task.show(none)) == ("a 0.9526, c 0.9526", "none")
-    assert task.columns(both)["labels"] == "a|c"
 
 
 # Scores and metrics
@@ -213,11 +212,11 @@ def test_a_score_holds_what_the_metrics_need() -> None:
     output = np.array([-1.0, 2.0], np.float32)
     score = several.score(encoded(several, "a"), output)
     assert score.tolist() == [[False, True], [True, False]]
-    assert several.error(encoded(several, "a"), output, score) == 3.0
+    assert several.mistake(encoded(several, "a"), output, score) == (3.0, ("a",))
     single = Classify(("a", "b"))
     score = single.score(encoded(single, "a"), np.array([0, 1], np.float32))
     assert score.tolist() == [1, 0]
-    assert single.error(encoded(single, "a"), np.array([0, 1], np.float32), score) == 1.0
+    assert single.mistake(encoded(single, "a"), np.array([0, 1], np.float32), score) == (1.0, ("a",))
 
 
 def test_the_class_report_has_figures_and_a_confusion_matrix() -> None:

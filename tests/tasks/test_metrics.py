@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bertmill.tasks.choose import Choose
-from bertmill.tasks.metrics import MAX_CONFUSED_CLASSES, confusion_matrix, intervals, precision_recall_f1
+from bertmill.tasks.metrics import MAX_CONFUSED_CLASSES, intervals, precision_recall_f1, report_classes
 
 
 def test_intervals_come_from_resampled_rows_and_are_reproducible() -> None:
@@ -32,5 +32,5 @@ def test_ratios_without_a_denominator_are_zero() -> None:
 
 def test_a_confusion_matrix_has_a_limit() -> None:
     predicted, expected = np.array([3, 4]), np.array([3, 3])
-    assert confusion_matrix(predicted, expected, 5)[3][3:] == [1, 1]
-    assert confusion_matrix(predicted, expected, MAX_CONFUSED_CLASSES + 1) == []
+    assert report_classes(["x"] * 5, predicted, expected).confusion[3][3:] == [1, 1]
+    assert report_classes(["x"] * (MAX_CONFUSED_CLASSES + 1), predicted, expected).confusion == []

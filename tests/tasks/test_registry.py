@@ -22,6 +22,7 @@ from bertmill.errors import IntegrityError, UsageError
 from bertmill.model.bert import BertForSequenceClassification
 from bertmill.model.config import BertConfig
 from bertmill.rows.bad_rows import BadRowError
+from bertmill.rows.source import RowFile
 from bertmill.tasks import TASKS, load_task, settings_for, task_of_folder
 from bertmill.tasks.answer.task import AnswerQuestions
 from bertmill.tasks.base import AnyTask
@@ -61,7 +62,10 @@ def test_a_task_of_one_file_is_trained_evaluated_and_used_from_the_command_line(
     assert run_main("predict", model, "--text", "good film?", "--output-format", "table") == "shout  good film?\n"
     assert bertmill.load(model).predict(["good film?", "good film!"]) == [{"shouts": True}, {"shouts": False}]
     assert main(["finetune", "shout", "--help"]) == 0
-    assert "the character that a shout ends with" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert printed.startswith("usage: bertmill finetune shout --out")
+    assert "Tell shouting from talking." in printed
+    assert "the character that a shout ends with" in printed
 
 
 @pytest.mark.parametrize("recorded", ["shout", "classify", ["tag"], 7])
@@ -98,6 +102,22 @@ EVERY_TASK: dict[str, AnyTask] = {
     "tag": Tag(("O", "B-X", "I-X"), has_spans=True),
     "answer": AnswerQuestions(),
 }
+
+
+@pytest.mark.parametrize("name", EVERY_TASK)
+def test_the_help_of_a_task_shows_a_row_the_columns_and_the_metrics(
+    name: str, tmp_path: Path, run_main: RunMain
+) -> None:
+    task = EVERY_TASK[name]
+    printed = run_main("finetune", task.name, "--help")
+    rows, columns, metrics = (printed.split(f"\n{part}:")[1] for part in ("rows", "columns", "metrics"))
+    (tmp_path / "row.jsonl").write_text(rows[rows.index("{") : rows.index("}") + 1])
+    (row,) = task.read(RowFile(str(tmp_path / "row.jsonl")), task.Options(), labelled=True)
+    assert row.texts
+    assert ("text" in columns.split("\n")[0]) != ("columns" in task.Options.unused)
+    default, *others = task.selection_metrics
+    assert f"{default} (default)" in metrics
+    assert all(other in metrics for other in others)
 
 
 @pytest.mark.parametrize("name", EVERY_TASK)

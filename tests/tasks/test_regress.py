@@ -47,7 +47,7 @@ def test_numbers_that_are_all_equal_cannot_be_learned(tmp_path: Path) -> None:
     for labels in (["1", "1.0"], ["1"]):
         rows = read(tmp_path / "a.tsv", *labels)
         with pytest.raises(DataError, match=r"a.tsv: all rows have the same number; regress needs at least two"):
-            Regress.from_rows(rows, TaskOptions(), WINDOWS.tokenizer, "a.tsv")
+            Regress.from_rows(rows, TaskOptions(), WINDOWS.tokenizer, RowFile("a.tsv"))
 
 
 def test_rows_with_choices_are_refused(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_an_answer_is_a_number() -> None:
     assert (answer, TASK.show(answer)) == ({"number": 2.5}, "2.5000")
     score = TASK.score(example, output)
     assert score.tolist() == [2.5, 3.0]
-    assert TASK.error(example, output, score) == 0.5
+    assert TASK.mistake(example, output, score)[0] == 0.5
     assert TASK.labels(example.row) == ("3",)
 
 

@@ -46,7 +46,7 @@ def test_a_row_has_one_text_or_a_pair() -> None:
 def test_the_output_of_a_long_text_is_the_weighted_mean_over_its_windows() -> None:
     task = Classify(("a", "b"))
     torch.manual_seed(0)
-    config = BertConfig.of_size("tiny").with_settings(vocab_size=len(TOKENIZER), **task.model_settings())
+    config = BertConfig.of_size("tiny").with_settings(vocab_size=len(TOKENIZER), **task.to_folder()[0])
     model = BertForSequenceClassification(config).eval()
     windows = Windows(TOKENIZER, 16)
     long, short = (task.encode(ClassRow("f:1", (text,)), windows) for text in ("one two three " * 20, "four"))

@@ -25,11 +25,13 @@ class ShoutOptions(TaskOptions):
 
 @dataclass(frozen=True)
 class Shout(SequenceTask[TextRow]):
+    """Tell shouting from talking."""
+
     mark: str = "!"
 
     name = "shout"
     head = "BertForSequenceClassification"
-    goals = ("accuracy",)
+    selection_metrics = ("accuracy",)
     Options = ShoutOptions
 
     @classmethod
@@ -41,18 +43,15 @@ class Shout(SequenceTask[TextRow]):
         return TextRow(place, read_texts(fields))
 
     @classmethod
-    def from_rows(cls, rows: Sequence[TextRow], options: ShoutOptions, tokenizer: BertTokenizer, where: str) -> Self:
+    def from_rows(cls, rows: Sequence[TextRow], options: ShoutOptions, tokenizer: BertTokenizer, file: RowFile) -> Self:
         return cls(options.mark)
 
     @classmethod
     def from_folder(cls, config: BertConfig, metadata: Mapping[str, Any]) -> Self | None:
         return cls(metadata["mark"]) if metadata.get("task") == cls.name else None
 
-    def model_settings(self) -> dict[str, Any]:
-        return {"num_labels": 1}
-
-    def metadata(self) -> dict[str, Any]:
-        return {"mark": self.mark}
+    def to_folder(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        return {"num_labels": 1}, {"mark": self.mark}
 
     def labels(self, row: TextRow) -> tuple[str, ...]:
         return ("shout" if row.texts[0].endswith(self.mark) else "talk",)
@@ -76,5 +75,5 @@ class Shout(SequenceTask[TextRow]):
     def metrics(self, scores: Scores) -> dict[str, float]:
         return {"accuracy": float(scores.mean())}
 
-    def error(self, example: Example, output: Array, score: Score) -> float:
-        return 0.0 if score[0] else abs(float(output[0]))
+    def mistake(self, example: Example, output: Array, score: Score) -> tuple[float, tuple[str, ...]]:
+        return 0.0 if score[0] else abs(float(output[0])), self.labels(example.row)

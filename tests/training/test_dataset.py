@@ -38,7 +38,7 @@ class Reader:
         given = {"task": task, "model": "minilm", "out": "run", **more, "train": train}
         settings = read_settings(settings_for(task), given)
         kind = load_task(task)
-        return read_dataset(settings, kind, make_windows(settings, self.tokenizer, 512, *kind.window))
+        return read_dataset(settings, kind, make_windows(settings, self.tokenizer, 512, *kind.Options.window))
 
     def write(self, name: str, lines: list[str]) -> str:
         return write(self.folder / name, "".join(f"{line}\n" for line in ["text\tlabel", *lines]))

@@ -79,7 +79,7 @@ def trainable_of(
     train = [task.encode(make_row(draw, f"row {number}"), windows) for number in range(count)]
     ranks = ranks or Ranks(choose_device("cpu"))
     plan = TrainingPlan(out=Path(), seed=3, batch_size=batch_size, micro_batch_pieces=40, eval_every=1)
-    return TaskTrainable(Dataset(task, task.goals[0], list(train), [], []), plan, ranks)
+    return TaskTrainable(Dataset(task, task.selection_metrics[0], list(train), [], []), plan, ranks)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -96,7 +96,7 @@ def test_losses_of_fifty_steps_with_real_weights_equal_hugging_face(name: str, t
 def compare_with_hugging_face(name: str, model_name: str | Path, learning_rate: float, tmp_path: Path) -> None:
     trainable = trainable_of(name, model_name)
     task = trainable.data.task
-    changes = {**task.model_settings(), "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    changes = {**task.to_folder()[0], "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     torch.manual_seed(0)
     ours = MODEL_CLASSES[task.head].from_pretrained(model_name, **changes)
     ours.save_pretrained(tmp_path)
@@ -180,7 +180,7 @@ def test_micro_batches_are_the_batch_and_their_losses_add_up(tiny: Path) -> None
     assert len(parts) > 1
     assert sorted(places(list(parts))) == sorted(places([batch]))
     torch.manual_seed(0)
-    settings = {**trainable.data.task.model_settings(), "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    settings = {**trainable.data.task.to_folder()[0], "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     model = MODEL_CLASSES[trainable.data.task.head].from_pretrained(tiny, **settings)
     totals = trainable.counts(batch)
     with torch.no_grad():

@@ -21,7 +21,7 @@ def run(settings: EvaluateSettings) -> None:
     set_threads(settings.threads)
     runner = Runner(settings.model, settings.device, settings)
     file, task = RowFile(str(settings.data), settings), runner.task
-    rows = task.read(file, task.options, labelled=True)
+    rows = runner.read(file, labelled=True)
     evaluation = evaluate(runner, encode_rows(task, rows, runner.windows, file), settings.worst)
     if not settings.quiet:
         print_row_remarks(file.counts, runner.windows)
@@ -64,10 +64,5 @@ def _matrix(classes: ClassReport) -> list[str]:
     labels = [each.label for each in classes.figures]
     width = max(7, *map(len, labels))
     head = " ".join(f"{label:>{width}}" for label in labels)
-    return [
-        f"  {'':<{width}} {head}",
-        *(
-            f"  {label:<{width}} " + " ".join(f"{count:>{width},}" for count in row)
-            for label, row in zip(labels, classes.confusion, strict=True)
-        ),
-    ]
+    rows = (" ".join(f"{count:>{width},}" for count in row) for row in classes.confusion)
+    return [f"  {label:<{width}} {row}" for label, row in zip(["", *labels], [head, *rows], strict=True)]

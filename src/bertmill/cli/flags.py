@@ -1,13 +1,14 @@
 """Command-line words → settings: an argparse parser made from the fields of a settings class.
 
 argparse only sorts words into flags and prints help. Values stay text until pydantic reads them, so that every rule is
-in one place, config/, and all problems are reported together. The settings of `finetune TASK` are joined with the
-options of the task.
+in one place, config/, and all problems are reported together. The settings of `finetune TASK` and `predict MODEL` are
+joined with the options of the task.
 """
 
 from __future__ import annotations
 
 import argparse
+import textwrap
 import types
 import typing
 from collections.abc import Sequence
@@ -16,14 +17,15 @@ from typing import Annotated, Any, Literal, NoReturn, Union
 
 from pydantic.fields import FieldInfo
 
-from bertmill.config.commands import COMMAND_SETTINGS, FinetuneSettings, Settings
+from bertmill.config.commands import COMMAND_SETTINGS, FinetuneSettings, PredictSettings, Settings
 from bertmill.config.fields import COMMON, POSITIONAL
 from bertmill.config.reading import RUN_FILE, flag_of, key_of, read_settings, read_toml
 from bertmill.corpus.objectives import OBJECTIVES
-from bertmill.errors import UsageError
-from bertmill.tasks import TASKS, settings_for
+from bertmill.errors import BertmillError, UsageError
+from bertmill.tasks import TASKS, predict_settings_for, settings_for, task_of_model
 
 HELP_FLAGS = ("-h", "--help")
+HELP_WIDTH = 100
 _REGISTRIES = {"task": TASKS, "objective": OBJECTIVES}  # whose names help lists
 
 
@@ -41,36 +43,54 @@ def settings_from_words(command: str, words: Sequence[str]) -> Settings | None:
         return None
     known, rest = parser.parse_known_intermixed_args(list(words))
     flags = vars(known)
-    toml_path = flags.pop("config", None)
-    return read_settings(
-        kind,
-        flags,
-        unknown_words=[word.split("=")[0] for word in rest],
-        toml_path=None if toml_path is None else Path(toml_path),
-    )
+    toml_path = Path(flags.pop("config")) if "config" in flags else None
+    return read_settings(kind, flags, unknown_words=[word.split("=")[0] for word in rest], toml_path=toml_path)
 
 
 def settings_class(command: str, words: Sequence[str]) -> type[Settings]:
-    """The settings of a command; those of `finetune` with the options of its task, if the words name one."""
+    """The settings of a command, with the options of the task if the command has one."""
     kind = COMMAND_SETTINGS[command]
+    words = [word for word in words if word not in HELP_FLAGS]
+    if issubclass(kind, PredictSettings):
+        return _predict_settings(command, words)
     if not issubclass(kind, FinetuneSettings):
         return kind
-    known, rest = make_parser(command, kind).parse_known_intermixed_args(
-        [word for word in words if word not in HELP_FLAGS]
-    )
+    known, rest = make_parser(command, kind).parse_known_intermixed_args(words)
     task = getattr(known, "task", None)
     if task is not None and task not in TASKS:  # it may be the value of a task's option
         task = next((word for word in rest if word in TASKS), task)
-    task = task or _task_in_files(known)
+    task = task or _in_files("task", known)
     return settings_for(task) if task else kind
 
 
-def _task_in_files(known: argparse.Namespace) -> str | None:
-    """The task that the file of --config, or the run to resume, names."""
+def _predict_settings(command: str, words: list[str]) -> type[Settings]:
+    """The settings of `predict` with the options of the model's task; UsageError for an option of another task."""
+    kind = PredictSettings
+    known, rest = make_parser(command, kind).parse_known_intermixed_args(words)
+    if rest:  # options, or wrong
+        kind = predict_settings_for(*TASKS)
+        known, _ = make_parser(command, kind).parse_known_intermixed_args(words)
+    options = [name for name in vars(known) if name not in {"config", *PredictSettings.model_fields}]
+    model = getattr(known, "model", None) or _in_files("model", known)
+    try:
+        task = task_of_model(model) if model else None
+    except BertmillError:
+        if options:
+            raise
+        return PredictSettings  # the command reports the problem
+    kind = predict_settings_for(task.name) if task else kind
+    for name in options:
+        if task and name not in kind.model_fields:
+            raise UsageError(f"--{name.replace('_', '-')} does not apply to a model for the task {task.name}")
+    return kind
+
+
+def _in_files(key: str, known: argparse.Namespace) -> str | None:
+    """A setting in the file of --config, or in the run to resume."""
     paths = [Path(known.config)] if hasattr(known, "config") else []
     paths += [Path(known.out) / RUN_FILE] if hasattr(known, "resume") and hasattr(known, "out") else []
-    tasks = (read_toml(path).get("task") for path in paths if path.is_file())
-    return next((str(task) for task in tasks if task is not None), None)
+    values = (read_toml(path).get(key) for path in paths if path.is_file())
+    return next((str(value) for value in values if value is not None), None)
 
 
 def make_parser(command: str, kind: type[Settings]) -> argparse.ArgumentParser:
@@ -81,11 +101,11 @@ def make_parser(command: str, kind: type[Settings]) -> argparse.ArgumentParser:
     parser = _Parser(
         prog=f"bertmill {command}",
         usage=_usage(command, kind),
-        description=kind.__doc__,
+        description="\n".join(textwrap.fill(line, HELP_WIDTH) for line in (kind.__doc__ or "").splitlines()),
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
         add_help=False,
-        formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=28, width=100),
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=28, width=HELP_WIDTH),
     )
     of_command = COMMAND_SETTINGS.get(command, kind).model_fields
     titles = ("required", "common", "task", "other")  # help omits empty groups
@@ -104,7 +124,8 @@ def _usage(command: str, kind: type[Settings]) -> str:
     words = [f"bertmill {command}"]
     for name, field in kind.model_fields.items():
         if POSITIONAL in field.metadata:
-            words.append(_singular(name) if field.is_required() else f"[{_singular(name)}]")
+            word = kind.__name__ if kind.__name__ in TASKS else _singular(name)
+            words.append(word if field.is_required() else f"[{word}]")
     for name, field in kind.model_fields.items():
         if field.is_required() and POSITIONAL not in field.metadata:
             words.append(f"{flag_of(name, field)} {_metavar(_value_type(field.annotation)[0])}")

@@ -32,11 +32,12 @@ def run(settings: PredictSettings) -> None:
     _refuse_overwriting(settings)
     set_threads(settings.threads)
     runner = Runner(settings.model, settings.device, settings)
-    task = runner.task.answering(**({"top_k": settings.top_k} if settings.top_k > 1 else {}))
+    runner = runner.with_options(**settings.model_dump(include=set(runner.task.PredictOptions.model_fields)))
+    task = runner.task
     write = _writer(settings.output_format, task)
     file = RowFile(settings.file or "--text", settings)
-    rows = [_request(settings, task)] if settings.file is None else task.read(file, task.options, labelled=False)
-    answers: Answers = runner.answers(encode_rows(task, rows, runner.windows, file), task)
+    rows = [_request(settings, task)] if settings.file is None else runner.read(file, labelled=False)
+    answers: Answers = runner.answers(encode_rows(task, rows, runner.windows, file))
     is_visible = settings.out is None and sys.stdout.isatty()
     answers = answers if settings.quiet or is_visible else counting(answers, "rows")
     if settings.out is None:
@@ -87,16 +88,27 @@ def _write_table(answers: Answers, task: AnyTask, out: TextIO) -> None:
 
 
 def _write_csv(answers: Answers, task: AnyTask, out: TextIO) -> None:
-    """The id, the answer and the row's own fields, by the header of the first row; lists as JSON."""
+    """The id, the answer and the row's own fields, by the header of the first row."""
     table = csv.writer(out, lineterminator="\n")
     header: list[str] = []
     for row, answer in answers:
-        columns = _id(row) | task.columns(answer) | row.fields()
+        columns = _id(row) | answer_columns(answer) | row.fields()
         if not header:
             header = list(columns)
             table.writerow(header)
         values = (columns.get(name) for name in header)
         table.writerow(json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value for value in values)
+
+
+def answer_columns(answer: Answer) -> dict[str, Any]:
+    """An answer as columns of a table: scores by label one by one, labels joined by |, other lists as lists."""
+    columns: dict[str, Any] = {}
+    for name, value in answer.items():
+        if isinstance(value, dict):
+            columns |= {f"{name.removesuffix('s')}:{label}": score for label, score in value.items()}
+        else:
+            columns[name] = "|".join(value) if name == "labels" else value
+    return columns
 
 
 def _id(row: Row) -> dict[str, Any]:

@@ -90,7 +90,7 @@ class TrainingDisplay(Listener):
             say(text)
 
     def _words(self, line: Line) -> str:
-        steps = f"/{self._steps:,}" if math.isfinite(self._steps) else ""
+        steps = f"/{self._steps:,.0f}" if math.isfinite(self._steps) else ""
         figures = self._figures(line) if "loss" in line else []
         return "  ".join([f"step {line['step']:,}{steps}", *figures, self._time_left(line["progress"])])
 

@@ -257,7 +257,7 @@ class EvaluateSettings(RowSettings, WindowSettings):
 
 
 class PredictSettings(RowSettings, WindowSettings):
-    """Let a fine-tuned model answer for every row of a file, or for a text given here."""
+    """Predict answers for the rows of a file or for one text. `predict MODEL --help` adds the options of its task."""
 
     model: Annotated[str, Field(description="a fine-tuned model folder"), POSITIONAL]
     file: Annotated[str | None, Field(description="rows to answer for; - is standard input"), POSITIONAL] = None
@@ -269,7 +269,6 @@ class PredictSettings(RowSettings, WindowSettings):
     output_format: Annotated[str, COMMON] = Field(
         "jsonl", description="how answers are written: jsonl, csv, table, or a format of the task"
     )
-    top_k: int = Field(1, ge=1, le=20, description="answers per question; several are given as a list")
     device: str = Field("auto", description="cpu, cuda, or auto")
     threads: Threads | None = Field(None, description="threads to compute with (default: one per core)")
 

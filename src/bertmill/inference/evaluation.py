@@ -56,12 +56,12 @@ def evaluate(runner: Runner, examples: Iterable[Example], num_errors: int) -> Ev
     task = runner.task
     outputs = list(stream_outputs(task, runner.model, examples, runner.device))
     scores = scores_of(task, outputs)
-    sizes = [task.error(*each, score) for each, score in zip(outputs, scores, strict=True)]
-    worst = sorted(range(len(sizes)), key=lambda number: -sizes[number])[:num_errors]
+    mistakes = [task.mistake(*each, score) for each, score in zip(outputs, scores, strict=True)]
+    ranked = sorted(zip(mistakes, outputs, strict=True), key=lambda each: -each[0][0])
     errors = []
-    for example, output in (outputs[number] for number in worst if sizes[number]):
-        (answer,) = task.decode([example], [output])
-        errors.append(Error(example.row, answer, task.expected(example.row)))
-    return Evaluation(
-        len(outputs), task.metrics(scores), intervals(task.metrics, scores), task.class_report(scores), errors
-    )
+    for (confidence, expected), (example, output) in ranked[:num_errors]:
+        if confidence:
+            (answer,) = task.decode([example], [output])
+            errors.append(Error(example.row, answer, expected))
+    metrics, classes = task.metrics(scores), task.class_report(scores)
+    return Evaluation(len(outputs), metrics, intervals(task.metrics, scores), classes, errors)

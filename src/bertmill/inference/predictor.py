@@ -18,7 +18,7 @@ from bertmill.inference.fill import Guess, MaskFiller
 from bertmill.inference.runner import Runner, load_with_head
 from bertmill.machine import choose_device
 from bertmill.model.bert import BertForMaskedLM
-from bertmill.tasks.base import Answer, AnyTask
+from bertmill.tasks.base import Answer
 from bertmill.text.tokenizer import BertTokenizer
 
 Input = str | tuple[str, ...] | Mapping[str, Any]
@@ -44,16 +44,16 @@ class Predictor:
         """
         if isinstance(inputs, str):
             raise UsageError("predict takes a list of inputs", remedy="put the text into a list")
-        return self._answers(_listed(inputs))
+        return _answers(self._task_runner(), _listed(inputs))
 
     def tag(self, texts: str | Sequence[str] | Sequence[Sequence[str]]) -> Answer | list[Answer]:
         """A tag for every word of a text, or of each of several; a text may be a list of words.
 
         An answer has `words`, `offsets`, `tags` and `scores`, and `entities` if tags mark spans of words.
         """
-        self._task("tag")
+        runner = self._task_runner("tag")
         inputs = [each if isinstance(each, str) else {"words": each} for each in _listed(texts)]
-        answers = self._answers(inputs)
+        answers = _answers(runner, inputs)
         return answers[0] if isinstance(texts, str) else answers
 
     def answer(
@@ -69,12 +69,15 @@ class Predictor:
         Lists give a list; one context may serve several questions. With `top_k` above 1 each result is a list of the
         best answers. With `handle_impossible_answer` the answer is "" if the model finds none, by its tuned threshold.
         """
-        task = self._task("answer").answering(top_k=top_k, may_have_none=handle_impossible_answer)
+        runner = self._task_runner("answer")
+        task: Any = runner.task
+        threshold = (task.null_threshold or 0.0) if handle_impossible_answer else None
+        runner = runner.with_options(top_k=top_k, null_threshold=threshold)
         questions = _listed(question)
         contexts = _listed(context) * (len(questions) if isinstance(context, str) else 1)
         if len(contexts) != len(questions):
             raise UsageError(f"there are {len(questions)} questions and {len(contexts)} contexts")
-        answers = self._answers(list(zip(questions, contexts, strict=True)), task)
+        answers = _answers(runner, list(zip(questions, contexts, strict=True)))
         best = [each if top_k == 1 else each["answers"] for each in answers]
         return best[0] if isinstance(question, str) else best
 
@@ -90,21 +93,19 @@ class Predictor:
         guesses = self._filler.fill(text, top_k)
         return guesses[0] if len(guesses) == 1 else guesses
 
-    def _answers(self, inputs: Sequence[Any], task: AnyTask | None = None) -> list[Answer]:
-        runner = self._task_runner()
-        return runner.answer([_fields(each, runner.task.fields) for each in inputs], task)
-
-    def _task(self, name: str) -> AnyTask:
-        task = self._task_runner().task
-        if task.name != name:
-            raise UsageError(f"the model is fine-tuned for the task {task.name}, not {name}", where=self.folder)
-        return task
-
-    def _task_runner(self) -> Runner:
+    def _task_runner(self, task: str | None = None) -> Runner:
+        """The runner; UsageError if the model is not fine-tuned for `task`."""
         with self._loading:
             if self._runner is None:
                 self._runner = Runner(self.folder, str(self.device), tokenizer=self.tokenizer)
+        actual = self._runner.task.name
+        if task not in (None, actual):
+            raise UsageError(f"the model is fine-tuned for the task {actual}, not {task}", where=self.folder)
         return self._runner
+
+
+def _answers(runner: Runner, inputs: Sequence[Any]) -> list[Answer]:
+    return runner.answer([_fields(each, runner.task.fields) for each in inputs])
 
 
 def _fields(given: Any, names: tuple[str, ...]) -> Mapping[str, Any]:

@@ -6,10 +6,12 @@ threads and devices is behind it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
@@ -26,6 +28,7 @@ from bertmill.model.config import BertConfig
 from bertmill.model.pretrained import BertPreTrainedModel
 from bertmill.rows.bad_rows import BadRowError
 from bertmill.rows.row import Row
+from bertmill.rows.source import RowFile
 from bertmill.tasks import task_of_folder
 from bertmill.tasks.base import Answer, AnyTask, Array, Example, Scores
 from bertmill.text.tokenizer import BertTokenizer
@@ -55,13 +58,24 @@ class Runner:
         self.model.to(self.device)
         settings = recorded_settings(windows or WindowSettings(), self.folder)
         tokenizer = tokenizer or BertTokenizer.from_pretrained(self.folder)
-        self.windows = make_windows(settings, tokenizer, config.max_position_embeddings, *self.task.window)
+        self.windows = make_windows(settings, tokenizer, config.max_position_embeddings, *self.task.Options.window)
 
-    def answer(self, requests: Sequence[Mapping[str, Any]], task: AnyTask | None = None) -> list[Answer]:
-        """The answers for one batch of requests; `task` may decode the outputs differently. Safe for threads."""
+    def read(self, file: RowFile, *, labelled: bool) -> Iterator[Row]:
+        """The rows of a file, read with the options that the task was trained with."""
+        options = {name: value for name, value in vars(self.task).items() if name in self.task.Options.model_fields}
+        return self.task.read(file, self.task.Options(**options), labelled=labelled)
+
+    def with_options(self, **options: Any) -> Self:
+        """The same model with other options of its task; see `Task.PredictOptions`."""
+        changed = copy(self)
+        changed.task = replace(self.task, **options)
+        return changed
+
+    def answer(self, requests: Sequence[Mapping[str, Any]]) -> list[Answer]:
+        """The answers for one batch of requests. Safe for threads."""
         rows = [self._request(fields, f"request {number}") for number, fields in enumerate(requests)]
         examples = [self.task.encode(row, self.windows) for row in rows]
-        return [answer for _, answer in run_batched(examples, _num_pieces, self._answer_batch(task))]
+        return [answer for _, answer in run_batched(examples, _num_pieces, self._answer_batch)]
 
     def _request(self, fields: Mapping[str, Any], place: str) -> Row:
         try:
@@ -70,18 +84,13 @@ class Runner:
             raise BadRowError(problem.reason, problem.what, problem.remedy, where=place) from None
         return row
 
-    def answers(self, examples: Iterable[Example], task: AnyTask | None = None) -> Iterator[tuple[Row, Answer]]:
-        """The rows of a stream of examples with the answer for each; `task` may decode the outputs differently."""
-        return stream_batched(examples, _num_pieces, self._answer_batch(task))
+    def answers(self, examples: Iterable[Example]) -> Iterator[tuple[Row, Answer]]:
+        """The rows of a stream of examples with the answer for each."""
+        return stream_batched(examples, _num_pieces, self._answer_batch)
 
-    def _answer_batch(self, task: AnyTask | None) -> Callable[[list[Example]], list[tuple[Row, Answer]]]:
-        decode = (task or self.task).decode
-
-        def run(batch: list[Example]) -> list[tuple[Row, Answer]]:
-            answers = decode(batch, run_batch(self.task, self.model, batch, self.device))
-            return [(example.row, answer) for example, answer in zip(batch, answers, strict=True)]
-
-        return run
+    def _answer_batch(self, batch: list[Example]) -> list[tuple[Row, Answer]]:
+        answers = self.task.decode(batch, run_batch(self.task, self.model, batch, self.device))
+        return [(example.row, answer) for example, answer in zip(batch, answers, strict=True)]
 
 
 def load_with_head(kind: type[ModelT], folder: Path, purpose: str, remedy: str) -> ModelT:

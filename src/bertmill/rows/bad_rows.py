@@ -53,11 +53,9 @@ class RowCounts:
     def require_few_skipped(self, file: str) -> None:
         """DataError if more than 5 % of the rows were skipped."""
         if self.skipped.total() > MAX_BAD_SHARE * self.num_rows:
-            raise DataError(
-                f"more than {MAX_BAD_SHARE:.0%} of the rows are bad: {self._skipped_text}",
-                where=file,
-                remedy=f"look at {self.first_skipped} and check the format and the columns",
-            )
+            remedy = f"look at {self.first_skipped} and check the format and the columns"
+            what = f"more than {MAX_BAD_SHARE:.0%} of the rows are bad: {self._skipped_text}"
+            raise DataError(what, where=file, remedy=remedy)
 
     def remarks(self, where: str = "") -> Iterator[str]:
         """What the user should know once all rows are read; `where` names the file if there are several."""

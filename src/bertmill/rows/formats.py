@@ -1,6 +1,6 @@
 """The formats of labelled data: tables of cells, and records of named fields.
 
-    .csv       comma-separated, quotes as in RFC 4180: a field that starts with a quote ends with one; inside, it may
+    .csv       comma-separated, quotes as in RFC 4180: a field that has a quote starts and ends with one; inside, it may
                hold separators and newlines, and a quote is written twice
     .jsonl     one JSON object per line
     .json      a list of JSON objects, or a form that belongs to a task (see `read_records`)
@@ -28,7 +28,7 @@ TABLES = ("tsv", "csv")
 RECORDS = ("jsonl", "json", "parquet")
 _MAX_ROW_CHARACTERS = 1 << 24  # a quote that is never closed must not fill the memory
 _PARQUET_ROWS = 1024  # read at a time
-_QUOTES_REMEDY = "write a quote inside a quoted field twice, or use --quotes literal if quotes are ordinary characters"
+_QUOTES_REMEDY = "quote the field and double the quotes inside it, or use --quotes literal if they are plain characters"
 
 # What a task makes of a .json file that is not a list of records; None: the form is not its own either.
 Unfold = Callable[[Any, RowFile], Iterator[Record] | None]
@@ -135,7 +135,7 @@ def _add_fields(fields: list[str], parts: list[str], line: str, separator: str, 
     between = "\n" if parts else ""
     for text in line.split(separator):
         if not parts and not text.startswith('"'):
-            fields.append(text)
+            fields.append(_unquote(text, place) if '"' in text else text)
             continue
         # The first and the last part of a field have an odd number of quotes, those between an even one.
         is_end = (text.count('"') % 2 == 1) == bool(parts)
@@ -168,11 +168,8 @@ def _line_record(line: Line, repairs: Repairs) -> Record:
 
 def _listed_records(content: Any, file: RowFile) -> Iterator[Record]:
     if not isinstance(content, JsonList):
-        raise DataError(
-            f"expected a list of records (found: {type_of(content)})",
-            where=file.path,
-            remedy="write a list, or a .jsonl with one record per line",
-        )
+        what = f"expected a list of records (found: {type_of(content)})"
+        raise DataError(what, where=file.path, remedy="write a list, or a .jsonl with one record per line")
     return (
         json_record(f"{file.path}:{line_of(item, content)}, record {number}", item, file.counts.repairs)
         for number, item in enumerate(content, start=1)

@@ -51,11 +51,8 @@ def read_whole_json(file: str, repairs: Repairs) -> Any:
         lines.append(line.text)
         num_characters += len(line.text)
         if num_characters > _MAX_CHARACTERS:
-            raise DataError(
-                f"has more than {_MAX_CHARACTERS:,} characters",
-                where=file,
-                remedy="write a .jsonl, which is read in parts",
-            )
+            what = f"has more than {_MAX_CHARACTERS:,} characters"
+            raise DataError(what, where=file, remedy="write a .jsonl, which is read in parts")
     try:
         return _Decoder(lines).decode("\n".join(lines))
     except json.JSONDecodeError as error:

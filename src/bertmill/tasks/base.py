@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
@@ -23,7 +23,6 @@ from torch import Tensor, nn
 
 from bertmill.batching.by_length import PIECES_PER_BATCH, in_portions
 from bertmill.batching.windows import Window, Windows, pack
-from bertmill.errors import UsageError
 from bertmill.model.config import BertConfig
 from bertmill.rows.bad_rows import BadRowError
 from bertmill.rows.row import Row
@@ -39,10 +38,11 @@ Scores = NDArray[Any]  # of many: [examples, …]
 
 
 class TaskOptions(BaseModel):
-    """The settings that `finetune` takes for one task only; `unused` are settings of all tasks that do not apply."""
+    """Settings that one task adds to a command. The task has an attribute of the same name for each."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    unused: ClassVar[frozenset[str]] = frozenset()
+    unused: ClassVar[frozenset[str]] = frozenset()  # settings of the command that do not apply to the task
+    window: ClassVar[tuple[int | None, int | None]] = (None, None)  # default length and stride; None: by the model
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,7 @@ class Example:
     row: Any
     sequences: tuple[tuple[Window, ...], ...]
     target: Any
+    weight: float = field(default=1.0, kw_only=True)  # in the mean loss
 
     @property
     def num_pieces(self) -> int:
@@ -62,17 +63,21 @@ RowT = TypeVar("RowT", bound=Row)
 ExampleT = TypeVar("ExampleT", bound=Example)
 
 
+@dataclass(frozen=True)
 class Task(ABC, Generic[RowT, ExampleT]):
-    """One kind of question that a fine-tuned model answers."""
+    """One kind of question that a fine-tuned model answers.
 
-    name: ClassVar[str]
+    The docstring of a task is its help: what it does, a row with its formats, the keys of --columns, and the metrics.
+    """
+
+    name: ClassVar[str]  # in TASKS
     head: ClassVar[str]  # the model class
-    Options: ClassVar[type[TaskOptions]] = TaskOptions
-    fields: ClassVar[tuple[str, ...]]  # of a request given as a text or as a tuple of texts
-    window: ClassVar[tuple[int | None, int | None]] = (None, None)  # default length and stride; None: by the model
-    output_formats: ClassVar[Mapping[str, Callable[[Answer], str]]] = {}  # beside jsonl, csv and table
+    Options: ClassVar[type[TaskOptions]] = TaskOptions  # for `finetune`
+    PredictOptions: ClassVar[type[TaskOptions]] = TaskOptions  # for `predict`
 
     # Rows
+
+    fields: ClassVar[tuple[str, ...]]  # of a request given as a text or as a tuple of texts
 
     @classmethod
     @abstractmethod
@@ -86,11 +91,7 @@ class Task(ABC, Generic[RowT, ExampleT]):
 
     @abstractmethod
     def labels(self, row: RowT) -> tuple[str, ...]:
-        """What a labelled row counts for in the data summary."""
-
-    def expected(self, row: RowT) -> tuple[str, ...]:
-        """The right answer of a labelled row, as it is shown next to a wrong one."""
-        return self.labels(row)
+        """The labels that a row counts for in the data summary."""
 
     def split_key(self, row: RowT) -> SplitKey:
         """What keeps rows together, and in proportion, when dev rows are split off."""
@@ -99,38 +100,20 @@ class Task(ABC, Generic[RowT, ExampleT]):
     # Construction
 
     @classmethod
-    @abstractmethod
-    def from_rows(cls, rows: Sequence[RowT], options: Any, tokenizer: BertTokenizer, where: str) -> Self:
-        """The task with the labels of its training rows; DataError if they cannot be learned."""
+    def from_rows(cls, rows: Sequence[RowT], options: Any, tokenizer: BertTokenizer, file: RowFile) -> Self:
+        """The task with the labels of its training rows; DataError if they cannot be learned, warnings to `file`."""
+        return cls()
 
     @classmethod
-    @abstractmethod
     def from_folder(cls, config: BertConfig, metadata: Mapping[str, Any]) -> Self | None:
-        """The task of a model folder; None if its head belongs to another task."""
+        """The task of a model folder with this head; None if the head belongs to another task there."""
+        return cls()
 
-    @classmethod
-    def has_head(cls, config: BertConfig) -> bool:
-        """Whether a model was saved with this task's head."""
-        return cls.head in (config.architectures or [])
+    def to_folder(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What config.json and bertmill.json record about the task, for `from_folder` to read."""
+        return {}, {}
 
-    @property
-    def options(self) -> TaskOptions:
-        """The options that reading rows depends on."""
-        return self.Options()
-
-    @abstractmethod
-    def model_settings(self) -> dict[str, Any]:
-        """What config.json says about the task."""
-
-    def metadata(self) -> dict[str, Any]:
-        """What bertmill.json says about the task, besides its name."""
-        return {}
-
-    def remarks(self) -> list[str]:
-        """What the user should know about how the data was understood."""
-        return []
-
-    # Model
+    # Training
 
     @property
     def reads_cls(self) -> bool:
@@ -149,42 +132,16 @@ class Task(ABC, Generic[RowT, ExampleT]):
     def loss(self, outputs: Sequence[Tensor], examples: Sequence[ExampleT]) -> Tensor:
         """The sum of the losses of examples; the mean is this divided by the sum of their weights."""
 
-    def weight(self, example: ExampleT) -> float:
-        """How much an example counts in the mean loss."""
-        return 1.0
-
-    # Answers
-
-    @abstractmethod
-    def decode(self, examples: Sequence[ExampleT], outputs: Sequence[Array]) -> list[Answer]:
-        """The answer for each example."""
-
-    @abstractmethod
-    def show(self, answer: Answer) -> str:
-        """An answer on one line of a terminal."""
-
-    def columns(self, answer: Answer) -> dict[str, Any]:
-        """An answer as columns of a table: a column for the score of each label; lists stay lists."""
-        columns: dict[str, Any] = {}
-        for name, value in answer.items():
-            if isinstance(value, dict):
-                columns |= {f"{name.removesuffix('s')}:{label}": score for label, score in value.items()}
-            else:
-                columns[name] = value
-        return columns
-
-    def answering(self, **settings: Any) -> Self:
-        """The task with other settings for its answers; UsageError if it has no such settings."""
-        if settings:
-            raise UsageError(f"{', '.join(settings)} does not apply to the task {self.name}")
-        return self
-
-    # Evaluation
-
     @property
     @abstractmethod
-    def goals(self) -> tuple[str, ...]:
+    def selection_metrics(self) -> tuple[str, ...]:
         """Metrics that may select the best checkpoint, the default first; larger is better."""
+
+    def tuned(self, scores: Callable[[], Scores]) -> tuple[Self, str]:
+        """The task with what is best for the scores of the dev examples, and a description if anything is tuned."""
+        return self, ""
+
+    # Evaluation
 
     @abstractmethod
     def score(self, example: ExampleT, output: Array) -> Score:
@@ -195,21 +152,24 @@ class Task(ABC, Generic[RowT, ExampleT]):
         """The metrics over all examples."""
 
     @abstractmethod
-    def error(self, example: ExampleT, output: Array, score: Score) -> float:
-        """0 if the output is right, otherwise larger the more confident it is."""
+    def mistake(self, example: ExampleT, output: Array, score: Score) -> tuple[float, tuple[str, ...]]:
+        """How confidently the output is wrong (0 if it is right), and the expected answer as it is shown."""
 
     def class_report(self, scores: Scores) -> ClassReport:
         """The figures of each class, if there are classes."""
         return ClassReport()
 
-    @property
-    def needs_tuning(self) -> bool:
-        """Whether something is chosen on the dev examples after training; `tuned` chooses it."""
-        return False
+    # Answers and their display
 
-    def tuned(self, scores: Scores) -> tuple[Self, str]:
-        """The task with what is best for these scores, and a description of it."""
-        return self, ""
+    @abstractmethod
+    def decode(self, examples: Sequence[ExampleT], outputs: Sequence[Array]) -> list[Answer]:
+        """The answer for each example."""
+
+    @abstractmethod
+    def show(self, answer: Answer) -> str:
+        """An answer on one line of a terminal."""
+
+    output_formats: ClassVar[Mapping[str, Callable[[Answer], str]]] = {}  # besides jsonl, csv and table
 
 
 AnyTask = Task[Any, Any]

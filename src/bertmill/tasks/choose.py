@@ -1,15 +1,14 @@
 """Which of several continuations fits. Each choice is a sequence: `[CLS] text [SEP] pair choice [SEP]`.
 
-One output per sequence, softmax over the choices of an example; examples may have different numbers of choices. A row
-has a text, maybe a pair (the beginning of every choice), and the choices. A .json file may also be in DREAM's form,
-`[[[turn, …], [{"question": …, "choice": [text, …], "answer": text}, …], id], …]`: a row per question.
+One output per sequence, softmax over the choices of an example; examples may have different numbers of choices. In
+DREAM's form, `[[[turn, …], [{"question": …, "choice": [text, …], "answer": text}, …], id], …]`, each question is a row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -17,7 +16,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bertmill.batching.windows import Windows
-from bertmill.model.config import BertConfig
 from bertmill.rows.bad_rows import BadRowError
 from bertmill.rows.formats import json_record, repair_strings
 from bertmill.rows.json_files import JsonList, line_of
@@ -27,7 +25,6 @@ from bertmill.rows.source import RowFile
 from bertmill.tasks.base import Answer, Array, Example, Score, Scores, TaskOptions, probabilities
 from bertmill.tasks.sequence import FIELDS, SequenceTask, TextRow, read_texts
 from bertmill.text.printable import one_line
-from bertmill.text.tokenizer import BertTokenizer
 
 _LETTERS = "ABCDEFGH"
 
@@ -47,9 +44,18 @@ class ChoiceRow(TextRow):
 
 @dataclass(frozen=True)
 class Choose(SequenceTask[ChoiceRow]):
+    """Choose the continuation that fits a text.
+
+    rows:     {"text": "She sat.", "choices": ["She slept.", "She flew."], "label": 0}, optionally
+              with a "pair" that starts every choice; .jsonl, .json (also DREAM's form), .parquet, or
+              a .tsv or .csv with a column per choice; the label is a choice's text, number or letter
+    columns:  text, pair, label, choices (a column with a list, or a+b+c)
+    metrics:  accuracy (default)
+    """
+
     name = "choose"
     head = "BertForMultipleChoice"
-    goals = ("accuracy",)
+    selection_metrics = ("accuracy",)
     fields: ClassVar[tuple[str, ...]] = (*FIELDS, "choices")
     model_inputs: ClassVar[Mapping[str, Any]] = {"num_choices": 1}  # grouped in `outputs`, after merging windows
 
@@ -65,23 +71,9 @@ class Choose(SequenceTask[ChoiceRow]):
         right = right_choice(fields["label"], choices) if "label" in fields else None
         return ChoiceRow(place, read_texts(fields), choices, right)
 
-    @classmethod
-    def from_rows(cls, rows: Sequence[ChoiceRow], options: TaskOptions, tokenizer: BertTokenizer, where: str) -> Self:
-        return cls()
-
-    @classmethod
-    def from_folder(cls, config: BertConfig, metadata: Mapping[str, Any]) -> Self | None:
-        return cls() if cls.has_head(config) else None
-
-    def model_settings(self) -> dict[str, Any]:
-        return {}
-
     def labels(self, row: ChoiceRow) -> tuple[str, ...]:
         """The number of the right choice, since the texts differ in every row."""
         return () if row.right is None else (f"choice {row.right}",)
-
-    def expected(self, row: ChoiceRow) -> tuple[str, ...]:
-        return () if row.right is None else (row.choices[row.right],)
 
     def encode(self, row: ChoiceRow, windows: Windows) -> Example:
         context, *stem = row.texts
@@ -117,8 +109,8 @@ class Choose(SequenceTask[ChoiceRow]):
     def metrics(self, scores: Scores) -> dict[str, float]:
         return {"accuracy": float(scores.mean())}
 
-    def error(self, example: Example, output: Array, score: Score) -> float:
-        return float(output.max() - output[example.target])
+    def mistake(self, example: Example, output: Array, score: Score) -> tuple[float, tuple[str, ...]]:
+        return float(output.max() - output[example.target]), (example.row.choices[example.target],)
 
 
 def _choices(fields: Mapping[str, Any]) -> tuple[str, ...]:
@@ -144,11 +136,9 @@ def right_choice(label: Any, choices: Sequence[str]) -> int:
     else:
         number = _LETTERS.find(text) if len(text) == 1 else -1
     if not 0 <= number < len(choices):
-        raise BadRowError(
-            "label is not a choice",
-            f"the label {label!r} is none of the {len(choices)} choices",
-            f"use the text of a choice, a number from 0 to {len(choices) - 1}, or a letter from A on",
-        )
+        remedy = f"use the text of a choice, a number from 0 to {len(choices) - 1}, or a letter from A on"
+        what = f"the label {label!r} is none of the {len(choices)} choices"
+        raise BadRowError("label is not a choice", what, remedy)
     if choices.count(choices[number]) > 1:
         raise BadRowError("equal choices", f"the label {label!r} fits several equal choices")
     return number

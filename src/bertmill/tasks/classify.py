@@ -25,17 +25,10 @@ from bertmill.errors import DataError, UsageError
 from bertmill.model.config import BertConfig
 from bertmill.rows.bad_rows import BadRowError, unknown_label
 from bertmill.rows.labels import are_many_numbers, as_number, is_empty, label_text
+from bertmill.rows.source import RowFile
 from bertmill.rows.split import SplitKey
 from bertmill.tasks.base import Answer, Array, Example, Score, Scores, TaskOptions, probabilities
-from bertmill.tasks.metrics import (
-    ClassReport,
-    class_counts,
-    class_metrics,
-    class_table,
-    confusion_matrix,
-    label_counts,
-    label_set_metrics,
-)
+from bertmill.tasks.metrics import ClassReport, class_metrics, label_set_metrics, report_classes, report_label_sets
 from bertmill.tasks.sequence import SequenceTask, TextRow, read_texts
 from bertmill.text.printable import one_line
 from bertmill.text.tokenizer import BertTokenizer
@@ -66,9 +59,16 @@ class ClassRow(TextRow):
 
 @dataclass(frozen=True)
 class Classify(SequenceTask[ClassRow]):
-    """`class_names` in the order of the model's outputs."""
+    """Assign a class to a text or a pair of texts, or with --multi-label several labels.
 
-    class_names: tuple[str, ...]
+    rows:     {"text": "A fine film.", "label": "good"}, optionally with a "pair"; .jsonl, .json,
+              .parquet, or the same columns in a .tsv or .csv; several labels are "a|b" or a list
+    columns:  text, pair, label
+    metrics:  accuracy (default), f1, matthews;
+              with several labels micro_f1 (default), macro_f1, all_right
+    """
+
+    class_names: tuple[str, ...]  # in the order of the model's outputs
     multi_label: bool = False
     class_weights: tuple[float, ...] | None = None
     label_smoothing: float = 0.0
@@ -84,35 +84,26 @@ class Classify(SequenceTask[ClassRow]):
 
     @classmethod
     def from_rows(
-        cls, rows: Sequence[ClassRow], options: ClassifyOptions, tokenizer: BertTokenizer, where: str
+        cls, rows: Sequence[ClassRow], options: ClassifyOptions, tokenizer: BertTokenizer, file: RowFile
     ) -> Self:
-        counts = count_labels(rows, options.multi_label, where)
+        counts = count_labels(rows, options.multi_label, file.path)
+        if not options.multi_label and are_many_numbers(counts):
+            remark = f"the labels are {len(counts):,} numbers, and each is a class; regress learns values"
+            file.counts.warnings.append(remark)
         weights = None if options.class_weights is None else parse_class_weights(options.class_weights, counts)
         return cls(tuple(counts), options.multi_label, weights, options.label_smoothing)
 
     @classmethod
     def from_folder(cls, config: BertConfig, metadata: Mapping[str, Any]) -> Self | None:
         is_number = config.problem_type == "regression" or (config.problem_type is None and config.num_labels == 1)
-        if not cls.has_head(config) or (is_number and metadata.get("task") != cls.name):
+        if is_number and metadata.get("task") != cls.name:
             return None
         names = tuple(config.id2label[number] for number in range(config.num_labels))
         return cls(names, config.problem_type == MULTI_LABEL)
 
-    @property
-    def options(self) -> ClassifyOptions:
-        return ClassifyOptions(multi_label=self.multi_label)
-
-    def model_settings(self) -> dict[str, Any]:
+    def to_folder(self) -> tuple[dict[str, Any], dict[str, Any]]:
         problem_type = MULTI_LABEL if self.multi_label else SINGLE_LABEL
-        return {"id2label": dict(enumerate(self.class_names)), "problem_type": problem_type}
-
-    def metadata(self) -> dict[str, Any]:
-        return {"labels": list(self.class_names), "multi_label": self.multi_label}
-
-    def remarks(self) -> list[str]:
-        if self.multi_label or not are_many_numbers(self.class_names):
-            return []
-        return [f"the labels are {len(self.class_names):,} numbers, and each is a class; regress learns values"]
+        return {"id2label": dict(enumerate(self.class_names)), "problem_type": problem_type}, {}
 
     def labels(self, row: ClassRow) -> tuple[str, ...]:
         if row.label is None:
@@ -128,9 +119,12 @@ class Classify(SequenceTask[ClassRow]):
         return {label: number for number, label in enumerate(self.class_names)}
 
     def encode(self, row: ClassRow, windows: Windows) -> Example:
-        return Example(row, windows.cut([row.texts]), None if row.label is None else self._target(row))
+        sequences = windows.cut([row.texts])
+        target, weight = (None, 1.0) if row.label is None else self._target(row)
+        return Example(row, sequences, target, weight=weight)
 
-    def _target(self, row: ClassRow) -> int | tuple[float, ...]:
+    def _target(self, row: ClassRow) -> tuple[int | tuple[float, ...], float]:
+        """The number of the class, or a flag for each label; and the weight."""
         labels = self.labels(row)
         if len(labels) != 1 and not self.multi_label:
             raise BadRowError("several labels", f"has {len(labels)} labels", "use --multi-label", where=row.place)
@@ -138,8 +132,9 @@ class Classify(SequenceTask[ClassRow]):
         if unknown:
             raise unknown_label("label", unknown[0], self.class_names, row.place)
         if self.multi_label:
-            return tuple(float(label in labels) for label in self.class_names)
-        return self._numbers[labels[0]]
+            return tuple(float(label in labels) for label in self.class_names), float(len(self.class_names))
+        number = self._numbers[labels[0]]
+        return number, 1.0 if self.class_weights is None else self.class_weights[number]
 
     def loss(self, outputs: Sequence[Tensor], examples: Sequence[Example]) -> Tensor:
         logits = torch.stack(list(outputs))  # [B, labels]
@@ -149,11 +144,6 @@ class Classify(SequenceTask[ClassRow]):
         weights = None if self.class_weights is None else torch.tensor(self.class_weights).to(logits)
         expected = torch.tensor(targets, device=logits.device)
         return F.cross_entropy(logits, expected, weights, reduction="sum", label_smoothing=self.label_smoothing)
-
-    def weight(self, example: Example) -> float:
-        if self.multi_label:
-            return float(len(self.class_names))
-        return 1.0 if self.class_weights is None else self.class_weights[example.target]
 
     def decode(self, examples: Sequence[Example], outputs: Sequence[Array]) -> list[Answer]:
         return list(map(self._answer, outputs))
@@ -171,12 +161,8 @@ class Classify(SequenceTask[ClassRow]):
         labels = answer["labels"] if self.multi_label else [answer["label"]]
         return ", ".join(f"{one_line(label)} {answer['scores'][label]:.4f}" for label in labels) or "none"
 
-    def columns(self, answer: Answer) -> dict[str, Any]:
-        labels = {"labels": "|".join(answer["labels"])} if self.multi_label else {}
-        return super().columns(answer) | labels
-
     @property
-    def goals(self) -> tuple[str, ...]:
+    def selection_metrics(self) -> tuple[str, ...]:
         return ("micro_f1", "macro_f1", "all_right") if self.multi_label else ("accuracy", "f1", "matthews")
 
     def score(self, example: Example, output: Array) -> Score:
@@ -193,17 +179,16 @@ class Classify(SequenceTask[ClassRow]):
 
     def class_report(self, scores: Scores) -> ClassReport:
         predicted, expected = scores[:, 0], scores[:, 1]
-        if self.multi_label:
-            return ClassReport(class_table(self.class_names, label_counts(predicted, expected)))
-        count = len(self.class_names)
-        figures = class_table(self.class_names, class_counts(predicted, expected, count))
-        return ClassReport(figures, confusion_matrix(predicted, expected, count))
+        report = report_label_sets if self.multi_label else report_classes
+        return report(self.class_names, predicted, expected)
 
-    def error(self, example: Example, output: Array, score: Score) -> float:
+    def mistake(self, example: Example, output: Array, score: Score) -> tuple[float, tuple[str, ...]]:
         if self.multi_label:
             predicted, expected = score
-            return float(np.abs(output[predicted != expected]).sum())
-        return float(output.max() - output[example.target])
+            confidence = float(np.abs(output[predicted != expected]).sum())
+        else:
+            confidence = float(output.max() - output[example.target])
+        return confidence, self.labels(example.row)
 
 
 def _label(value: Any, may_be_empty: bool) -> Label:

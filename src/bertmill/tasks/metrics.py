@@ -60,6 +60,23 @@ class ClassReport:
     confusion: list[list[int]] = field(default_factory=list)  # rows: expected, columns: predicted
 
 
+def report_classes(labels: Sequence[str], predicted: NDArray[np.integer], expected: NDArray[np.integer]) -> ClassReport:
+    """The report for one class per row; the matrix is empty if there are too many classes."""
+    right = predicted[predicted == expected]
+    counts = np.stack([np.bincount(each, minlength=len(labels)) for each in (right, predicted, expected)], 1)
+    if len(labels) > MAX_CONFUSED_CLASSES:
+        return ClassReport(class_table(labels, counts))
+    from sklearn.metrics import confusion_matrix
+
+    matrix = confusion_matrix(expected, predicted, labels=range(len(labels))).tolist()
+    return ClassReport(class_table(labels, counts), matrix)
+
+
+def report_label_sets(labels: Sequence[str], predicted: Booleans, expected: Booleans) -> ClassReport:
+    """The report for a flag per row and label [rows, labels]."""
+    return ClassReport(class_table(labels, label_counts(predicted, expected)))
+
+
 def class_table(labels: Sequence[str], counts: Counts) -> list[ClassFigures]:
     """The figures of each label; `counts` [labels, 3]: how often it was right, predicted and expected."""
     return [
@@ -73,30 +90,12 @@ def label_counts(predicted: Booleans, expected: Booleans) -> Counts:
     return np.stack([(predicted & expected).sum(0), predicted.sum(0), expected.sum(0)], 1)
 
 
-def class_counts(predicted: NDArray[np.integer], expected: NDArray[np.integer], num_classes: int) -> Counts:
-    """From one class per row: how often each was right, predicted and expected [classes, 3]."""
-    return np.stack(
-        [np.bincount(each, minlength=num_classes) for each in (predicted[predicted == expected], predicted, expected)],
-        1,
-    )
-
-
 def precision_recall_f1(right: float, predicted: float, expected: float) -> tuple[float, float, float]:
     return ratio(right, predicted), ratio(right, expected), ratio(2 * right, predicted + expected)
 
 
 def ratio(part: float, whole: float) -> float:
     return float(part / whole) if whole else 0.0
-
-
-def confusion_matrix(predicted: Numbers, expected: Numbers, num_classes: int) -> list[list[int]]:
-    """How often each class (rows) was predicted as each (columns); empty if there are too many classes."""
-    if num_classes > MAX_CONFUSED_CLASSES:
-        return []
-    from sklearn.metrics import confusion_matrix as matrix_of
-
-    matrix: list[list[int]] = matrix_of(expected, predicted, labels=range(num_classes)).tolist()
-    return matrix
 
 
 def label_set_metrics(predicted: Booleans, expected: Booleans) -> dict[str, float]:

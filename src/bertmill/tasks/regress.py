@@ -16,6 +16,7 @@ from bertmill.errors import DataError
 from bertmill.model.config import BertConfig
 from bertmill.rows.bad_rows import BadRowError
 from bertmill.rows.labels import as_number, label_text
+from bertmill.rows.source import RowFile
 from bertmill.tasks.base import Answer, Array, Example, Score, Scores, TaskOptions
 from bertmill.tasks.metrics import number_metrics
 from bertmill.tasks.sequence import SequenceTask, TextRow, read_texts
@@ -31,9 +32,17 @@ class NumberRow(TextRow):
 
 @dataclass(frozen=True)
 class Regress(SequenceTask[NumberRow]):
+    """Predict a number for a text or a pair of texts.
+
+    rows:     {"text": "A fine film.", "label": 4.5}, optionally with a "pair"; .jsonl, .json, .parquet,
+              or the same columns in a .tsv or .csv
+    columns:  text, pair, label
+    metrics:  pearson (default), spearman
+    """
+
     name = "regress"
     head = "BertForSequenceClassification"
-    goals = ("pearson", "spearman")
+    selection_metrics = ("pearson", "spearman")
 
     @classmethod
     def parse(cls, fields: Mapping[str, Any], place: str, options: TaskOptions) -> NumberRow:
@@ -41,20 +50,20 @@ class Regress(SequenceTask[NumberRow]):
         return NumberRow(place, read_texts(fields), number)
 
     @classmethod
-    def from_rows(cls, rows: Sequence[NumberRow], options: TaskOptions, tokenizer: BertTokenizer, where: str) -> Self:
+    def from_rows(cls, rows: Sequence[NumberRow], options: Any, tokenizer: BertTokenizer, file: RowFile) -> Self:
         if len({row.number for row in rows}) < 2:
             remedy = "regress needs at least two different numbers"
-            raise DataError("all rows have the same number", where=where, remedy=remedy)
+            raise DataError("all rows have the same number", where=file.path, remedy=remedy)
         return cls()
 
     @classmethod
     def from_folder(cls, config: BertConfig, metadata: Mapping[str, Any]) -> Self | None:
         is_ours = config.problem_type == "regression"
         is_single = config.problem_type is None and config.num_labels == 1
-        return cls() if cls.has_head(config) and (is_ours or is_single) else None
+        return cls() if is_ours or is_single else None
 
-    def model_settings(self) -> dict[str, Any]:
-        return {"num_labels": 1, "problem_type": "regression"}
+    def to_folder(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        return {"num_labels": 1, "problem_type": "regression"}, {}
 
     def labels(self, row: NumberRow) -> tuple[str, ...]:
         return () if row.number is None else (f"{row.number:.12g}",)
@@ -79,8 +88,8 @@ class Regress(SequenceTask[NumberRow]):
     def metrics(self, scores: Scores) -> dict[str, float]:
         return number_metrics(scores[:, 0], scores[:, 1])
 
-    def error(self, example: Example, output: Array, score: Score) -> float:
-        return abs(float(output[0]) - float(example.target))
+    def mistake(self, example: Example, output: Array, score: Score) -> tuple[float, tuple[str, ...]]:
+        return abs(float(output[0]) - float(example.target)), self.labels(example.row)
 
 
 def _number(value: Any) -> float:

@@ -36,7 +36,7 @@ def read_dataset(settings: FinetuneSettings, kind: type[AnyTask], windows: Windo
     dev_file = RowFile(settings.dev, settings) if share is None else train_file
     train = list(kind.read(train_file, settings, labelled=True))
     # With all labels of the file, even if the only row of one becomes a dev row.
-    task = kind.from_rows(train, settings, windows.tokenizer, train_file.path)
+    task = kind.from_rows(train, settings, windows.tokenizer, train_file)
     metric = choose_metric(settings, task)
     if share is None:
         dev = list(kind.read(dev_file, settings, labelled=True))
@@ -52,7 +52,7 @@ def read_dataset(settings: FinetuneSettings, kind: type[AnyTask], windows: Windo
         cache(lambda text: len(windows.ids(text))),  # many questions share a passage
         task.labels,
     )
-    remarks = [*summary, *task.remarks(), *train_file.counts.remarks(f" in {train_file.path}")]
+    remarks = [*summary, *train_file.counts.remarks(f" in {train_file.path}")]
     if share is None:
         remarks += dev_file.counts.remarks(f" in {dev_file.path}")
     elif len(dev) < share * (len(train) + len(dev)) / 2:
@@ -66,7 +66,7 @@ def choose_metric(settings: FinetuneSettings, task: AnyTask) -> str:
     """The metric that selects the best checkpoint: as given, by the preset, or the task's default."""
     if settings.metric is None:
         usual = PRESET_METRICS.get(settings.preset or "")
-        return usual if usual in task.goals else task.goals[0]
-    if settings.metric not in task.goals:
-        raise unknown_name("metric", settings.metric, task.goals)
+        return usual if usual in task.selection_metrics else task.selection_metrics[0]
+    if settings.metric not in task.selection_metrics:
+        raise unknown_name("metric", settings.metric, task.selection_metrics)
     return settings.metric

@@ -26,7 +26,7 @@ from bertmill.model.config import BertConfig
 from bertmill.model.pretrained import BertPreTrainedModel
 from bertmill.randomness import keyed_seed
 from bertmill.storage import sha256_of
-from bertmill.tasks import load_task, with_options
+from bertmill.tasks import has_head, load_task, with_options
 from bertmill.text.files import STANDARD_INPUT
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.dataset import Dataset, read_dataset
@@ -81,7 +81,7 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
             run.journal.remark(f"tuned on dev: {tuning}; {figures}")
         metadata = {
             "task": task.name,
-            **task.metadata(),
+            **task.to_folder()[1],
             "metric": plan.data.metric,
             "windows": plan.windows.metadata(),
             "model": with_whole_paths(run.settings).model,  # as a resumed run would record it
@@ -101,7 +101,7 @@ def _decide(settings: FinetuneSettings) -> FinetuningPlan:
     kind = load_task(settings.task)
     tokenizer = BertTokenizer.from_pretrained(settings.model)
     num_positions = BertConfig.from_pretrained(settings.model).max_position_embeddings
-    windows = make_windows(settings, tokenizer, num_positions, *kind.window)
+    windows = make_windows(settings, tokenizer, num_positions, *kind.Options.window)
     data = read_dataset(settings, kind, windows)
     steps_per_epoch = len(data.train) / settings.batch_size
     steps = steps_of_epochs(settings.epochs, [steps_per_epoch], [1.0])
@@ -125,9 +125,9 @@ def _make_model(plan: FinetuningPlan, journal: Journal) -> BertPreTrainedModel:
             where=plan.model,
             remedy="use a model that was pre-trained with masked words",
         )
-    config = before.with_settings(**task.model_settings(), **plan.dropout)
+    config = before.with_settings(**{**task.to_folder()[0], **plan.dropout})
     keeps_head = (
-        task.has_head(before)
+        has_head(before, type(task))
         and before.id2label == config.id2label
         and before.problem_type in (None, config.problem_type)
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import count
 from typing import ClassVar
 
@@ -61,7 +62,7 @@ class TaskTrainable:
         return {"weight": self._weight(batch)}
 
     def _weight(self, examples: Sequence[Example]) -> float:
-        return sum(self.data.task.weight(example) for example in examples)
+        return sum(example.weight for example in examples)
 
     def loss(
         self, model: nn.Module, micro_batch: list[Example], totals: Mapping[str, float]
@@ -89,11 +90,10 @@ class TaskTrainable:
 
     def tuned(self, model: nn.Module) -> tuple[AnyTask, str, dict[str, float]]:
         """The task tuned on the dev examples, a description of what was tuned, and the metrics with it."""
-        if not self.data.task.needs_tuning:
-            return self.data.task, "", {}
-        scores = scores_of(self.data.task, stream_outputs(self.data.task, model, self.data.dev, self.ranks.device))
-        task, description = self.data.task.tuned(scores)
-        return task, description, task.metrics(scores)
+        task, dev = self.data.task, self.data.dev
+        scores = cache(lambda: scores_of(task, stream_outputs(task, model, dev, self.ranks.device)))
+        tuned, description = task.tuned(scores)
+        return tuned, description, tuned.metrics(scores()) if description else {}
 
     def score(self, figures: Mapping[str, float]) -> list[float]:
         return [figures[self.data.metric], -figures["loss"]]

@@ -15,6 +15,7 @@ from bertmill.config.commands import WindowSettings
 from bertmill.errors import IntegrityError, UsageError
 from bertmill.model.config import BertConfig
 from bertmill.rows.bad_rows import BadRowError
+from bertmill.rows.source import RowFile
 from bertmill.rows.split import SplitKey
 from bertmill.tasks.answer.rows import QuestionRow
 from bertmill.tasks.answer.spans import QuestionExample
@@ -31,8 +32,8 @@ def decode(task: AnswerQuestions, example: QuestionExample, output: np.ndarray) 
     return answer
 
 
-def from_rows(*rows: QuestionRow) -> AnswerQuestions:
-    return AnswerQuestions.from_rows(rows, TaskOptions(), TOKENIZER, "file")
+def from_rows(*rows: QuestionRow, file: RowFile | None = None) -> AnswerQuestions:
+    return AnswerQuestions.from_rows(rows, TaskOptions(), TOKENIZER, file or RowFile("file"))
 
 
 def test_the_example_of_the_paper() -> None:
@@ -60,7 +61,7 @@ def test_decoding_a_batch_gives_what_each_example_gives_alone() -> None:
 
 def test_the_loss_is_the_mean_of_start_and_end_over_the_windows() -> None:
     example = encode(row_of(" ".join(f"w{number}" for number in range(60)), "w30"), 48, 20)
-    assert TASK.weight(example) == len(example.spans) > 2
+    assert example.weight == len(example.spans) > 2
     output = torch.from_numpy(logits_for(example))
     begin, expected = 0, 0.0
     for window, span in zip(example.sequences[0], example.spans, strict=True):
@@ -79,24 +80,24 @@ def test_the_threshold_is_the_one_with_the_best_f1() -> None:
     scores = np.array([[1, 1, 1, 3.0], [0, 0, 0, 1.0], [1, 1, 1, -1.0], [0, 0, 0, -3.0]])
     task = AnswerQuestions(0.0)
     assert task.metrics(scores)["f1"] == 0.5
-    tuned, description = task.tuned(scores)
+    tuned, description = task.tuned(lambda: scores)
     assert tuned.null_threshold == 2.0  # as good as -2, and answers fewer questions
     assert description == "null threshold 2"
     assert tuned.metrics(scores)["f1"] == tuned.metrics(scores)["exact"] == 0.75
     assert tuned.metrics(scores)["f1_at_zero"] == 0.5
-    assert not TASK.needs_tuning
+    assert TASK.tuned(pytest.fail) == (TASK, "")  # every question has an answer: no scores are needed
 
 
 def test_equal_margins_are_answered_together_or_not_at_all() -> None:
     ties = np.array([[0, 0, 0, 2.0], [1, 1, 1, 1.0], [1, 1, 1, 1.0], [0, 0, 0, 1.0]])
-    assert AnswerQuestions(0.0).tuned(ties)[0].metrics(ties)["f1"] == 0.5
+    assert AnswerQuestions(0.0).tuned(lambda: ties)[0].metrics(ties)["f1"] == 0.5
 
 
 def test_the_threshold_may_be_beyond_all_margins() -> None:
-    never, _ = AnswerQuestions(0.0).tuned(np.array([[0, 0, 0, 3.0], [0, 0, 0, 1.0]]))
+    never, _ = AnswerQuestions(0.0).tuned(lambda: np.array([[0, 0, 0, 3.0], [0, 0, 0, 1.0]]))
     assert never.null_threshold is not None
     assert never.null_threshold > 3
-    always, _ = AnswerQuestions(0.0).tuned(np.array([[1, 1, 1, 3.0], [1, 1, 1, -1e9]]))
+    always, _ = AnswerQuestions(0.0).tuned(lambda: np.array([[1, 1, 1, 3.0], [1, 1, 1, -1e9]]))
     assert always.null_threshold is not None
     assert always.null_threshold < -1e8
 
@@ -113,7 +114,9 @@ def test_no_answer_is_empty_with_its_probability() -> None:
     assert task.show(answer).startswith("no answer")
     several = decode(AnswerQuestions(-20.0, top_k=3), example, output)["answers"]
     assert [bool(each["answer"]) for each in several] == [True, False, True]
-    assert task.error(example, output, task.score(example, output)) > 0
+    confidence, expected = task.mistake(example, output, task.score(example, output))
+    assert confidence > 0
+    assert expected == ("Paris",)
     assert decode(AnswerQuestions(-20.0), example, output)["answer"]
 
 
@@ -140,21 +143,22 @@ def test_unanswerable_training_questions_give_a_threshold() -> None:
     assert task.null_threshold == 0.0
     assert task.reads_cls
     assert task.labels(row_of(PASSAGE, "Paris")) == ("answerable",)
-    assert task.expected(row_of(PASSAGE, "Paris")) == ("Paris",)
     assert task.labels(row_of(PASSAGE)) == ()
 
 
 def test_answers_may_be_as_long_as_nearly_all_training_answers() -> None:
+    file = RowFile("file")
+
     def task_for(*lengths: int) -> AnswerQuestions:
         passage = " ".join(["word"] * max(lengths))
-        return from_rows(*(row_of(passage, " ".join(["word"] * length)) for length in lengths))
+        return from_rows(*(row_of(passage, " ".join(["word"] * length)) for length in lengths), file=file)
 
     usual = task_for(*[3] * 200, 200)
     assert usual.max_answer_pieces == DEFAULT_ANSWER_PIECES
-    assert not usual.remarks()
+    assert not file.counts.warnings
     long = task_for(*range(1, 101))
     assert long.max_answer_pieces == 99
-    assert long.remarks() == ["answers have at most 99 pieces, like 99% of the training answers"]
+    assert file.counts.warnings == ["answers have at most 99 pieces, like 99% of the training answers"]
     example = encode(row_of(" ".join(["word"] * 99), " ".join(["word"] * 99)))
     output = np.zeros((example.num_pieces, 2), np.float32)
     ((first, last),) = example.spans
@@ -177,7 +181,7 @@ def test_metadata_that_makes_no_sense_is_refused(metadata: dict[str, Any]) -> No
         AnswerQuestions.from_folder(config, metadata)
     recorded = {"null_threshold": 1.5, "max_answer_pieces": 107}
     assert AnswerQuestions.from_folder(config, recorded) == AnswerQuestions(1.5, 107)
-    assert AnswerQuestions(1.5, 107).metadata() == recorded
+    assert AnswerQuestions(1.5, 107).to_folder()[1] == recorded
 
 
 def test_questions_about_a_passage_stay_together() -> None:
@@ -216,7 +220,7 @@ def test_a_passage_of_ten_thousand_words_is_read_whole() -> None:
 
 
 def test_short_windows_overlap_by_more_than_an_answer() -> None:
-    windows = make_windows(WindowSettings(), TOKENIZER, 128, *TASK.window)
+    windows = make_windows(WindowSettings(), TOKENIZER, 128, *TASK.Options.window)
     example = TASK.encode(row_of(" ".join(["word"] * 400)), windows)
     assert all(next_start < end - DEFAULT_ANSWER_PIECES for (_, end), (next_start, _) in pairwise(example.ranges))
 
@@ -249,11 +253,7 @@ def test_the_passage_of_a_request_has_three_names() -> None:
         assert TASK.request({"question": "q", name: "p"}) == QuestionRow("request", ("q", "p"))
 
 
-def test_settings_for_answers() -> None:
-    assert AnswerQuestions(1.5).answering(top_k=3) == AnswerQuestions(1.5, top_k=3)
-    assert AnswerQuestions(1.5).answering(may_have_none=False).null_threshold is None
-    assert AnswerQuestions().answering(may_have_none=True).null_threshold == 0.0
-    with pytest.raises(UsageError):
-        AnswerQuestions().answering(top_k=0)
-    with pytest.raises(UsageError):
-        AnswerQuestions().answering(length=3)
+@pytest.mark.parametrize("top_k", [0, 21, "3"])
+def test_the_number_of_answers_is_limited(top_k: Any) -> None:
+    with pytest.raises(UsageError, match="top_k must be between 1 and 20"):
+        AnswerQuestions(top_k=top_k)

@@ -15,6 +15,7 @@ from bertmill.errors import DataError
 from bertmill.model.bert import BertForTokenClassification
 from bertmill.model.config import BertConfig
 from bertmill.rows.bad_rows import BadRowError
+from bertmill.rows.source import RowFile
 from bertmill.tasks.base import TaskOptions
 from bertmill.tasks.tag.rows import WordsRow
 from bertmill.tasks.tag.task import Tag, TagExample
@@ -39,8 +40,8 @@ def encode_tags(task: Tag, words: list[str], *tags: str) -> TagExample:
     return task.encode(row_of(words, tags), Windows(TOKENIZER, 64))
 
 
-def from_rows(*rows: WordsRow) -> Tag:
-    return Tag.from_rows(rows, TaskOptions(), TOKENIZER, "file")
+def from_rows(*rows: WordsRow, file: RowFile | None = None) -> Tag:
+    return Tag.from_rows(rows, TaskOptions(), TOKENIZER, file or RowFile("file"))
 
 
 def from_folder(*tags: str) -> Tag:
@@ -68,7 +69,7 @@ def test_every_word_has_one_first_piece_in_the_windows(words: list[str], max_len
 @pytest.fixture(scope="module")
 def model() -> BertForTokenClassification:
     torch.manual_seed(0)
-    config = BertConfig.of_size("tiny").with_settings(vocab_size=len(TOKENIZER), **TASK.model_settings())
+    config = BertConfig.of_size("tiny").with_settings(vocab_size=len(TOKENIZER), **TASK.to_folder()[0])
     return BertForTokenClassification(config).eval()
 
 
@@ -105,16 +106,19 @@ def test_a_word_is_read_where_it_has_the_widest_context() -> None:
 
 def test_labels_are_iob2_whatever_the_scheme_of_the_data() -> None:
     rows = [row_of(["a", "b", "c"], ("I-PER", "I-PER", "O")), row_of(["a", "b"], ("I-LOC", "B-LOC"))]
-    task = from_rows(*rows)
+    file = RowFile("file")
+    task = from_rows(*rows, file=file)
     assert task.tags == ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
     windows = Windows(TOKENIZER, 64)
-    assert [task.encode(row, windows).target for row in rows] == [(3, 4, 0), (1, 1)]
-    assert task.remarks() == ["tags mark spans of words (IOB1, learned as IOB2)"]
+    example, other = (task.encode(row, windows) for row in rows)
+    assert (example.target, other.target) == ((3, 4, 0), (1, 1))
+    assert file.counts.warnings == ["tags mark spans of words (IOB1, learned as IOB2)"]
     assert task.labels(rows[0]) == ("PER",)
-    assert task.expected(rows[0]) == ("PER a b",)
-    assert task.metadata() == {"labels": list(task.tags), "scheme": "IOB1"}
+    output = np.zeros((3, 5), np.float32)
+    assert task.mistake(example, output, task.score(example, output)) == (0.0, ("PER a b",))
+    assert task.to_folder() == ({"id2label": dict(enumerate(task.tags))}, {"scheme": "IOB1"})
     plain = from_rows(row_of(["a", "b"], ("VERB", "NOUN")))
-    assert (plain.tags, plain.goals) == (("NOUN", "VERB"), ("accuracy",))
+    assert (plain.tags, plain.selection_metrics) == (("NOUN", "VERB"), ("accuracy",))
 
 
 def test_a_single_tag_cannot_be_learned() -> None:
@@ -159,7 +163,7 @@ def test_plain_tags_are_measured_word_by_word() -> None:
     (answer,) = task.decode([example], [output])
     assert "entities" not in answer
     assert task.show(answer) == "NOUN NOUN VERB"
-    assert task.error(example, output, scores[0]) == pytest.approx(1.0)
+    assert task.mistake(example, output, scores[0]) == (pytest.approx(1.0), ("NOUN", "VERB", "VERB"))
 
 
 def test_kinds_are_counted_whatever_they_are_called() -> None:

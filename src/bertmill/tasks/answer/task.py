@@ -10,13 +10,14 @@ are longer, as many as 99 % of them have. The model folder records both numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor, nn
 
 from bertmill.batching.windows import Windows
@@ -43,22 +44,37 @@ _LOST = "answers are too long, or cut by the window they start in: never found"
 
 class AnswerOptions(TaskOptions):
     unused = UNUSED
+    window = (384, 128)
+
+
+class AnswerPredictOptions(TaskOptions):
+    top_k: int = Field(1, ge=1, le=NUM_BEST, description="answers per question; several are given as a list")
 
 
 @dataclass(frozen=True)
 class AnswerQuestions(Task[QuestionRow, QuestionExample]):
-    """`null_threshold` is None if every question has an answer; with `top_k` above 1 the best answers are listed."""
+    """Find the part of a passage that answers a question, or no answer.
 
-    null_threshold: float | None = None
+    rows:     {"question": "Who came?", "passage": "Then Ann came.", "answer": "Ann"}, "" if there is no
+              answer, or a list of "answers"; .jsonl, .json (also SQuAD's form), .parquet
+    columns:  none; the fields always have these names
+    metrics:  f1 (default), exact
+    """
+
+    null_threshold: float | None = None  # None: every question has an answer
     max_answer_pieces: int = DEFAULT_ANSWER_PIECES
-    top_k: int = 1
+    top_k: int = 1  # above 1, an answer lists the best ones
 
     name = "answer"
     head = "BertForQuestionAnswering"
     Options = AnswerOptions
-    goals = ("f1", "exact")
+    PredictOptions = AnswerPredictOptions
+    selection_metrics = ("f1", "exact")
     fields: ClassVar[tuple[str, ...]] = ("question", "passage")
-    window = (384, 128)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.top_k, int) or not 1 <= self.top_k <= NUM_BEST:
+            raise UsageError(f"top_k must be between 1 and {NUM_BEST}, not {self.top_k}")
 
     @classmethod
     def read(cls, file: RowFile, options: TaskOptions, *, labelled: bool) -> Iterator[QuestionRow]:
@@ -70,18 +86,19 @@ class AnswerQuestions(Task[QuestionRow, QuestionExample]):
         return parse_question(fields, place)
 
     @classmethod
-    def from_rows(cls, rows: Sequence[QuestionRow], options: TaskOptions, tokenizer: BertTokenizer, where: str) -> Self:
+    def from_rows(cls, rows: Sequence[QuestionRow], options: Any, tokenizer: BertTokenizer, file: RowFile) -> Self:
         has_unanswerable = any(not row.answers for row in rows)
         # The shortest answer of each question: finding one is enough.
         answers = [min(row.answer_texts, key=len) for row in rows if row.answers]
         lengths = [len(tokenizer.wordpiece.ids(answer, split_special=True)) for answer in answers]
         longest = int(np.quantile(lengths, FOUND_SHARE, method="inverted_cdf")) if lengths else 0
+        if longest > DEFAULT_ANSWER_PIECES:
+            remark = f"answers have at most {longest} pieces, like {FOUND_SHARE:.0%} of the training answers"
+            file.counts.warnings.append(remark)
         return cls(0.0 if has_unanswerable else None, max(DEFAULT_ANSWER_PIECES, longest))
 
     @classmethod
-    def from_folder(cls, config: BertConfig, metadata: Mapping[str, Any]) -> Self | None:
-        if not cls.has_head(config):
-            return None
+    def from_folder(cls, config: BertConfig, metadata: Mapping[str, Any]) -> Self:
         threshold = metadata.get("null_threshold")
         max_pieces = metadata.get("max_answer_pieces", DEFAULT_ANSWER_PIECES)
         if not isinstance(threshold, float | int | None) or not isinstance(max_pieces, int) or max_pieces < 1:
@@ -89,22 +106,12 @@ class AnswerQuestions(Task[QuestionRow, QuestionExample]):
             raise IntegrityError(what, where=METADATA_FILE, remedy="fine-tune again")
         return cls(threshold, max_pieces)
 
-    def model_settings(self) -> dict[str, Any]:
-        return {"num_labels": 2}
-
-    def metadata(self) -> dict[str, Any]:
-        return {"null_threshold": self.null_threshold, "max_answer_pieces": self.max_answer_pieces}
-
-    def remarks(self) -> list[str]:
-        if self.max_answer_pieces == DEFAULT_ANSWER_PIECES:
-            return []
-        return [f"answers have at most {self.max_answer_pieces} pieces, like {FOUND_SHARE:.0%} of the training answers"]
+    def to_folder(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        metadata = {"null_threshold": self.null_threshold, "max_answer_pieces": self.max_answer_pieces}
+        return {"num_labels": 2}, metadata
 
     def labels(self, row: QuestionRow) -> tuple[str, ...]:
         return () if row.answers is None else ("answerable" if row.answers else "unanswerable",)
-
-    def expected(self, row: QuestionRow) -> tuple[str, ...]:
-        return row.answer_texts
 
     def split_key(self, row: QuestionRow) -> SplitKey:
         return SplitKey(row.passage)
@@ -123,7 +130,8 @@ class AnswerQuestions(Task[QuestionRow, QuestionExample]):
         passage = windows.pieces(row.passage)
         ranges = windows.slide(len(passage.ids), room - len(question))
         parts = tuple(windows.window(question, passage.ids[start:end]) for start, end in ranges)
-        example = QuestionExample(row, (parts,), row.answers, passage, tuple(ranges), len(question) + 2)
+        places = (passage, tuple(ranges), len(question) + 2)
+        example = QuestionExample(row, (parts,), row.answers, *places, weight=float(len(parts)))
         if example.loses_answer(self.max_answer_pieces):
             windows.count(_LOST)
         return example
@@ -141,9 +149,6 @@ class AnswerQuestions(Task[QuestionRow, QuestionExample]):
         wanted = torch.tensor([span for example in examples for span in example.spans], device=padded.device)
         return F.cross_entropy(padded.transpose(1, 2).flatten(0, 1), wanted.flatten(), reduction="sum") / 2
 
-    def weight(self, example: QuestionExample) -> float:
-        return float(len(example.sequences[0]))
-
     def score(self, example: QuestionExample, output: Array) -> Score:
         """Exact match and F1 of the best span, whether there is an answer, and its margin over the null score."""
         (spans,) = best_spans([example], [output], self.max_answer_pieces, 1)
@@ -158,13 +163,11 @@ class AnswerQuestions(Task[QuestionRow, QuestionExample]):
         with_zero = _with_threshold(scores, 0.0)
         return figures | {f"{name}_at_zero": with_zero[name] for name in ("exact", "f1")}
 
-    @property
-    def needs_tuning(self) -> bool:
-        return self.null_threshold is not None
-
-    def tuned(self, scores: Scores) -> tuple[Self, str]:
+    def tuned(self, scores: Callable[[], Scores]) -> tuple[Self, str]:
         """With the best null threshold for these scores: between two margins, or beyond all of them."""
-        _, f1, is_answerable, margins = scores.T
+        if self.null_threshold is None:
+            return self, ""
+        _, f1, is_answerable, margins = scores().T
         order = np.argsort(-margins)
         borders = np.concatenate([[margins.max() + 1], margins[order], [margins.min() - 1]])
         # The gain of answering only the n most confident questions over answering none; equal margins go together.
@@ -173,12 +176,14 @@ class AnswerQuestions(Task[QuestionRow, QuestionExample]):
         threshold = float(borders[num_answered : num_answered + 2].mean())
         return replace(self, null_threshold=threshold), f"null threshold {threshold:.4g}"
 
-    def error(self, example: QuestionExample, output: Array, score: Score) -> float:
+    def mistake(self, example: QuestionExample, output: Array, score: Score) -> tuple[float, tuple[str, ...]]:
         exact, f1, is_answerable, margin = map(float, score)
         surplus = max(-MAX_SURPLUS, min(MAX_SURPLUS, margin - (self.null_threshold or 0.0)))
         if self.null_threshold is not None and surplus <= 0:
-            return is_answerable * math.exp(-surplus)
-        return 0.0 if exact else (1 - f1) * math.exp(surplus)
+            confidence = is_answerable * math.exp(-surplus)
+        else:
+            confidence = 0.0 if exact else (1 - f1) * math.exp(surplus)
+        return confidence, example.row.answer_texts
 
     def decode(self, examples: Sequence[QuestionExample], outputs: Sequence[Array]) -> list[Answer]:
         found = best_spans(examples, outputs, self.max_answer_pieces)
@@ -203,16 +208,6 @@ class AnswerQuestions(Task[QuestionRow, QuestionExample]):
         if not answer["answer"]:
             return f"no answer {answer['score']:.4f}"
         return f"{one_line(answer['answer'])} ({answer['start']}–{answer['end']}) {answer['score']:.4f}"
-
-    def answering(self, *, top_k: int = 1, may_have_none: bool | None = None, **settings: Any) -> Self:
-        """`may_have_none` decides whether there may be no answer, whatever the model was trained with."""
-        if not isinstance(top_k, int) or not 1 <= top_k <= NUM_BEST:
-            raise UsageError(f"top_k must be between 1 and {NUM_BEST}, not {top_k}")
-        super().answering(**settings)
-        threshold = self.null_threshold
-        if may_have_none is not None:
-            threshold = (threshold or 0.0) if may_have_none else None
-        return replace(self, top_k=top_k, null_threshold=threshold)
 
 
 def _softmax(scores: list[float]) -> list[float]:

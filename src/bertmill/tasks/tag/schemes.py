@@ -58,6 +58,11 @@ def split_tag(tag: str) -> tuple[str, str]:
     return _PREFIXES[tag[0]], tag[2:] or NO_KIND
 
 
+def kinds(tags: Iterable[str]) -> tuple[str, ...]:
+    """The kinds of spans that these tags mark, each once."""
+    return tuple(dict.fromkeys(split_tag(tag)[1] for tag in tags if tag != OUTSIDE))
+
+
 def means_span(tag: str) -> bool:
     """Whether a tag is O or one of any of the schemes."""
     return tag == OUTSIDE or tag in _PREFIXES or bool(_TAG.fullmatch(tag))

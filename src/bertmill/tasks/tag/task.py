@@ -30,19 +30,8 @@ from bertmill.rows.source import RowFile
 from bertmill.tasks.base import Answer, Array, Example, Score, Scores, Task, TaskOptions, probabilities, run_windows
 from bertmill.tasks.metrics import ClassReport, Counts, class_table, precision_recall_f1, ratio
 from bertmill.tasks.sequence import refuse_other_fields, text_in
+from bertmill.tasks.tag import schemes
 from bertmill.tasks.tag.rows import UNUSED, WordsRow, parse_words, read_words
-from bertmill.tasks.tag.schemes import (
-    OUTSIDE,
-    Entity,
-    entities,
-    iob2,
-    iob2_tags,
-    means_span,
-    odd_tags,
-    scheme_of,
-    split_tag,
-    strict_entities,
-)
 from bertmill.text.printable import one_line
 from bertmill.text.tokenizer import BertTokenizer
 
@@ -68,11 +57,18 @@ class TagOptions(TaskOptions):
 
 @dataclass(frozen=True)
 class Tag(Task[WordsRow, TagExample]):
-    """`tags` in the order of the model's outputs; `scheme` is how the data wrote them, if that is known."""
+    """Tag every word: parts of speech, entities, the words of Chinese text.
 
-    tags: tuple[str, ...]
+    rows:     {"words": ["in", "Paris"], "tags": ["O", "B-LOC"]}, or a "text" with "entities"
+              (start, end, label); .jsonl, .json, .parquet; other files have a line per word with its
+              tag in the last column, and an empty line after each sentence
+    columns:  text (the words), label (the tags)
+    metrics:  f1 (default), strict_f1, accuracy; for tags that do not mark spans accuracy (default)
+    """
+
+    tags: tuple[str, ...]  # in the order of the model's outputs
     has_spans: bool  # whether tags mark spans of words; they are IOB2 then
-    scheme: str | None = None
+    scheme: str | None = None  # how the training data wrote spans
 
     name = "tag"
     head = "BertForTokenClassification"
@@ -96,54 +92,39 @@ class Tag(Task[WordsRow, TagExample]):
         return parse_words(fields, place)
 
     @classmethod
-    def from_rows(cls, rows: Sequence[WordsRow], options: TaskOptions, tokenizer: BertTokenizer, where: str) -> Self:
+    def from_rows(cls, rows: Sequence[WordsRow], options: TaskOptions, tokenizer: BertTokenizer, file: RowFile) -> Self:
         sentences = [row.tags for row in rows if row.tags is not None]
-        odd = odd_tags({tag for sentence in sentences for tag in sentence})
+        odd = schemes.odd_tags({tag for sentence in sentences for tag in sentence})
         sentences = [sentence for sentence in sentences if odd.isdisjoint(sentence)]  # the others become bad rows
         found = {tag for sentence in sentences for tag in sentence}
-        scheme = scheme_of(sentences)
+        scheme = schemes.scheme_of(sentences)
         if scheme is not None:
-            kinds = sorted({split_tag(tag)[1] for tag in found if tag != OUTSIDE})
-            tags = [OUTSIDE, *(tag for kind in kinds for tag in iob2_tags(kind))]
+            kinds = sorted(schemes.kinds(found))
+            tags = [schemes.OUTSIDE, *(tag for kind in kinds for tag in schemes.iob2_tags(kind))]
         else:
             tags = sorted(found)
         if len(tags) < 2:
             remedy = "name the columns of words and tags with --columns"
-            raise DataError("there are fewer than two different tags", where=where, remedy=remedy)
+            raise DataError("there are fewer than two different tags", where=file.path, remedy=remedy)
+        if scheme is not None:
+            learned = "" if scheme == "IOB2" else ", learned as IOB2"
+            file.counts.warnings.append(f"tags mark spans of words ({scheme}{learned})")
         return cls(tuple(tags), scheme is not None, scheme)
 
     @classmethod
-    def from_folder(cls, config: BertConfig, metadata: Mapping[str, Any]) -> Self | None:
-        if not cls.has_head(config):
-            return None
+    def from_folder(cls, config: BertConfig, metadata: Mapping[str, Any]) -> Self:
         tags = tuple(config.id2label[number] for number in range(config.num_labels))
-        return cls(tags, scheme_of([tags]) is not None)
+        return cls(tags, schemes.scheme_of([tags]) is not None)
 
-    def model_settings(self) -> dict[str, Any]:
-        return {"id2label": dict(enumerate(self.tags))}
-
-    def metadata(self) -> dict[str, Any]:
-        return {"labels": list(self.tags), "scheme": self.scheme}
-
-    def remarks(self) -> list[str]:
-        if not self.has_spans:
-            return []
-        learned = "" if self.scheme == "IOB2" else ", learned as IOB2"
-        return [f"tags mark spans of words ({self.scheme}{learned})"]
+    def to_folder(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        return {"id2label": dict(enumerate(self.tags))}, {"scheme": self.scheme}
 
     def labels(self, row: WordsRow) -> tuple[str, ...]:
         """The kinds of spans, or the tags, that the row has."""
         if row.tags is None:
             return ()
         tags = self._as_learned(row.tags)
-        return tuple(sorted({split_tag(tag)[1] for tag in tags if tag != OUTSIDE} if self.has_spans else set(tags)))
-
-    def expected(self, row: WordsRow) -> tuple[str, ...]:
-        tags = row.tags or ()
-        if not self.has_spans or not all(map(means_span, tags)):
-            return tags
-        (text,), words = row.texts, row.words
-        return tuple(f"{kind} {text[words[first][0] : words[end - 1][1]]}" for kind, first, end in entities(tags))
+        return tuple(sorted(schemes.kinds(tags) if self.has_spans else set(tags)))
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
@@ -152,29 +133,27 @@ class Tag(Task[WordsRow, TagExample]):
     @cached_property
     def _is_iob2(self) -> bool:
         """Whether spans are written as IOB2; models of other programs may use another scheme."""
-        expected = {tag for kind in self._kinds for tag in iob2_tags(kind)}
-        return self.has_spans and set(self.tags) - {OUTSIDE} == expected
+        expected = {tag for kind in self._kinds for tag in schemes.iob2_tags(kind)}
+        return self.has_spans and set(self.tags) - {schemes.OUTSIDE} == expected
 
     @cached_property
     def _kinds(self) -> tuple[str, ...]:
         """What is counted separately: kinds of spans, or tags."""
-        if not self.has_spans:
-            return self.tags
-        return tuple(dict.fromkeys(split_tag(label)[1] for label in self.tags if label != OUTSIDE))
+        return schemes.kinds(self.tags) if self.has_spans else self.tags
 
     def _target(self, row: WordsRow) -> tuple[int, ...]:
         assert row.tags is not None
         tags = self._as_learned(row.tags)
         unknown = [number for number, tag in enumerate(tags) if tag not in self._numbers]
         if unknown:
-            number = min(unknown, key=lambda number: means_span(tags[number]))
+            number = min(unknown, key=lambda number: schemes.means_span(tags[number]))
             raise unknown_label("tag", row.tags[number], self.tags, f"{row.place}, word {number + 1}")
         return tuple(self._numbers[tag] for tag in tags)
 
     def _as_learned(self, tags: Sequence[str]) -> Sequence[str]:
         """Tags as IOB2 if that is what was learned; tags of no scheme stay as they are."""
-        if self._is_iob2 and all(map(means_span, tags)):
-            return iob2(entities(tags), len(tags))
+        if self._is_iob2 and all(map(schemes.means_span, tags)):
+            return schemes.iob2(schemes.entities(tags), len(tags))
         return tags
 
     @property
@@ -197,7 +176,8 @@ class Tag(Task[WordsRow, TagExample]):
         begins = accumulate((len(part.ids) for part in parts), initial=0)
         shifts = np.array([begin + 1 - start for begin, (start, _) in zip(begins, ranges, strict=False)])
         firsts = firsts + shifts[widest_context(ranges, len(ids))[firsts]]
-        return TagExample(row, (parts,), None if row.tags is None else self._target(row), firsts)
+        target = None if row.tags is None else self._target(row)
+        return TagExample(row, (parts,), target, firsts, weight=float(len(firsts)))
 
     def outputs(self, model: nn.Module, examples: Sequence[TagExample], device: torch.device) -> Sequence[Tensor]:
         rows = torch.cat([output.logits for output in run_windows(model, examples, device)])  # [pieces, labels]
@@ -211,9 +191,6 @@ class Tag(Task[WordsRow, TagExample]):
         logits = torch.cat(list(outputs))  # [words, labels]
         targets = [number for example in examples for number in example.target]
         return F.cross_entropy(logits, torch.tensor(targets, device=logits.device), reduction="sum")
-
-    def weight(self, example: TagExample) -> float:
-        return float(len(example.target))
 
     def decode(self, examples: Sequence[TagExample], outputs: Sequence[Array]) -> list[Answer]:
         return [self._answer(example.row, output) for example, output in zip(examples, outputs, strict=True)]
@@ -231,7 +208,7 @@ class Tag(Task[WordsRow, TagExample]):
         }
         if self.has_spans:
             answer["entities"] = []
-            for kind, first, end in entities(tags):
+            for kind, first, end in schemes.entities(tags):
                 start, stop = row.words[first][0], row.words[end - 1][1]
                 score = float(scores[first:end].mean())
                 found = {"type": kind, "text": text[start:stop], "start": start, "end": stop, "score": score}
@@ -244,7 +221,7 @@ class Tag(Task[WordsRow, TagExample]):
         return one_line(" ".join(answer["tags"]))
 
     @property
-    def goals(self) -> tuple[str, ...]:
+    def selection_metrics(self) -> tuple[str, ...]:
         return ("f1", "strict_f1", "accuracy") if self.has_spans else ("accuracy",)
 
     def score(self, example: TagExample, output: Array) -> Score:
@@ -255,16 +232,16 @@ class Tag(Task[WordsRow, TagExample]):
         return np.array([len(expected), num_right, *np.concatenate(counts)])
 
     @cached_property
-    def _ways_to_read(self) -> Mapping[str, Callable[[Iterable[str]], list[Entity]]]:
+    def _ways_to_read(self) -> Mapping[str, Callable[[Iterable[str]], list[schemes.Entity]]]:
         """How tags become spans to be counted, by the prefix of the figures' names."""
         if not self.has_spans:
-            return {"": lambda tags: [Entity(tag, place, place + 1) for place, tag in enumerate(tags)]}
-        return {"": entities} | ({"strict_": strict_entities} if self._is_iob2 else {})
+            return {"": lambda tags: [schemes.Entity(tag, place, place + 1) for place, tag in enumerate(tags)]}
+        return {"": schemes.entities} | ({"strict_": schemes.strict_entities} if self._is_iob2 else {})
 
     def _tags(self, numbers: Iterable[int]) -> list[str]:
         return [self.tags[number] for number in numbers]
 
-    def _counts(self, predicted: list[Entity], expected: list[Entity]) -> Counts:
+    def _counts(self, predicted: list[schemes.Entity], expected: list[schemes.Entity]) -> Counts:
         """For each kind: how many are right, predicted and expected."""
         groups = (set(predicted) & set(expected), predicted, expected)
         counts = [Counter(entity.kind for entity in group) for group in groups]
@@ -284,5 +261,10 @@ class Tag(Task[WordsRow, TagExample]):
         counts = scores.sum(0)[2 : 2 + 3 * len(self._kinds)].reshape(-1, 3)
         return ClassReport(class_table(self._kinds, counts))
 
-    def error(self, example: TagExample, output: Array, score: Score) -> float:
-        return float((output.max(1) - output[np.arange(len(output)), list(example.target)]).sum())
+    def mistake(self, example: TagExample, output: Array, score: Score) -> tuple[float, tuple[str, ...]]:
+        surplus = float((output.max(1) - output[np.arange(len(output)), list(example.target)]).sum())
+        tags, words, (text,) = example.row.tags, example.row.words, example.row.texts
+        if not self.has_spans or not all(map(schemes.means_span, tags)):
+            return surplus, tags
+        spans = ((kind, words[first][0], words[end - 1][1]) for kind, first, end in schemes.entities(tags))
+        return surplus, tuple(f"{kind} {text[start:end]}" for kind, start, end in spans)
