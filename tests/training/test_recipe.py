@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from bertmill.config.commands import PretrainSettings
+from bertmill.corpus.shards import Corpus
+from bertmill.model.config import BertConfig
+from bertmill.training import recipe
+from bertmill.training.distributed import Ranks
+from bertmill.training.recipe import LEARNING_RATES, PretrainingPlan, decide
+from tests.corpus.factory import write_corpus
+
+NUM_PIECES = 64_000
+
+
+@pytest.fixture(scope="module")
+def pieces(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return write_corpus(tmp_path_factory.mktemp("corpus") / "corpus", [[32] * (NUM_PIECES // 32)])
+
+
+def plan_of(corpus: Corpus, **given: Any) -> PretrainingPlan:
+    settings = PretrainSettings(corpus=corpus.folder, out=corpus.folder.with_name("run"), **given)
+    return decide(settings, corpus, Ranks(torch.device("cpu")))
+
+
+@pytest.mark.parametrize(
+    ("size", "num_layers", "nearest"),
+    [("base", 1, "small"), ("medium", 8, "medium"), ("tiny", 3, "tiny")],
+)
+def test_the_learning_rate_is_that_of_the_nearest_size(
+    size: str, num_layers: int, nearest: str, pieces: Corpus, tmp_path: Path
+) -> None:
+    """One layer of base has as many weights as two of small, and four of mini fewer than a half of that."""
+    BertConfig.of_size(size, num_hidden_layers=num_layers).save_pretrained(tmp_path / "model")
+    assert plan_of(pieces, init=str(tmp_path / "model")).learning_rate == LEARNING_RATES[nearest]
+
+
+@pytest.mark.parametrize(
+    ("given", "dropout"),
+    [
+        ({}, 0.0),
+        ({"epochs": 3.9}, 0.0),
+        ({"epochs": 4}, 0.1),
+        ({"steps": 3 * NUM_PIECES // (32 * 128)}, 0.0),
+        ({"steps": 5 * NUM_PIECES // (32 * 128)}, 0.1),
+        ({"steps": 5 * NUM_PIECES // (32 * 128), "batch_size": 16}, 0.0),
+        ({"epochs": 4, "dropout": 0.0}, 0.0),
+        ({"epochs": 1, "dropout": 0.3}, 0.3),
+    ],
+)
+def test_dropout_pays_from_four_epochs_on(given: dict[str, Any], dropout: float, pieces: Corpus) -> None:
+    plan = plan_of(pieces, **given)
+    assert plan.dropout == dropout
+    assert plan.decisions()["dropout"] == dropout
+
+
+def test_with_a_budget_the_speed_of_the_machine_tells_the_epochs(
+    pieces: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = BertConfig.of_size("mini", vocab_size=pieces.vocabulary_size).weights_per_piece(0.15)
+    monkeypatch.setattr(recipe, "matrix_product_rate", lambda *_: NUM_PIECES * 6 * weights / 100)  # 100 s per epoch
+    assert plan_of(pieces, budget=390).dropout == 0.0
+    assert plan_of(pieces, budget=410).dropout == 0.1
