@@ -65,3 +65,13 @@ def test_with_a_budget_the_speed_of_the_machine_tells_the_epochs(
     monkeypatch.setattr(recipe, "matrix_product_rate", lambda *_: NUM_PIECES * 6 * weights / 100)  # 100 s per epoch
     assert plan_of(pieces, budget=390).dropout == 0.0
     assert plan_of(pieces, budget=410).dropout == 0.1
+
+
+def test_every_decision_has_a_reason_and_nothing_else_has(pieces: Corpus) -> None:
+    assert plan_of(pieces).reasons == (
+        "size mini, the default: 4 layers, 256 wide",
+        f"learning rate {LEARNING_RATES['mini']:g}: the best in trials with mini",
+        "1 epoch, the default length",
+        "dropout 0: about 1 epochs, and it pays from 4 on",
+    )
+    assert plan_of(pieces, size="tiny", learning_rate=1e-4, steps=10, dropout=0.1).reasons == ()

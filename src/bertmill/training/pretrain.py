@@ -66,6 +66,8 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
         init_sha256 = folder_sha256(find_model(plan.init)) if plan.init else ""
         sources = {"corpus_sha256": corpus.identity, "init_sha256": init_sha256}
         run.require_sources(sources)
+        for reason in plan.reasons:
+            run.journal.remark(reason)
         tokenizer = BertTokenizer.from_pretrained(corpus.vocabulary_folder)
         model = _make_model(plan, corpus, tokenizer)
         if model.load_report is not None:
@@ -146,7 +148,7 @@ def _start_from_corpus(trainer: Trainer, plan: PretrainingPlan, corpus: Corpus) 
         set_corpus_weights(model, statistics, plan.seed)
     trainer.ranks.share_weights(trainer.model)
     seconds = time.monotonic() - started
-    trainer.journal.remark(f"initial weights from the corpus in {seconds:.0f} s")
+    trainer.journal.remark(f"initial weights from the corpus, in {seconds:.0f} s: they know which pieces are alike")
     trainer.save_initial_weights(seconds)
 
 

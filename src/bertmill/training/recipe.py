@@ -38,6 +38,7 @@ class PretrainingPlan(PretrainDefaults, TrainingPlan):  # the last one decides t
     seconds: float
     heldout_share: float
     heldout_files: tuple[str, ...]
+    reasons: tuple[str, ...] = ()  # for each decision, for a person
 
     def decisions(self) -> dict[str, object]:
         """What config.toml records of settings that were left open."""
@@ -70,11 +71,29 @@ def decide(settings: PretrainSettings, corpus: Corpus, ranks: Ranks) -> Pretrain
         "heldout_share": share or 0.0,
         "heldout_files": (settings.heldout,) if settings.heldout and share is None else (),
     }
-    plan = PretrainingPlan.model_validate({**dict(settings), "dropout": 0.0, **decided})
-    dropout = settings.dropout
-    if dropout is None:
-        dropout = DROPOUT if _expected_epochs(plan, config, corpus, ranks) >= DROPOUT_FROM_EPOCHS else 0.0
-    return plan.model_copy(update={"dropout": dropout})
+    plan = PretrainingPlan.model_validate({**dict(settings), "dropout": settings.dropout or 0.0, **decided})
+    reasons = _reasons(settings, plan, config)
+    if settings.dropout is None:
+        epochs = _expected_epochs(plan, config, corpus, ranks)
+        plan = plan.model_copy(update={"dropout": DROPOUT if epochs >= DROPOUT_FROM_EPOCHS else 0.0})
+        reasons.append(
+            f"dropout {plan.dropout:g}: about {epochs:.2g} epochs, and it pays from {DROPOUT_FROM_EPOCHS:g} on"
+        )
+    return plan.model_copy(update={"reasons": tuple(reasons)})
+
+
+def _reasons(settings: PretrainSettings, plan: PretrainingPlan, config: BertConfig) -> list[str]:
+    """Why what `settings` leave open was decided as it was."""
+    reasons = []
+    if settings.size is None and settings.init is None:
+        shape = f"{config.num_hidden_layers} layers, {config.hidden_size} wide"
+        reasons.append(f"size {plan.size}, the default: {shape}")
+    if settings.learning_rate is None:
+        which = f"the best in trials with {plan.size}" + (", the nearest size" if plan.init else "")
+        reasons.append(f"learning rate {plan.learning_rate:g}: {which}")
+    if math.isfinite(plan.epochs) and settings.epochs is None:
+        reasons.append(f"{plan.epochs:g} epoch, the default length")
+    return reasons
 
 
 def _nearest_size(config: BertConfig) -> str:
