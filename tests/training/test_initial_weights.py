@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from bertmill.corpus.parts import DocumentPart
 from bertmill.model.bert import BertForMaskedLM
 from bertmill.model.config import BertConfig
 from bertmill.training.initial_weights import (
@@ -58,9 +59,10 @@ def test_pieces_in_similar_contexts_have_similar_vectors(tmp_path: Path) -> None
     ]
     pieces = np.array(groups).reshape(-1)
     corpus = write_corpus(tmp_path / "corpus", [[len(pieces)]], pieces=pieces, vocabulary_size=VOCABULARY)
+    part = DocumentPart(corpus, "train", 0.0)
     config = BertConfig.of_size("tiny", vocab_size=VOCABULARY)
     shares: list[float] = []
-    counts, vectors = compute_statistics(config, corpus, 0, seconds=1e9, on_progress=shares.append)
+    counts, vectors = compute_statistics(config, part, 0, seconds=1e9, on_progress=shares.append)
     unit = torch.nn.functional.normalize(vectors[:, :8], dim=1)
     assert unit[10] @ unit[11] > 0.95
     assert unit[10] @ unit[12] < 0.5

@@ -1,18 +1,19 @@
 """How strongly pieces of a corpus attract each other: counts of pairs, and their positive mutual information.
 
-Only the most frequent pieces count as contexts, so that a table of pieces × contexts stays below MAX_CELLS, and a large
-corpus is sampled. Counts are integers: the order in which they are added does not matter.
+Held-out documents do not count. Only the most frequent pieces are contexts, so that a table of pieces × contexts stays
+below MAX_CELLS, and a large corpus is sampled. Counts are integers: the order in which they are added does not matter.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bertmill.corpus.shards import Corpus
+from bertmill.corpus.parts import DocumentPart
 
 MAX_CELLS = 1 << 28  # of 4 bytes
 CONTEXT_POWER = 0.75
@@ -23,11 +24,11 @@ Floats = NDArray[np.float32]
 OnProgress = Callable[[float], None]
 
 
-def piece_counts(corpus: Corpus, max_pieces: int) -> NDArray[np.int64]:
-    """How often each piece of the vocabulary occurs in a sample of the corpus."""
-    counts = np.zeros(corpus.vocabulary_size, np.int64)
-    for pieces in sample(corpus, max_pieces):
-        counts += np.bincount(pieces, minlength=corpus.vocabulary_size)
+def piece_counts(part: DocumentPart, max_pieces: int) -> NDArray[np.int64]:
+    """How often each piece of the vocabulary occurs in a sample of the documents."""
+    counts = np.zeros(part.corpus.vocabulary_size, np.int64)
+    for pieces in sample(part, max_pieces):
+        counts += np.bincount(pieces, minlength=len(counts))
     return counts
 
 
@@ -37,7 +38,7 @@ def most_frequent(counts: NDArray[np.int64], max_contexts: int) -> NDArray[np.in
 
 
 def count_pairs(
-    corpus: Corpus,
+    part: DocumentPart,
     contexts: NDArray[np.int64],
     weights: Mapping[int, int],
     *,
@@ -45,12 +46,12 @@ def count_pairs(
     on_progress: OnProgress = lambda _: None,
 ) -> NDArray[np.int32]:
     """How often each piece has each context at the offsets of `weights`, times the weight of the offset."""
-    column = np.full(corpus.vocabulary_size, -1, np.int64)
+    column = np.full(part.corpus.vocabulary_size, -1, np.int64)
     column[contexts] = np.arange(len(contexts))
-    table = np.zeros((corpus.vocabulary_size, len(contexts)), np.int32)
+    table = np.zeros((len(column), len(contexts)), np.int32)
     cells = table.reshape(-1)
-    num_chunks = -(-corpus.num_pieces // CHUNK_PIECES)
-    for number, pieces in enumerate(sample(corpus, max_pieces), start=1):
+    num_counted = 0
+    for pieces in sample(part, max_pieces):
         rows, columns = pieces.astype(np.int64) * len(contexts), column[pieces]
         for offset, weight in weights.items():
             first, last = max(0, -offset), min(len(pieces), len(pieces) - offset)  # pieces whose context is inside
@@ -59,16 +60,19 @@ def count_pairs(
             keys.sort()  # adding up runs of equal keys is much faster than adding keys in any order
             starts = np.flatnonzero(np.diff(keys, prepend=keys[:1] + 1))
             cells[keys[starts]] += weight * np.diff(starts, append=len(keys)).astype(np.int32)
-        on_progress(number / num_chunks)
+        num_counted += len(pieces)
+        on_progress(num_counted / min(max_pieces, part.corpus.num_pieces))
     return table
 
 
-def sample(corpus: Corpus, max_pieces: int) -> Iterator[NDArray[Any]]:
-    """Evenly spaced stretches of the corpus, or all of it if it has no more than `max_pieces`."""
-    num_chunks = -(-corpus.num_pieces // CHUNK_PIECES)
-    taken = min(CHUNK_PIECES, max(1, max_pieces // num_chunks))
-    for start in range(0, corpus.num_pieces, CHUNK_PIECES):
-        yield corpus.pieces(start, min(start + taken, corpus.num_pieces))
+def sample(part: DocumentPart, max_pieces: int) -> Iterator[NDArray[Any]]:
+    """The beginning of every shard, the same share of each; all pieces if there are no more than `max_pieces`."""
+    share = min(1.0, max_pieces / part.corpus.num_pieces)
+    for number in range(len(part.corpus.shards)):
+        pieces = part.pieces(number)
+        stop = math.ceil(share * len(pieces))
+        for start in range(0, stop, CHUNK_PIECES):
+            yield pieces[start : min(start + CHUNK_PIECES, stop)]
 
 
 def positive_information(table: NDArray[np.int32]) -> Floats:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertmill.corpus.cooccurrence import count_pairs, most_frequent, piece_counts, positive_information
-from bertmill.corpus.shards import Corpus
+from bertmill.corpus.parts import DocumentPart
 from bertmill.model.config import BertConfig
 from bertmill.model.layers import BertAttention
 from bertmill.randomness import keyed_seed
@@ -71,15 +71,15 @@ class Effort(NamedTuple):
 
 
 def compute_statistics(
-    config: BertConfig, corpus: Corpus, seed: int, *, seconds: float, on_progress: Callable[[float], None]
+    config: BertConfig, part: DocumentPart, seed: int, *, seconds: float, on_progress: Callable[[float], None]
 ) -> Statistics:
-    """Counts and vectors of the pieces of a corpus, in about a tenth of `seconds`."""
+    """Counts and vectors of the pieces of a part of a corpus, in about a tenth of `seconds`."""
     dimensions = min(MAX_DIMENSIONS, config.hidden_size - num_position_dimensions(config))
-    effort = Effort.within(seconds, corpus.vocabulary_size, dimensions)
-    counts = piece_counts(corpus, effort.max_pieces)
+    effort = Effort.within(seconds, part.corpus.vocabulary_size, dimensions)
+    counts = piece_counts(part, effort.max_pieces)
     weights = {sign * distance: weight for distance, weight in NEIGHBOURS.items() for sign in (-1, 1)}
     table = count_pairs(
-        corpus,
+        part,
         most_frequent(counts, effort.max_contexts),
         weights,
         max_pieces=effort.max_pieces,

@@ -25,7 +25,7 @@ from bertmill.corpus.instances import Instances
 from bertmill.corpus.loader import Loader
 from bertmill.corpus.masking import MaskingSettings, VocabularyIds
 from bertmill.corpus.objectives import load_objective
-from bertmill.corpus.parts import HELDOUT_SEED
+from bertmill.corpus.parts import HELDOUT_SEED, DocumentPart
 from bertmill.corpus.plan import PlanSettings
 from bertmill.corpus.shards import Corpus
 from bertmill.errors import DataError, UsageError
@@ -140,7 +140,7 @@ def _start_from_corpus(trainer: Trainer, plan: PretrainingPlan, corpus: Corpus) 
         model: Any = trainer.model
         statistics = compute_statistics(
             model.config,
-            corpus,
+            DocumentPart(corpus, "train", plan.heldout_share),
             plan.seed,
             seconds=plan.seconds,
             on_progress=lambda share: trainer.journal.preparing("initial weights", share),
