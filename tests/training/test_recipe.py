@@ -40,28 +40,30 @@ def test_the_learning_rate_is_that_of_the_nearest_size(
 
 
 @pytest.mark.parametrize(
-    ("given", "dropout"),
+    ("given", "dropout", "mask_rate"),
     [
-        ({}, 0.0),
-        ({"epochs": 3.9}, 0.0),
-        ({"epochs": 4}, 0.1),
-        ({"steps": 3 * NUM_PIECES // (32 * 128)}, 0.0),
-        ({"steps": 5 * NUM_PIECES // (32 * 128)}, 0.1),
-        ({"steps": 5 * NUM_PIECES // (32 * 128), "batch_size": 16}, 0.0),
-        ({"epochs": 4, "dropout": 0.0}, 0.0),
-        ({"epochs": 1, "dropout": 0.3}, 0.3),
+        ({}, 0.0, 0.3),
+        ({"epochs": 3.9}, 0.0, 0.3),
+        ({"epochs": 4}, 0.1, 0.15),
+        ({"steps": 3 * NUM_PIECES // (32 * 128)}, 0.0, 0.3),
+        ({"steps": 5 * NUM_PIECES // (32 * 128)}, 0.1, 0.15),
+        ({"steps": 5 * NUM_PIECES // (32 * 128), "batch_size": 16}, 0.0, 0.3),
+        ({"epochs": 4, "dropout": 0.0}, 0.0, 0.15),
+        ({"epochs": 1, "dropout": 0.3, "mask_rate": 0.2}, 0.3, 0.2),
     ],
 )
-def test_dropout_pays_from_four_epochs_on(given: dict[str, Any], dropout: float, pieces: Corpus) -> None:
+def test_a_short_training_has_no_dropout_and_selects_more_pieces(
+    given: dict[str, Any], dropout: float, mask_rate: float, pieces: Corpus
+) -> None:
     plan = plan_of(pieces, **given)
-    assert plan.dropout == dropout
-    assert plan.decisions()["dropout"] == dropout
+    assert (plan.dropout, plan.mask_rate) == (dropout, mask_rate)
+    assert plan.decisions().items() >= {"dropout": dropout, "mask_rate": mask_rate}.items()
 
 
 def test_with_a_budget_the_speed_of_the_machine_tells_the_epochs(
     pieces: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    weights = BertConfig.of_size("mini", vocab_size=pieces.vocabulary_size).weights_per_piece(0.15)
+    weights = BertConfig.of_size("mini", vocab_size=pieces.vocabulary_size).weights_per_piece(0.3)
     monkeypatch.setattr(recipe, "matrix_product_rate", lambda *_: NUM_PIECES * 6 * weights / 100)  # 100 s per epoch
     assert plan_of(pieces, budget=390).dropout == 0.0
     assert plan_of(pieces, budget=410).dropout == 0.1
@@ -72,6 +74,7 @@ def test_every_decision_has_a_reason_and_nothing_else_has(pieces: Corpus) -> Non
         "size mini, the default: 4 layers, 256 wide",
         f"learning rate {LEARNING_RATES['mini']:g}: the best in trials with mini",
         "1 epoch, the default length",
-        "dropout 0: about 1 epochs, and it pays from 4 on",
+        "dropout 0, mask rate 0.3: fewer than 4 epochs (about 1)",
     )
-    assert plan_of(pieces, size="tiny", learning_rate=1e-4, steps=10, dropout=0.1).reasons == ()
+    given = {"size": "tiny", "learning_rate": 1e-4, "steps": 10, "dropout": 0.1, "mask_rate": 0.15}
+    assert plan_of(pieces, **given).reasons == ()

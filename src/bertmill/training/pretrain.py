@@ -174,21 +174,25 @@ def _prepare(
     heldout_cut = replace(cut, part="heldout") if plan.heldout_share else cut
     masking = MaskingSettings(plan.mask_rate, *parse_mask_mix(plan.mask_mix), plan.whole_words, plan.fixed_masks)
 
-    def instances(of: Corpus, name: str, cut: PlanSettings, seed: int) -> Instances:
+    # Figures on held-out text can be compared, whatever share of pieces is selected in training.
+    heldout_masking = MaskingSettings(whole_words=plan.whole_words)
+
+    def instances(of: Corpus, name: str, cut: PlanSettings, masking: MaskingSettings, seed: int) -> Instances:
         # Each rank plans in a folder of its own: plans are the same, and no rank waits for files of another machine.
         folder = RunFolder(plan.out).plans / f"{PLANS_OF_RANK}{ranks.rank}" / f"{name}-{length}"
         return Instances(of, vocabulary, folder, cut, masking, seed=seed)
 
     loader = Loader(
-        instances(corpus, "train", cut, plan.seed),
+        instances(corpus, "train", cut, masking, plan.seed),
         batch_size=plan.batch_size,
         rank=ranks.rank,
         world_size=ranks.count,
         workers=plan.workers,
     )
     try:
-        of_heldout = None if heldout is None else instances(heldout, "heldout", heldout_cut, HELDOUT_SEED)
-        if of_heldout is not None:
+        of_heldout = None
+        if heldout is not None:
+            of_heldout = instances(heldout, "heldout", heldout_cut, heldout_masking, HELDOUT_SEED)
             of_heldout.plan_epoch(0)
     except DataError as error:  # name the files that the user gave, not the corpus in the run folder
         where = error.where if plan.heldout_share else plan.heldout_files[0]

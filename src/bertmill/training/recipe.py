@@ -21,8 +21,9 @@ DEFAULT_SIZE = "mini"
 DEFAULT_EPOCHS = 1.0
 # The highest learning rate for a size: to base by trials (docs/benchmarks.md), of large that of base.
 LEARNING_RATES = {"tiny": 1e-3, "mini": 1e-3, "small": 2.5e-4, "medium": 1.25e-4, "base": 5e-5, "large": 5e-5}
-DROPOUT = 0.1
-DROPOUT_FROM_EPOCHS = 4.0  # a text that is seen less often is not learnt by heart
+SHORT_EPOCHS = 4.0  # a training of fewer epochs does not learn its text by heart
+SHORT_TRAINING = {"dropout": 0.0, "mask_rate": 0.3}
+LONG_TRAINING = {"dropout": 0.1, "mask_rate": 0.15}  # the paper's
 OPERATIONS_PER_WEIGHT = 6  # forward 2, backward 4
 
 
@@ -33,6 +34,7 @@ class PretrainingPlan(PretrainDefaults, TrainingPlan):  # the last one decides t
     size: str  # that of a new model, or the one nearest to `init`
     learning_rate: float
     dropout: float
+    mask_rate: float
     steps: float
     epochs: float
     seconds: float
@@ -46,6 +48,7 @@ class PretrainingPlan(PretrainDefaults, TrainingPlan):  # the last one decides t
             "size": None if self.init else self.size,
             "learning_rate": self.learning_rate,
             "dropout": self.dropout,
+            "mask_rate": self.mask_rate,
             "epochs": self.epochs if math.isfinite(self.epochs) else None,
         }
 
@@ -71,19 +74,23 @@ def decide(settings: PretrainSettings, corpus: Corpus, ranks: Ranks) -> Pretrain
         "heldout_share": share or 0.0,
         "heldout_files": (settings.heldout,) if settings.heldout and share is None else (),
     }
-    plan = PretrainingPlan.model_validate({**dict(settings), "dropout": settings.dropout or 0.0, **decided})
+    given = {name: value for name, value in settings if value is not None}
+    plan = PretrainingPlan.model_validate({**SHORT_TRAINING, **given, **decided})
     reasons = _reasons(settings, plan, config)
-    if settings.dropout is None:
+    left_open = [name for name in SHORT_TRAINING if name not in given]
+    if left_open:
         epochs = _expected_epochs(plan, config, corpus, ranks)
-        plan = plan.model_copy(update={"dropout": DROPOUT if epochs >= DROPOUT_FROM_EPOCHS else 0.0})
-        reasons.append(
-            f"dropout {plan.dropout:g}: about {epochs:.2g} epochs, and it pays from {DROPOUT_FROM_EPOCHS:g} on"
-        )
+        values, why = SHORT_TRAINING, f"fewer than {SHORT_EPOCHS:g} epochs"
+        if epochs >= SHORT_EPOCHS:
+            values, why = LONG_TRAINING, f"{SHORT_EPOCHS:g} epochs or more"
+        plan = plan.model_copy(update={name: values[name] for name in left_open})
+        decisions = ", ".join(f"{name.replace('_', ' ')} {values[name]:g}" for name in left_open)
+        reasons.append(f"{decisions}: {why} (about {epochs:.2g})")
     return plan.model_copy(update={"reasons": tuple(reasons)})
 
 
 def _reasons(settings: PretrainSettings, plan: PretrainingPlan, config: BertConfig) -> list[str]:
-    """Why what `settings` leave open was decided as it was."""
+    """Why size, learning rate and length of a training were decided as they were, where `settings` leave them open."""
     reasons = []
     if settings.size is None and settings.init is None:
         shape = f"{config.num_hidden_layers} layers, {config.hidden_size} wide"
