@@ -1,9 +1,10 @@
-"""Pre-train Hugging Face's BertForPreTraining with the settings of a finished `bertmill pretrain --budget …` run.
+"""Pre-train Hugging Face's BERT with the settings of a finished `bertmill pretrain --budget …` run.
 
     python -m benchmarks.pretrain_with_transformers RUN OUT
 
-The instances, their order, batch size, model size, learning rates and time budget are those of RUN. The model, its loss
-and its padded batches are those of `transformers`, with the fused AdamW. The same code evaluates both on held-out text.
+The instances, their order, batch size, model size, learning rates and time budget are those of RUN. The model, its
+random initial weights, its loss and its padded batches are those of `transformers`, with the fused AdamW. The same code
+evaluates both on held-out text.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ from bertmill.config.fields import parse_phases
 from bertmill.config.reading import read_settings
 from bertmill.corpus.instances import InstanceBatch, Instances
 from bertmill.corpus.loader import Loader
+from bertmill.corpus.objectives import load_objective
 from bertmill.corpus.parts import HELDOUT_SEED
 from bertmill.corpus.shards import Corpus
-from bertmill.model.bert import BertForPreTraining
+from bertmill.model.bert import MODEL_CLASSES
 from bertmill.model.config import BertConfig
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import Ranks
@@ -54,6 +56,7 @@ def train(run: Path, out: Path) -> None:
     assert settings.size is not None
     assert settings.learning_rate is not None
     assert settings.budget is not None
+    assert settings.dropout is not None
     torch.set_num_threads(settings.threads or torch.get_num_threads())
     corpus = Corpus(settings.corpus)
     tokenizer = BertTokenizer.from_pretrained(corpus.vocabulary_folder)
@@ -71,7 +74,8 @@ def train(run: Path, out: Path) -> None:
         )
 
     torch.manual_seed(settings.seed)
-    model = _make_model(settings.size, len(tokenizer), settings.dropout)
+    model_class = load_objective(settings.objective).model_class
+    model = _make_model(model_class, settings.size, len(tokenizer), settings.dropout)
     optimizer = make_optimizer(model, settings.weight_decay)
     schedule = Schedule(settings.learning_rate, seconds=settings.budget or math.inf)
     started, seconds, steps, pieces = time.monotonic(), 0.0, 0, 0
@@ -94,7 +98,7 @@ def train(run: Path, out: Path) -> None:
             if is_over or (end < 1 and schedule.progress(steps, seconds) >= end):
                 break
     model.save_pretrained(out / "model")
-    ours = BertForPreTraining.from_pretrained(out / "model")
+    ours = MODEL_CLASSES[model_class].from_pretrained(out / "model")
     with torch.inference_mode():
         heldout = instances(Corpus(RunFolder(run).heldout), "heldout", phases[-1][0], HELDOUT_SEED)
         heldout.plan_epoch(0)
@@ -102,14 +106,15 @@ def train(run: Path, out: Path) -> None:
     print(json.dumps({"steps": steps, "pieces": pieces, "seconds": round(seconds), **figures}))
 
 
-def _make_model(size: str, vocab_size: int, dropout: float) -> transformers.BertForPreTraining:
+def _make_model(model_class: str, size: str, vocab_size: int, dropout: float) -> transformers.BertPreTrainedModel:
     config = BertConfig.of_size(size).with_settings(
         vocab_size=vocab_size,
         hidden_dropout_prob=dropout,
         attention_probs_dropout_prob=dropout,
     )
     values = {key: value for key, value in config.to_dict().items() if key != "model_type"}
-    return transformers.BertForPreTraining(transformers.BertConfig(**values))
+    model: transformers.BertPreTrainedModel = getattr(transformers, model_class)(transformers.BertConfig(**values))
+    return model
 
 
 def _padded(batch: InstanceBatch) -> dict[str, torch.Tensor]:
@@ -120,12 +125,13 @@ def _padded(batch: InstanceBatch) -> dict[str, torch.Tensor]:
 
     ids = torch.from_numpy(batch.piece_ids)
     targets = batch.targets()
+    labels = rows(targets.pop("labels"), -100)
     return {
         "input_ids": rows(ids, 0),
         "attention_mask": rows(torch.ones_like(ids), 0),
         "token_type_ids": rows(torch.from_numpy(batch.segments), 0),
-        "labels": rows(targets["labels"], -100),
-        "next_sentence_label": targets["next_sentence_label"],
+        "labels": labels,
+        **targets,
     }
 
 

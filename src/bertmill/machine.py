@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import torch
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
+RATE_SIZES = (256, 512, 1024, 2048, 2048, 2048)
+_RATE_PATIENCE_S = 0.5  # for a product that is expected to take as long; some CPUs are very slow in half precision
 _PROBE_SIZE = 512  # some CPUs need seconds for twice that in half precision
 _PROBE_ROUNDS = 3
 
@@ -105,6 +107,19 @@ def measured_bf16_speedup(device: torch.device) -> float:
         return min(matrix_product_seconds(_PROBE_SIZE, dtype, device) for _ in range(_PROBE_ROUNDS))
 
     return seconds(torch.float32) / seconds(torch.bfloat16)
+
+
+def matrix_product_rate(device: torch.device, dtype: torch.dtype) -> float:
+    """Operations per second of a large matrix product: what no training of one process exceeds."""
+    matrix_product_seconds(RATE_SIZES[0], dtype, device)  # the first of all wakes libraries and threads up
+    best = seconds = 0.0
+    before = RATE_SIZES[0]
+    for size in RATE_SIZES:
+        if seconds * (size / before) ** 3 > _RATE_PATIENCE_S:
+            break
+        before, seconds = size, matrix_product_seconds(size, dtype, device)
+        best = max(best, 2 * size**3 / seconds)
+    return best
 
 
 def matrix_product_seconds(size: int, dtype: torch.dtype, device: torch.device) -> float:

@@ -51,7 +51,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _small_matrix_products() -> Iterator[None]:
     """A pre-training measures the matrix product when it starts; large matrices take half a second."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bertmill.cli.training.ROOF_SIZES", (256,))
+        patch.setattr("bertmill.machine.RATE_SIZES", (256,))
         yield
 
 

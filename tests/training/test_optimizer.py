@@ -58,6 +58,17 @@ def test_a_restored_optimizer_takes_the_same_step() -> None:
         assert torch.equal(ours, theirs)
 
 
+def test_an_optimizer_restored_from_before_the_first_step_knows_nothing() -> None:
+    model = small_model()
+    optimizer = make_optimizer(model, weight_decay=0.01)
+    before = optimizer_tensors(optimizer, model)
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    optimizer.step()
+    restore_optimizer(optimizer, model, before)
+    assert not optimizer_tensors(optimizer, model)
+
+
 def test_long_gradients_are_scaled_down_and_short_ones_are_not() -> None:
     model = torch.nn.Linear(3, 1, bias=False)
     model.weight.grad = torch.tensor([[3.0, 0.0, 4.0]])

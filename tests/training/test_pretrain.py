@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 import subprocess
@@ -15,11 +16,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from bertmill.cli.main import main
-from bertmill.config.commands import PretrainSettings
 from bertmill.corpus.instances import Instances
 from bertmill.model.bert import BertForPreTraining
-from bertmill.model.config import BertConfig
-from bertmill.training.pretrain import LEARNING_RATES, _resolve
+from bertmill.training.recipe import LEARNING_RATES
 from tests.training.pretraining import log_of, pretrain
 
 
@@ -40,6 +39,56 @@ def test_it_learns_and_writes_a_model_that_fills(
     assert "%" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("objective", ["mlm+nsp", "mlm", "clm"])
+def test_weights_from_the_corpus_start_below_random_ones(objective: str, corpus: Path, tmp_path: Path) -> None:
+    losses = {}
+    for weights in ("corpus", "random"):
+        flags = ("--steps", 1, "--objective", objective, "--initial-weights", weights, "--learning-rate", 1e-9)
+        assert pretrain(corpus, tmp_path / weights, *flags) == 0
+        losses[weights] = log_of(tmp_path / weights)[0]["loss"]
+        metadata = json.loads((tmp_path / weights / "model/bertmill.json").read_text("utf-8"))
+        assert metadata["initial_weights"] == weights
+    assert losses["corpus"] < losses["random"] - 0.3
+
+
+def test_initial_weights_are_the_same_bits_and_computed_once(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ("--steps", 3, "--objective", "mlm", "--save-every", 1, "--keep", 9)
+    assert pretrain(corpus, tmp_path / "whole", *flags) == 0
+
+    def killed(*_given: object, **_named: object) -> None:
+        raise KeyboardInterrupt
+
+    run = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr("bertmill.training.pretrain.set_corpus_weights", killed)
+        assert pretrain(corpus, run, *flags) == 130
+    assert not (run / "checkpoints").exists()
+    with monkeypatch.context() as patch:
+        patch.setattr("bertmill.training.loop.Trainer.train", killed)
+        assert pretrain(corpus, run, *flags, "--resume") == 130
+    capsys.readouterr()
+    assert pretrain(corpus, run, *flags, "--resume") == 0
+    messages = capsys.readouterr().err
+    assert "resumed from step 0" in messages
+    assert "initial weights" not in messages
+    for step in ("step-000000", "step-000003"):
+        expected, weights = (
+            load_file(folder / "checkpoints" / step / "weights.safetensors") for folder in (tmp_path / "whole", run)
+        )
+        assert all(torch.equal(expected[name], weights[name]) for name in expected)
+
+
+def test_a_model_to_continue_keeps_its_weights(corpus: Path, tmp_path: Path) -> None:
+    assert pretrain(corpus, tmp_path / "first", "--steps", 1) == 0
+    flags = ("--steps", 1, "--learning-rate", 1e-12, "--init", tmp_path / "first/model", "--initial-weights", "corpus")
+    assert pretrain(corpus, tmp_path / "run", *flags) == 0
+    before, after = (load_file(tmp_path / name / "model/model.safetensors") for name in ("first", "run"))
+    assert all(torch.allclose(before[name], after[name], atol=1e-6) for name in before)
+    assert json.loads((tmp_path / "run/model/bertmill.json").read_text("utf-8"))["initial_weights"] == "init"
+
+
 def test_the_model_opens_in_transformers(corpus: Path, tmp_path: Path) -> None:
     import transformers
 
@@ -57,19 +106,6 @@ def test_a_model_can_be_trained_further(corpus: Path, tmp_path: Path) -> None:
     before, after = (load_file(tmp_path / name / "model/model.safetensors") for name in ("one", "two"))
     assert all(torch.allclose(before[name], after[name], atol=0.02) for name in before)
     assert pretrain(corpus, tmp_path / "three", "--steps", 3, "--init", "minilm") == 4
-
-
-@pytest.mark.parametrize(
-    ("size", "num_layers", "nearest"),
-    [("base", 1, "small"), ("medium", 8, "medium"), ("tiny", 3, "tiny")],
-)
-def test_the_learning_rate_is_that_of_the_nearest_size(
-    size: str, num_layers: int, nearest: str, tmp_path: Path
-) -> None:
-    """One layer of base has as many weights as two of small, and four of mini fewer than a half of that."""
-    BertConfig.of_size(size, num_hidden_layers=num_layers).save_pretrained(tmp_path / "model")
-    given = PretrainSettings(corpus=tmp_path, out=tmp_path / "run", init=str(tmp_path / "model"))
-    assert _resolve(given).learning_rate == LEARNING_RATES[nearest]
 
 
 def test_a_run_records_the_learning_rate_and_no_size_where_it_continues_a_model(corpus: Path, tmp_path: Path) -> None:

@@ -12,18 +12,14 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Self
 
-import torch
-
-from bertmill.cli.progress import make_bar, time_left
+from bertmill.cli.progress import LINE_INTERVAL_S, make_bar, time_left
 from bertmill.cli.streams import say
-from bertmill.machine import matrix_product_seconds
+from bertmill.machine import matrix_product_rate
 from bertmill.training.objective_trainable import PretrainingBeginning
 from bertmill.training.progress import Beginning, Line, Listener
+from bertmill.training.recipe import OPERATIONS_PER_WEIGHT
 
 BAR_INTERVAL_S = 0.2
-ROOF_SIZES = (256, 512, 1024, 2048, 2048, 2048)
-ROOF_PATIENCE_S = 0.5  # for a product that is expected to take as long; some CPUs are very slow in half precision
-OPERATIONS_PER_WEIGHT = 6  # forward 2, backward 4
 # A training that has come this far, and whose last lines are this close to the unigram entropy, learns nothing more.
 STUCK_AFTER = 0.2
 STUCK_LINES = 5
@@ -49,6 +45,15 @@ class TrainingDisplay(Listener):
     def __exit__(self, *_error: object) -> None:
         if self._bar is not None:
             self._bar.stop()
+
+    def preparing(self, what: str, share: float) -> None:
+        now = time.monotonic()
+        if self._bar is not None:
+            self._bar.start()
+            self._bar.update(self._task, completed=share, state=what, refresh=True)
+        elif not self._quiet and now - self._shown >= LINE_INTERVAL_S:
+            self._shown = now
+            say(f"{what}: {share:.0%} done")
 
     def begin(self, beginning: Beginning) -> None:
         self._steps, self._first, self._counted_before = beginning.steps, None, beginning.sums
@@ -120,7 +125,7 @@ class PretrainingDisplay(TrainingDisplay):
         assert isinstance(beginning, PretrainingBeginning)
         self._known = beginning
         if not self._quiet:
-            self._roof = beginning.ranks.count * _matrix_product_rate(beginning.ranks.device, beginning.precision)
+            self._roof = beginning.ranks.count * matrix_product_rate(beginning.ranks.device, beginning.precision)
             self.remark(
                 f"guessing costs {math.log(beginning.vocabulary_size):.2f} nats per predicted piece, "
                 f"knowing frequencies alone {beginning.unigram_entropy:.2f}"
@@ -154,16 +159,3 @@ class PretrainingDisplay(TrainingDisplay):
                 f"the loss stays at {entropy:.2f}, that of a model that knows frequencies alone: it does not use the "
                 "context yet. Likely causes: too few steps, a rate too low or too high, batches too small"
             )
-
-
-def _matrix_product_rate(device: torch.device, precision: torch.dtype) -> float:
-    """Operations per second of a large matrix product: what no training of one process exceeds."""
-    matrix_product_seconds(ROOF_SIZES[0], precision, device)  # the first of all wakes libraries and threads up
-    best = seconds = 0.0
-    before = ROOF_SIZES[0]
-    for size in ROOF_SIZES:
-        if seconds * (size / before) ** 3 > ROOF_PATIENCE_S:
-            break
-        before, seconds = size, matrix_product_seconds(size, precision, device)
-        best = max(best, 2 * size**3 / seconds)
-    return best

@@ -133,9 +133,10 @@ class PretrainFields(TrainingFields):
     length: Annotated[Phases, COMMON] = Field(
         "128", description="pieces per instance, or lengths with shares: 128:0.9,512:0.1"
     )
-    dropout: float = Field(0.1, ge=0, lt=1, description="share of activations and attention weights dropped")
+    initial_weights: Literal["corpus", "random"] = Field(
+        "corpus", description="compute initial weights from statistics of the corpus, or draw them"
+    )
     short_seq_prob: float = Field(0.1, ge=0, le=1, description="share of instances that are shorter on purpose")
-    mask_rate: float = Field(0.15, gt=0, le=1, description="share of pieces to select for prediction")
     mask_mix: MaskMix = Field("80/10/10", description="of these, percent that become [MASK] / random / stay the same")
     whole_words: bool = Field(False, description="select all pieces of a word or none")
     fixed_masks: bool = Field(False, description="the same masks in every epoch")
@@ -148,7 +149,7 @@ class PretrainFields(TrainingFields):
 class PretrainSettings(TrainingSettings, PretrainFields):
     """Pre-train a BERT on a corpus, or continue pre-training one."""
 
-    recorded = (("size", "init"), ("learning_rate",), DURATIONS)
+    recorded = (("size", "init"), ("learning_rate",), ("dropout",), ("mask_rate",), DURATIONS)
     size: Annotated[SizeName | None, COMMON] = Field(None, description="the size of the model (default: mini)")
     init: Annotated[str | None, NAME_OR_PATH, MAY_MOVE, COMMON] = Field(
         None, description="continue pre-training this model instead of starting with random weights"
@@ -162,6 +163,18 @@ class PretrainSettings(TrainingSettings, PretrainFields):
     )
     learning_rate: Annotated[float | None, COMMON] = Field(
         None, gt=0, description="the peak learning rate (default: by the model's size)"
+    )
+    dropout: float | None = Field(
+        None,
+        ge=0,
+        lt=1,
+        description="share of activations and attention weights dropped (default: 0, from four epochs on 0.1)",
+    )
+    mask_rate: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="share of pieces to select for prediction (default: 0.3, from four epochs on 0.15)",
     )
     heldout: Annotated[Heldout | None, PATH, COMMON] = Field(
         None,

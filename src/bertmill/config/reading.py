@@ -27,8 +27,7 @@ TrainingT = TypeVar("TrainingT", bound=TrainingSettings)
 RUN_FILE = "config.toml"  # identifies a run folder
 RUN_FORMAT = 1
 _DAMAGED_REMEDY = "restore the file, or start a new run"
-_BY_RUN = ("size", "learning_rate", *DURATIONS, "metric", "eval_every", "max_length", "stride", "truncate")
-_LEFT_OPEN = {**dict.fromkeys(_BY_RUN), "precision": "auto"}  # the values that leave a decision to the run
+_BY_RUN = ("size", *DURATIONS, "metric", "eval_every", "max_length", "stride", "truncate")  # decided if None
 
 
 def key_of(name: str, field: FieldInfo) -> str:
@@ -157,6 +156,8 @@ def resumed_settings(given: TrainingT, before: TrainingT, *, is_finished: bool) 
 
     What is left open now is as the run decided. Data of a finished run may not move: its hash is not compared again.
     """
+    required = [names[0] for names in type(given).recorded if len(names) == 1]
+    left_open = {**dict.fromkeys((*_BY_RUN, *required)), "precision": "auto"}
     allowed = [MAY_CHANGE] if is_finished else [MAY_CHANGE, MAY_MOVE]
     given = with_whole_paths(given)
     changes = {}
@@ -167,7 +168,7 @@ def resumed_settings(given: TrainingT, before: TrainingT, *, is_finished: bool) 
             continue
         if any(marker in field.metadata for marker in allowed):
             changes[name] = value
-        elif name not in _LEFT_OPEN or value != _LEFT_OPEN[name]:
+        elif name not in left_open or value != left_open[name]:
             differing.append(flag_of(name, field))
     if differing:
         raise _cannot_change(differing, given.out / RUN_FILE)

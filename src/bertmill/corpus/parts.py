@@ -8,7 +8,7 @@ and more.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +59,15 @@ class DocumentPart:
         """Whether each of `documents` belongs to this part."""
         places = self.places(documents)
         return (places >= 0) & (places < self.num_documents)
+
+    def pieces(self, number: int) -> NDArray[Any]:
+        """The pieces that the shard of this number holds of this part, in order."""
+        shard = self.corpus.shards[number]
+        if self._shuffle is None:
+            return shard.pieces
+        ends = np.append(0, shard.sentence_ends)
+        spans = [shard.pieces[ends[span.first] : ends[span.stop]] for span in self.spans(number)]
+        return np.concatenate([shard.pieces[:0], *spans])
 
     def spans(self, number: int) -> list[Span]:
         """What the shard of this number holds of this part, in order."""

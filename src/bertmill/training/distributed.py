@@ -66,6 +66,12 @@ class Ranks:
             for gradient, part in zip(gradients, flat.split([each.numel() for each in gradients]), strict=True):
                 gradient.copy_(part.view_as(gradient))
 
+    def share_weights(self, model: nn.Module) -> None:
+        """Give the model of every rank the weights of the first."""
+        if self.count > 1:
+            for parameter in model.parameters():
+                dist.broadcast(parameter.data, 0)
+
     def wait(self) -> None:
         """Go on when all ranks have come here."""
         if self.count > 1:

@@ -215,15 +215,21 @@ class Trainer:
         if self.state.best_step not in (None, self.state.step):
             self.checkpoints.load_weights(self.model, self.state.best_step)
 
-    def resume(self) -> None:
+    def resume(self) -> bool:
         """Continue from the newest whole checkpoint; if there is none, the training begins, and so does its log."""
         state = self.checkpoints.restore_newest(self.model, self.optimizer)
         if state is None:
             self.journal.cut(0)
-            return
+            return False
         self.state = state
         self.checkpoints.resumed_from = self.state.step
         self.journal.remark(f"resumed from step {self.state.step:,}")
+        return True
+
+    def save_initial_weights(self, seconds: float) -> None:
+        """Keep weights that took `seconds` to compute, so that a resumed training does not compute them again."""
+        (self.state.seconds,) = self.ranks.largest([seconds])
+        self.checkpoints.save(self.model, self.optimizer, self.state)
 
 
 def computing_in(precision: Precision, device: torch.device) -> AbstractContextManager[object]:

@@ -71,6 +71,7 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, tensor
     """Put back what `optimizer_tensors` gave."""
     for name, parameter in model.named_parameters():
         state = {kind: tensors[f"{kind}.{name}"] for kind in _STATE_KINDS if f"{kind}.{name}" in tensors}
+        optimizer.state.pop(parameter, None)
         if state:
             optimizer.state[parameter] = {
                 # torch keeps the count of steps of a fused optimizer on the parameter's device

@@ -8,6 +8,7 @@ schedule. Only the first of several ranks writes.
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
@@ -17,15 +18,14 @@ import torch
 
 from bertmill.checkpoint.huggingface import folder_sha256
 from bertmill.checkpoint.names import find_model
-from bertmill.config.commands import PretrainFields, PretrainSettings
-from bertmill.config.fields import heldout_share, parse_mask_mix, parse_phases
-from bertmill.config.reading import with_whole_paths
+from bertmill.config.commands import PretrainSettings
+from bertmill.config.fields import parse_mask_mix, parse_phases
 from bertmill.corpus.build import build_corpus
 from bertmill.corpus.instances import Instances
 from bertmill.corpus.loader import Loader
 from bertmill.corpus.masking import MaskingSettings, VocabularyIds
 from bertmill.corpus.objectives import load_objective
-from bertmill.corpus.parts import HELDOUT_SEED
+from bertmill.corpus.parts import HELDOUT_SEED, DocumentPart
 from bertmill.corpus.plan import PlanSettings
 from bertmill.corpus.shards import Corpus
 from bertmill.errors import DataError, UsageError
@@ -36,9 +36,11 @@ from bertmill.randomness import keyed_seed
 from bertmill.text.files import find_files
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import Ranks
-from bertmill.training.loop import ResolvedTraining, Trainer
+from bertmill.training.initial_weights import compute_statistics, set_corpus_weights
+from bertmill.training.loop import Trainer
 from bertmill.training.objective_trainable import ObjectiveTrainable, PretrainingBeginning
 from bertmill.training.progress import Listener
+from bertmill.training.recipe import ResolvedPretraining, resolve
 from bertmill.training.runs import open_run, prepare_model
 from bertmill.training.schedule import Schedule, steps_of_epochs
 from bertmill.training.state import PLANS_OF_RANK, RunFolder
@@ -46,23 +48,6 @@ from bertmill.training.trainable import Phase
 from bertmill.version import __version__
 
 COMMAND = "pretrain"
-DEFAULT_SIZE = "mini"
-DEFAULT_EPOCHS = 1.0
-# The highest learning rate for a size: to base by trials (docs/benchmarks.md), of large that of base.
-LEARNING_RATES = {"tiny": 1e-3, "mini": 1e-3, "small": 2.5e-4, "medium": 1.25e-4, "base": 5e-5, "large": 5e-5}
-
-
-class ResolvedPretraining(ResolvedTraining, PretrainFields, extra="ignore", allow_inf_nan=True):
-    """The settings of a pre-training with everything resolved."""
-
-    init: str  # the model to continue
-    size: str  # that of a new model, or the one nearest to `init`
-    learning_rate: float
-    steps: float
-    epochs: float
-    seconds: float
-    heldout_share: float
-    heldout_files: tuple[str, ...]
 
 
 def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
@@ -71,15 +56,18 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
     with open_run(settings, COMMAND, listener) as run:
         if run.is_finished:
             return run.model
-        resolved, folder, ranks = _resolve(run.settings), run.folder, run.ranks
+        folder, ranks = run.folder, run.ranks
         if run.is_new:
             if ranks.is_first:
                 folder.remove_plans()
             ranks.wait()
-        corpus = Corpus(resolved.corpus, verify=ranks.is_first)
+        corpus = Corpus(run.settings.corpus, verify=ranks.is_first)
+        resolved = resolve(run.settings, corpus, ranks)
         init_sha256 = folder_sha256(find_model(resolved.init)) if resolved.init else ""
         sources = {"corpus_sha256": corpus.identity, "init_sha256": init_sha256}
         run.require_sources(sources)
+        for reason in resolved.reasons:
+            run.journal.remark(reason)
         tokenizer = BertTokenizer.from_pretrained(corpus.vocabulary_folder)
         model = _make_model(resolved, corpus, tokenizer)
         if model.load_report is not None:
@@ -94,11 +82,10 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
             steps = steps_of_epochs(resolved.epochs, [each.loader.steps_per_epoch for each in trainables], shares)
         schedule = Schedule(resolved.learning_rate, steps, resolved.seconds)
         prepare_model(model, resolved, ranks)
-        epochs = resolved.epochs if math.isfinite(resolved.epochs) else None
-        size = None if resolved.init else resolved.size
-        run.start({"size": size, "learning_rate": resolved.learning_rate, "epochs": epochs}, sources)
+        run.start(resolved.decisions(), sources)
         trainer = Trainer(model, schedule, resolved, folder, ranks, run.journal)
-        trainer.resume()
+        if not trainer.resume() and resolved.initial_weights == "corpus" and not resolved.init:
+            _start_from_corpus(trainer, resolved, corpus)
         run.journal.begin(_beginning(resolved, trainer, model.config, trainables[0]))
         ends = [*(round(end, 9) for end in accumulate(shares[:-1])), 1.0]  # 0.1 and 0.2 are a little more than 0.3
         trainer.train([Phase(*each) for each in zip(trainables, ends, strict=True)])
@@ -108,6 +95,7 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
             "objective": resolved.objective,
             "vocabulary_sha256": corpus.facts["vocabulary_sha256"],
             "init": resolved.init or None,
+            "initial_weights": "init" if resolved.init else resolved.initial_weights,
             "seed": resolved.seed,
             "steps": trainer.state.step,
             "seconds": round(trainer.state.seconds, 1),
@@ -115,36 +103,6 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
             **sources,
         }
         return run.finish(model, tokenizer, metadata)
-
-
-def _resolve(settings: PretrainSettings) -> ResolvedPretraining:
-    """Resolve what `settings` leave open; those of a resumed run have its decisions."""
-    if settings.init is not None and settings.size is not None:
-        raise UsageError("--init and --size exclude each other")
-    settings = with_whole_paths(settings)
-    size = settings.size or (DEFAULT_SIZE if settings.init is None else _nearest_size(settings.init))
-    share = heldout_share(settings.heldout)
-    values = {
-        "init": settings.init or "",
-        "size": size,
-        "learning_rate": settings.learning_rate or LEARNING_RATES[size],
-        "steps": settings.steps or math.inf,
-        "epochs": settings.epochs or (math.inf if settings.steps or settings.budget else DEFAULT_EPOCHS),
-        "seconds": settings.budget or math.inf,
-        "heldout_share": share or 0.0,
-        "heldout_files": (settings.heldout,) if settings.heldout and share is None else (),
-    }
-    return ResolvedPretraining.model_validate({**dict(settings), **values})
-
-
-def _nearest_size(model: str) -> str:
-    """The size whose layers have the most similar number of weights."""
-
-    def num_weights(config: BertConfig) -> int:
-        return config.num_hidden_layers * config.hidden_size**2
-
-    wanted = num_weights(BertConfig.from_pretrained(model))
-    return min(LEARNING_RATES, key=lambda size: abs(math.log(num_weights(BertConfig.of_size(size)) / wanted)))
 
 
 def _make_model(resolved: ResolvedPretraining, corpus: Corpus, tokenizer: BertTokenizer) -> BertPreTrainedModel:
@@ -175,6 +133,25 @@ def _make_model(resolved: ResolvedPretraining, corpus: Corpus, tokenizer: BertTo
     return model
 
 
+def _start_from_corpus(trainer: Trainer, resolved: ResolvedPretraining, corpus: Corpus) -> None:
+    """Give the model initial weights from the corpus. A checkpoint holds them, and the time that they took."""
+    started = time.monotonic()
+    if trainer.ranks.is_first:
+        model: Any = trainer.model
+        statistics = compute_statistics(
+            model.config,
+            DocumentPart(corpus, "train", resolved.heldout_share),
+            resolved.seed,
+            seconds=resolved.seconds,
+            on_progress=lambda share: trainer.journal.preparing("initial weights", share),
+        )
+        set_corpus_weights(model, statistics, resolved.seed)
+    trainer.ranks.share_weights(trainer.model)
+    seconds = time.monotonic() - started
+    trainer.journal.remark(f"initial weights from the corpus, in {seconds:.0f} s: they know which pieces are alike")
+    trainer.save_initial_weights(seconds)
+
+
 def _build_heldout(
     resolved: ResolvedPretraining, corpus: Corpus, run: RunFolder, tokenizer: BertTokenizer, ranks: Ranks
 ) -> Corpus | None:
@@ -197,22 +174,25 @@ def _prepare(
     heldout_cut = replace(cut, part="heldout") if resolved.heldout_share else cut
     mix = parse_mask_mix(resolved.mask_mix)
     masking = MaskingSettings(resolved.mask_rate, *mix, resolved.whole_words, resolved.fixed_masks)
+    # Figures on held-out text can be compared, whatever share of pieces is selected in training.
+    heldout_masking = MaskingSettings(whole_words=resolved.whole_words)
 
-    def instances(of: Corpus, name: str, cut: PlanSettings, seed: int) -> Instances:
+    def instances(of: Corpus, name: str, cut: PlanSettings, masking: MaskingSettings, seed: int) -> Instances:
         # Each rank plans in a folder of its own: plans are the same, and no rank waits for files of another machine.
         folder = RunFolder(resolved.out).plans / f"{PLANS_OF_RANK}{ranks.rank}" / f"{name}-{length}"
         return Instances(of, ids, folder, cut, masking, seed=seed)
 
     loader = Loader(
-        instances(corpus, "train", cut, resolved.seed),
+        instances(corpus, "train", cut, masking, resolved.seed),
         batch_size=resolved.batch_size,
         rank=ranks.rank,
         world_size=ranks.count,
         workers=resolved.workers,
     )
     try:
-        of_heldout = None if heldout is None else instances(heldout, "heldout", heldout_cut, HELDOUT_SEED)
-        if of_heldout is not None:
+        of_heldout = None
+        if heldout is not None:
+            of_heldout = instances(heldout, "heldout", heldout_cut, heldout_masking, HELDOUT_SEED)
             of_heldout.plan_epoch(0)
     except DataError as error:  # name the files that the user gave, not the corpus in the run folder
         where = error.where if resolved.heldout_share else resolved.heldout_files[0]

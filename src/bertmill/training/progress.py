@@ -32,6 +32,9 @@ class Beginning:
 class Listener:
     """Hears what a training says; this one does nothing."""
 
+    def preparing(self, what: str, share: float) -> None:
+        """`share` of some long work before the first step is done."""
+
     def begin(self, beginning: Beginning) -> None:
         """The first step is about to be taken."""
 
@@ -53,6 +56,7 @@ class Journal:
         self._path = path
         self._listener = listener
         self._board: SummaryWriter | None = None
+        self.preparing = listener.preparing
         self.begin = listener.begin
         self.step = listener.step
         self.remark = listener.remark

@@ -1,0 +1,201 @@
+"""Initial weights that already contain what the statistics of a corpus say.
+
+They are ordinary BERT weights, from which training starts instead of from random numbers:
+- The decoder's bias is the log frequency of each piece.
+- Piece embeddings are the factors U √S of the positive pointwise mutual information of neighbours (truncated singular
+  value decomposition), rotated at random. They fill all dimensions but the first few, reserved for positions.
+- Position embeddings are sines and cosines of geometric frequencies in the reserved dimensions.
+- The heads of the first layers look at fixed offsets. The key is the position, the query the position rotated by the
+  offset, and each head copies a random slice of the other dimensions.
+- The transform of the MLM head copies its input, so that a piece is predicted from the vectors around it.
+All other weights stay random, as do embeddings of pieces that do not occur.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from bertmill.corpus.cooccurrence import count_pairs, most_frequent, piece_counts, positive_information
+from bertmill.corpus.parts import DocumentPart
+from bertmill.model.config import BertConfig
+from bertmill.model.layers import BertAttention
+from bertmill.randomness import keyed_seed
+
+NEIGHBOURS = {1: 4, 2: 3, 3: 2, 4: 1, 5: 1}  # weights of pairs by their distance
+MAX_DIMENSIONS = 256  # of vectors; more hardly pay and take longer
+MAX_PIECES = 1 << 25  # of a corpus that are counted
+MAX_CONTEXTS = 1 << 13
+MIN_CONTEXTS = 1 << 8
+POWER_ITERATIONS = 3
+EXTRA_DIMENSIONS = 16  # of the random projection; they make the smallest factors more exact
+# With a budget, this share of it, at speeds that a core of any machine of today reaches:
+BUDGET_SHARE = 0.1
+PIECES_PER_SECOND = 1e6
+OPERATIONS_PER_SECOND = 2e10
+
+MAX_LAYERS = 2  # with heads that look at fixed offsets
+HIGHEST_FREQUENCY, LOWEST_FREQUENCY = 1.5, 0.03  # radians per position
+SHARPNESS = 8.0  # the attention score at a head's offset, before noise
+COPY_GAIN = 0.5  # of the value and the output projection each
+LINEAR_FROM = 3.0  # where GELU is nearly the identity
+
+
+class Statistics(NamedTuple):
+    """What a corpus says about its pieces."""
+
+    counts: NDArray[np.int64]
+    vectors: Tensor  # [V, at most MAX_DIMENSIONS]
+
+
+class Effort(NamedTuple):
+    """How much of a corpus is counted, and how many contexts."""
+
+    max_pieces: int
+    max_contexts: int
+
+    @classmethod
+    def within(cls, seconds: float, vocabulary_size: int, dimensions: int) -> Effort:
+        """What a tenth of a budget allows; a function of its arguments alone, so that a run can be repeated."""
+        half = seconds * BUDGET_SHARE / 2  # for counting, and for the decomposition
+        products = 2 * POWER_ITERATIONS + 2
+        operations = 2 * products * vocabulary_size * (dimensions + EXTRA_DIMENSIONS)  # per context
+        max_contexts = min(MAX_CONTEXTS, max(MIN_CONTEXTS, half * OPERATIONS_PER_SECOND / operations))
+        return cls(int(min(MAX_PIECES, half * PIECES_PER_SECOND)), int(max_contexts))
+
+
+def compute_statistics(
+    config: BertConfig, part: DocumentPart, seed: int, *, seconds: float, on_progress: Callable[[float], None]
+) -> Statistics:
+    """Counts and vectors of the pieces of a part of a corpus, in about a tenth of `seconds`."""
+    dimensions = min(MAX_DIMENSIONS, config.hidden_size - num_position_dimensions(config))
+    effort = Effort.within(seconds, part.corpus.vocabulary_size, dimensions)
+    counts = piece_counts(part, effort.max_pieces)
+    weights = {sign * distance: weight for distance, weight in NEIGHBOURS.items() for sign in (-1, 1)}
+    table = count_pairs(
+        part,
+        most_frequent(counts, effort.max_contexts),
+        weights,
+        max_pieces=effort.max_pieces,
+        on_progress=lambda share: on_progress(0.6 * share),
+    )
+    information = torch.from_numpy(positive_information(table))
+    generator = torch.Generator().manual_seed(keyed_seed(seed, "random projection"))
+    return Statistics(counts, factorize(information, dimensions, generator))
+
+
+def factorize(matrix: Tensor, rank: int, generator: torch.Generator) -> Tensor:
+    """U √S of at most `rank` singular values, the largest first (Halko, Martinsson and Tropp, 2011)."""
+    width = min(rank + EXTRA_DIMENSIONS, *matrix.shape)
+    basis = torch.linalg.qr(matrix @ torch.randn(matrix.shape[1], width, generator=generator))[0]
+    for _ in range(POWER_ITERATIONS):
+        basis = torch.linalg.qr(matrix.T @ basis)[0]
+        basis = torch.linalg.qr(matrix @ basis)[0]
+    left, values, _ = torch.linalg.svd(basis.T @ matrix, full_matrices=False)
+    factors: Tensor = basis @ left[:, :rank] * values[:rank].sqrt()
+    return factors
+
+
+def num_position_dimensions(config: BertConfig) -> int:
+    """The dimensions reserved for positions: an even number that fits into a head."""
+    head_size = config.hidden_size // config.num_attention_heads
+    return min(head_size, config.hidden_size // 4) // 2 * 2
+
+
+@torch.no_grad()
+def set_corpus_weights(model: Any, statistics: Statistics, seed: int) -> None:
+    """Give a model with an MLM head the weights that follow from the statistics of a corpus."""
+    config: BertConfig = model.config
+    generator = torch.Generator().manual_seed(keyed_seed(seed, "weights from the corpus"))
+    num_reserved = num_position_dimensions(config)
+    frequencies = HIGHEST_FREQUENCY * (LOWEST_FREQUENCY / HIGHEST_FREQUENCY) ** torch.linspace(0, 1, num_reserved // 2)
+    embeddings, head = model.bert.embeddings, model.cls.predictions
+    smoothed = torch.from_numpy(statistics.counts + 0.5)
+    head.bias.copy_((smoothed / smoothed.sum()).log())
+    _set_pieces(embeddings.word_embeddings.weight, statistics, num_reserved, config, generator)
+    embeddings.token_type_embeddings.weight.zero_()
+    _set_positions(embeddings.position_embeddings.weight, frequencies, config)
+    for number in range(min(MAX_LAYERS, -(-config.num_hidden_layers // 2))):
+        offsets = layer_offsets(number, config.num_attention_heads, causal=config.causal)
+        _look_at_offsets(model.bert.encoder.layer[number].attention, offsets, frequencies, generator)
+    _copy_input(head.transform.dense, num_reserved)
+
+
+def layer_offsets(layer: int, num_heads: int, *, causal: bool) -> list[int]:
+    """Where the heads of a layer look: −1, 1, −2, 2, … in the first layer, −1, 1, −3, 3, … in the second."""
+    num_distances = num_heads if causal else -(-num_heads // 2)
+    distances = [1, *range(2 + layer, 2 + layer + num_distances)][:num_distances]
+    if causal:
+        return [-distance for distance in distances]
+    return [sign * distance for distance in distances for sign in (-1, 1)][:num_heads]
+
+
+def _set_pieces(
+    weight: Tensor, statistics: Statistics, num_reserved: int, config: BertConfig, generator: torch.Generator
+) -> None:
+    """Rotate the vectors into the free dimensions and scale them to the spread of random weights."""
+    occurs = torch.from_numpy(statistics.counts > 0)
+    vectors = statistics.vectors[occurs]
+    rotated = vectors @ _orthonormal(vectors.shape[1], config.hidden_size - num_reserved, generator)
+    weight[:, :num_reserved] = 0
+    weight[occurs, num_reserved:] = rotated * (config.initializer_range / rotated.std())
+
+
+def _set_positions(weight: Tensor, frequencies: Tensor, config: BertConfig) -> None:
+    """Sines and cosines side by side, with the spread of random weights."""
+    angles = torch.arange(len(weight))[:, None] * frequencies
+    weight.zero_()
+    waves = torch.stack([angles.sin(), angles.cos()], dim=2).flatten(1)
+    weight[:, : waves.shape[1]] = waves * (config.initializer_range * math.sqrt(2))
+
+
+def _look_at_offsets(
+    attention: BertAttention, offsets: Sequence[int], frequencies: Tensor, generator: torch.Generator
+) -> None:
+    """Give each head a query, key, value and output that copy from its offset."""
+    query, key, value, output = (
+        layer.weight
+        for layer in (attention.self.query, attention.self.key, attention.self.value, attention.output.dense)
+    )
+    head_size, num_reserved = len(query) // len(offsets), 2 * len(frequencies)
+    # The score of equal positions is gain² · num_reserved / √head_size, since LayerNorm scales dimensions to 1.
+    gain = math.sqrt(SHARPNESS * math.sqrt(head_size) / num_reserved)
+    for weight in (query, key):
+        weight.copy_(torch.randn(weight.shape, generator=generator) * 0.02)
+    value.zero_()
+    output.zero_()
+    for head, offset in enumerate(offsets):
+        rows = slice(head * head_size, head * head_size + num_reserved)
+        query[rows, :num_reserved] += gain * _rotation(frequencies * offset)
+        key[rows, :num_reserved] += gain * torch.eye(num_reserved)
+        rows = slice(head * head_size, (head + 1) * head_size)
+        basis = _orthonormal(len(query) - num_reserved, head_size, generator)
+        value[rows, num_reserved:] = COPY_GAIN * basis.T
+        output[num_reserved:, rows] = COPY_GAIN * basis
+
+
+def _rotation(angles: Tensor) -> Tensor:
+    """Rotates each pair of dimensions by its angle."""
+    cos, sin = angles.cos(), angles.sin()
+    rotation: Tensor = torch.block_diag(*torch.stack([cos, sin, -sin, cos], 1).view(-1, 2, 2))
+    return rotation
+
+
+def _copy_input(dense: nn.Linear, num_reserved: int) -> None:
+    """The identity, shifted to where the activation is nearly linear; the LayerNorm that follows removes the shift."""
+    dense.weight.copy_(torch.eye(len(dense.weight)))
+    dense.weight[:num_reserved] = 0
+    dense.bias.fill_(LINEAR_FROM)
+
+
+def _orthonormal(rows: int, columns: int, generator: torch.Generator) -> Tensor:
+    """A random matrix with orthonormal columns, or rows if it has fewer of them."""
+    matrix = torch.randn(max(rows, columns), min(rows, columns), generator=generator)
+    orthonormal: Tensor = torch.linalg.qr(matrix)[0]
+    return orthonormal if rows >= columns else orthonormal.T

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from bertmill.config.commands import PretrainSettings
+from bertmill.corpus.shards import Corpus
+from bertmill.model.config import BertConfig
+from bertmill.training import recipe
+from bertmill.training.distributed import Ranks
+from bertmill.training.recipe import LEARNING_RATES, ResolvedPretraining, resolve
+from tests.corpus.factory import write_corpus
+
+NUM_PIECES = 64_000
+
+
+@pytest.fixture(scope="module")
+def pieces(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return write_corpus(tmp_path_factory.mktemp("corpus") / "corpus", [[32] * (NUM_PIECES // 32)])
+
+
+def resolved_from(corpus: Corpus, **given: Any) -> ResolvedPretraining:
+    settings = PretrainSettings(corpus=corpus.folder, out=corpus.folder.with_name("run"), **given)
+    return resolve(settings, corpus, Ranks(torch.device("cpu")))
+
+
+@pytest.mark.parametrize(
+    ("size", "num_layers", "nearest"),
+    [("base", 1, "small"), ("medium", 8, "medium"), ("tiny", 3, "tiny")],
+)
+def test_the_learning_rate_is_that_of_the_nearest_size(
+    size: str, num_layers: int, nearest: str, pieces: Corpus, tmp_path: Path
+) -> None:
+    """One layer of base has as many weights as two of small, and four of mini fewer than a half of that."""
+    BertConfig.of_size(size, num_hidden_layers=num_layers).save_pretrained(tmp_path / "model")
+    assert resolved_from(pieces, init=str(tmp_path / "model")).learning_rate == LEARNING_RATES[nearest]
+
+
+@pytest.mark.parametrize(
+    ("given", "dropout", "mask_rate"),
+    [
+        ({}, 0.0, 0.3),
+        ({"epochs": 3.9}, 0.0, 0.3),
+        ({"epochs": 4}, 0.1, 0.15),
+        ({"steps": 3 * NUM_PIECES // (32 * 128)}, 0.0, 0.3),
+        ({"steps": 5 * NUM_PIECES // (32 * 128)}, 0.1, 0.15),
+        ({"steps": 5 * NUM_PIECES // (32 * 128), "batch_size": 16}, 0.0, 0.3),
+        ({"epochs": 4, "dropout": 0.0}, 0.0, 0.15),
+        ({"epochs": 1, "dropout": 0.3, "mask_rate": 0.2}, 0.3, 0.2),
+    ],
+)
+def test_a_short_training_has_no_dropout_and_selects_more_pieces(
+    given: dict[str, Any], dropout: float, mask_rate: float, pieces: Corpus
+) -> None:
+    resolved = resolved_from(pieces, **given)
+    assert (resolved.dropout, resolved.mask_rate) == (dropout, mask_rate)
+    assert resolved.decisions().items() >= {"dropout": dropout, "mask_rate": mask_rate}.items()
+
+
+def test_with_a_budget_the_speed_of_the_machine_tells_the_epochs(
+    pieces: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = BertConfig.of_size("mini", vocab_size=pieces.vocabulary_size).weights_per_piece(0.3)
+    monkeypatch.setattr(recipe, "matrix_product_rate", lambda *_: NUM_PIECES * 6 * weights / 100)  # 100 s per epoch
+    assert resolved_from(pieces, budget=390).dropout == 0.0
+    assert resolved_from(pieces, budget=410).dropout == 0.1
+
+
+def test_every_decision_has_a_reason_and_nothing_else_has(pieces: Corpus) -> None:
+    assert resolved_from(pieces).reasons == (
+        "size mini, the default: 4 layers, 256 wide",
+        f"learning rate {LEARNING_RATES['mini']:g}: the best in trials with mini",
+        "1 epoch, the default length",
+        "dropout 0, mask rate 0.3: fewer than 4 epochs (about 1)",
+    )
+    given = {"size": "tiny", "learning_rate": 1e-4, "steps": 10, "dropout": 0.1, "mask_rate": 0.15}
+    assert resolved_from(pieces, **given).reasons == ()
