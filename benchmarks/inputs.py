@@ -38,10 +38,11 @@ def open_instances(
     objective: str = "mlm+nsp",
     length: int = 128,
     short_seq_prob: float = 0.1,
+    mask_rate: float = 0.15,
     whole_words: bool = False,
     seed: int = 0,
 ) -> Instances:
     """The instances of `corpus`, planned in the folder `plans`."""
     plan = PlanSettings(objective, length, short_seq_prob)
-    masking = MaskingSettings(whole_words=whole_words)
+    masking = MaskingSettings(mask_rate, whole_words=whole_words)
     return Instances(corpus, VocabularyIds.of(tokenizer), plans, plan, masking, seed=seed)

@@ -1,10 +1,11 @@
 """Pre-train Hugging Face's BERT with the settings of a finished `bertmill pretrain --budget …` run.
 
-    python -m benchmarks.pretrain_with_transformers RUN OUT
+    python -m benchmarks.pretrain_with_transformers RUN OUT [--learning-rate RATE]
 
-The instances, their order, batch size, model size, learning rates and time budget are those of RUN. The model, its
-random initial weights, its loss and its padded batches are those of `transformers`, with the fused AdamW. The same code
-evaluates both on held-out text.
+The instances, their order, batch size, model size, dropout, schedule and time budget are those of RUN; so is the peak
+learning rate unless another is given, since random weights may not bear that of RUN. The model, its random initial
+weights, its loss and its padded batches are those of `transformers`, with the fused AdamW. The same code evaluates both
+on held-out text.
 """
 
 from __future__ import annotations
@@ -39,30 +40,33 @@ from bertmill.training.schedule import Schedule
 from bertmill.training.state import RunFolder
 
 LOG_EVERY = 50
+HELDOUT_MASK_RATE = 0.15
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("run", type=Path, metavar="RUN", help="run folder of `bertmill pretrain --budget …`")
     parser.add_argument("out", type=Path, metavar="OUT", help="folder for the plans and the trained model")
+    parser.add_argument("--learning-rate", type=float, metavar="RATE", help="another peak learning rate")
     given = parser.parse_args()
-    train(given.run, given.out)
+    train(given.run, given.out, given.learning_rate)
 
 
-def train(run: Path, out: Path) -> None:
-    """Trains as `run` did, writes the model to `out`, and prints the held-out figures."""
+def train(run: Path, out: Path, learning_rate: float | None = None) -> None:
+    """Trains as `run` did, perhaps at another rate, writes the model to `out`, and prints the held-out figures."""
     settings = read_settings(PretrainSettings, {}, toml_path=run / "config.toml")
     assert settings.corpus is not None
     assert settings.size is not None
     assert settings.learning_rate is not None
     assert settings.budget is not None
     assert settings.dropout is not None
+    assert settings.mask_rate is not None
     torch.set_num_threads(settings.threads or torch.get_num_threads())
     corpus = Corpus(settings.corpus)
     tokenizer = BertTokenizer.from_pretrained(corpus.vocabulary_folder)
     phases = parse_phases(settings.length)
 
-    def instances(of: Corpus, name: str, length: int, seed: int) -> Instances:
+    def instances(of: Corpus, name: str, length: int, mask_rate: float, seed: int) -> Instances:
         return open_instances(
             of,
             tokenizer,
@@ -70,6 +74,7 @@ def train(run: Path, out: Path) -> None:
             objective=settings.objective,
             length=length,
             short_seq_prob=settings.short_seq_prob,
+            mask_rate=mask_rate,
             seed=seed,
         )
 
@@ -77,11 +82,11 @@ def train(run: Path, out: Path) -> None:
     model_class = load_objective(settings.objective).model_class
     model = _make_model(model_class, settings.size, len(tokenizer), settings.dropout)
     optimizer = make_optimizer(model, settings.weight_decay)
-    schedule = Schedule(settings.learning_rate, seconds=settings.budget or math.inf)
+    schedule = Schedule(learning_rate or settings.learning_rate, seconds=settings.budget or math.inf)
     started, seconds, steps, pieces = time.monotonic(), 0.0, 0, 0
     model.train()
     for (length, _), end in zip(phases, accumulate(share for _, share in phases), strict=True):
-        of_phase = instances(corpus, "train", length, settings.seed)
+        of_phase = instances(corpus, "train", length, settings.mask_rate, settings.seed)
         for batch in Loader(of_phase, batch_size=settings.batch_size, workers=1).batches(0):
             for group in optimizer.param_groups:
                 group["lr"] = schedule.rate(steps, seconds)
@@ -100,7 +105,7 @@ def train(run: Path, out: Path) -> None:
     model.save_pretrained(out / "model")
     ours = MODEL_CLASSES[model_class].from_pretrained(out / "model")
     with torch.inference_mode():
-        heldout = instances(Corpus(RunFolder(run).heldout), "heldout", phases[-1][0], HELDOUT_SEED)
+        heldout = instances(Corpus(RunFolder(run).heldout), "heldout", phases[-1][0], HELDOUT_MASK_RATE, HELDOUT_SEED)
         heldout.plan_epoch(0)
         figures = evaluate_on_heldout(ours, heldout, Ranks(torch.device("cpu")))
     print(json.dumps({"steps": steps, "pieces": pieces, "seconds": round(seconds), **figures}))

@@ -19,8 +19,9 @@ from bertmill.training.loop import ResolvedTraining
 
 DEFAULT_SIZE = "mini"
 DEFAULT_EPOCHS = 1.0
-# The highest learning rate for a size: to base by trials (docs/benchmarks.md), of large that of base.
+# The peak learning rate for a size: to base by trials (docs/benchmarks.md), of large that of base.
 LEARNING_RATES = {"tiny": 1e-3, "mini": 1e-3, "small": 2.5e-4, "medium": 1.25e-4, "base": 5e-5, "large": 5e-5}
+CORPUS_FACTOR = 2  # initial weights from the corpus bear a higher rate
 SHORT_EPOCHS = 4.0  # a training of fewer epochs does not learn its text by heart
 SHORT_TRAINING = {"dropout": 0.0, "mask_rate": 0.3}
 LONG_TRAINING = {"dropout": 0.1, "mask_rate": 0.15}  # the paper's
@@ -63,11 +64,12 @@ def resolve(settings: PretrainSettings, corpus: Corpus, ranks: Ranks) -> Resolve
     if settings.init is not None:
         config = BertConfig.from_pretrained(settings.init)
         size = _nearest_size(config)
+    starts_from_corpus = settings.init is None and settings.initial_weights == "corpus"
     share = heldout_share(settings.heldout)
     values = {
         "init": settings.init or "",
         "size": size,
-        "learning_rate": settings.learning_rate or LEARNING_RATES[size],
+        "learning_rate": settings.learning_rate or default_learning_rate(size, starts_from_corpus),
         "steps": settings.steps or math.inf,
         "epochs": settings.epochs or (math.inf if settings.steps or settings.budget else DEFAULT_EPOCHS),
         "seconds": settings.budget or math.inf,
@@ -101,6 +103,10 @@ def _reasons(settings: PretrainSettings, resolved: ResolvedPretraining, config: 
     if math.isfinite(resolved.epochs) and settings.epochs is None:
         reasons.append(f"{resolved.epochs:g} epoch, the default length")
     return reasons
+
+
+def default_learning_rate(size: str, starts_from_corpus: bool) -> float:
+    return LEARNING_RATES[size] * (CORPUS_FACTOR if starts_from_corpus else 1)
 
 
 def _nearest_size(config: BertConfig) -> str:
