@@ -32,7 +32,14 @@ from bertmill.training.pretrain import pretrain
 from bertmill.training.progress import Listener
 from bertmill.training.trials import finetune_once_or_more
 
-PRETRAIN = {"corpus": "/data/corpus", "steps": 10, "size": "tiny", "learning_rate": 0.001}
+PRETRAIN = {
+    "corpus": "/data/corpus",
+    "steps": 10,
+    "size": "tiny",
+    "learning_rate": 0.001,
+    "dropout": 0.0,
+    "mask_rate": 0.3,
+}
 FINETUNE = {"task": "classify", "model": "minilm", "train": "/data/rows.tsv", "multi_label": True}
 
 

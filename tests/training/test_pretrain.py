@@ -128,7 +128,7 @@ def test_a_head_that_the_first_model_lacks_depends_on_the_seed_alone(corpus: Pat
     for name, seed in (("one", 3), ("same", 3), ("other", 4)):
         torch.rand(7)  # whatever was drawn before
         flags = ("--steps", 1, "--learning-rate", 1e-9, "--init", tmp_path / "words/model", "--seed", seed)
-        assert pretrain(corpus, tmp_path / name, *flags) == 0
+        assert pretrain(corpus, tmp_path / name, *flags, "--objective", "mlm+nsp") == 0
         heads.append(load_file(tmp_path / name / "model/model.safetensors")["cls.seq_relationship.weight"])
     assert torch.equal(heads[0], heads[1])
     assert not torch.allclose(heads[0], heads[2], atol=1e-3)
@@ -185,7 +185,7 @@ def test_a_share_of_documents_can_be_held_out(corpus: Path, tmp_path: Path, monk
         return original(self, epoch, numbers)
 
     monkeypatch.setattr(Instances, "make_batch", noted)
-    flags = ("--steps", 50, "--eval-every", 25, "--heldout", "0.10", "--save-every", 10)
+    flags = ("--objective", "mlm+nsp", "--steps", 50, "--eval-every", 25, "--heldout", "0.10", "--save-every", 10)
     assert pretrain(corpus, tmp_path / "run", *flags) == 0
     assert used["train"]
     assert used["heldout"]

@@ -69,10 +69,15 @@ def test_with_a_budget_the_speed_of_the_machine_tells_the_epochs(
     assert resolved_from(pieces, budget=410).dropout == 0.1
 
 
+def test_weights_from_the_corpus_have_a_higher_learning_rate(pieces: Corpus) -> None:
+    rates = [resolved_from(pieces, initial_weights=kind).learning_rate for kind in ("corpus", "random")]
+    assert rates == [2 * LEARNING_RATES["mini"], LEARNING_RATES["mini"]]
+
+
 def test_every_decision_has_a_reason_and_nothing_else_has(pieces: Corpus) -> None:
     assert resolved_from(pieces).reasons == (
         "size mini, the default: 4 layers, 256 wide",
-        f"learning rate {LEARNING_RATES['mini']:g}: the best in trials with mini",
+        "learning rate 0.002: the best in trials with mini",
         "1 epoch, the default length",
         "dropout 0, mask rate 0.3: fewer than 4 epochs (about 1)",
     )

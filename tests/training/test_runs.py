@@ -166,7 +166,7 @@ def test_a_start_that_is_refused_can_be_made_good(corpus: Path, tmp_path: Path) 
     assert main(["corpus", str(tmp_path / "text.txt"), "--vocab", vocabulary, "--out", str(single), "--quiet"]) == 0
     assert pretrain(tmp_path, tmp_path / "run", "--steps", 1) == 2
     assert pretrain(corpus, tmp_path / "run", "--steps", 1, "--init", "minilm") == 4
-    assert pretrain(single, tmp_path / "run", "--steps", 1) == 3
+    assert pretrain(single, tmp_path / "run", "--steps", 1, "--objective", "mlm+nsp") == 3
     assert not (tmp_path / "run/config.toml").exists()
     assert pretrain(corpus, tmp_path / "run", "--steps", 1) == 0
 

@@ -129,7 +129,7 @@ class PretrainFields(TrainingFields):
     """The same for pre-training."""
 
     corpus: Annotated[Path, PATH, MAY_MOVE] = Field(description="a folder made by `bertmill corpus`")
-    objective: Annotated[str, COMMON] = Field("mlm+nsp", description="what to learn")
+    objective: Annotated[str, COMMON] = Field("mlm", description="what to learn")
     length: Annotated[Phases, COMMON] = Field(
         "128", description="pieces per instance, or lengths with shares: 128:0.9,512:0.1"
     )
@@ -302,7 +302,7 @@ class InspectSettings(Settings):
 
     folder: Folder
     show: int = Field(0, ge=0, description="so many finished instances of a corpus, with masks, segments and labels")
-    objective: str = Field("mlm+nsp", description="what the instances are for")
+    objective: str = Field("mlm", description="what the instances are for")
     length: int = Field(128, ge=3, description="pieces of an instance, at most")
     whole_words: bool = Field(False, description="mask all pieces of a word or none")
     seed: int = Field(0, ge=0, description="what chance depends on")

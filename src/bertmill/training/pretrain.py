@@ -66,8 +66,6 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
         init_sha256 = folder_sha256(find_model(resolved.init)) if resolved.init else ""
         sources = {"corpus_sha256": corpus.identity, "init_sha256": init_sha256}
         run.require_sources(sources)
-        for reason in resolved.reasons:
-            run.journal.remark(reason)
         tokenizer = BertTokenizer.from_pretrained(corpus.vocabulary_folder)
         model = _make_model(resolved, corpus, tokenizer)
         if model.load_report is not None:
@@ -83,6 +81,8 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
         schedule = Schedule(resolved.learning_rate, steps, resolved.seconds)
         prepare_model(model, resolved, ranks)
         run.start(resolved.decisions(), sources)
+        for reason in resolved.reasons:
+            run.journal.remark(reason)
         trainer = Trainer(model, schedule, resolved, folder, ranks, run.journal)
         if not trainer.resume() and resolved.initial_weights == "corpus" and not resolved.init:
             _start_from_corpus(trainer, resolved, corpus)
