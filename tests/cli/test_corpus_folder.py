@@ -171,7 +171,7 @@ def test_wishes_that_cannot_be_met_are_one_line(bertmill: RunCommand, stories: P
     for words, message in [
         (["minilm", "--show", "1"], "--show prints instances of a corpus"),
         ([stories, "--show", "1", "--json"], "not as JSON"),
-        ([stories, "--show", "1", "--length", "2"], "the length 2 is too short for mlm; from 3 on"),
+        ([stories, "--show", "1", "--length", "4", "--objective", "mlm+nsp"], "too short for mlm+nsp; from 5 on"),
         ([stories, "--show", "1", "--objective", "nsp"], "no objective called 'nsp'"),
         ([stories, "--objective", "nsp"], "no objective called 'nsp'"),
     ]:
