@@ -3,16 +3,15 @@
     python -m benchmarks.pretrain_with_transformers RUN OUT [--learning-rate RATE]
 
 The instances, their order, batch size, model size, dropout, schedule and time budget are those of RUN; so is the peak
-learning rate unless another is given, since random weights may not bear that of RUN. The model, its random initial
-weights, its loss and its padded batches are those of `transformers`, with the fused AdamW. The same code evaluates both
-on held-out text.
+learning rate unless another is given, since random weights may need a lower one. The model, its random initial weights,
+its loss and its padded batches are those of `transformers`, with the fused AdamW. The same code evaluates both on
+held-out text. RUN must have used --heldout FILE, --precision fp32 and the default masks.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 import time
 from itertools import accumulate
 from pathlib import Path
@@ -23,7 +22,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from benchmarks.inputs import open_instances
 from bertmill.config.commands import PretrainSettings
-from bertmill.config.fields import parse_phases
+from bertmill.config.fields import heldout_share, parse_phases
 from bertmill.config.reading import read_settings
 from bertmill.corpus.instances import InstanceBatch, Instances
 from bertmill.corpus.loader import Loader
@@ -61,6 +60,10 @@ def train(run: Path, out: Path, learning_rate: float | None = None) -> None:
     assert settings.budget is not None
     assert settings.dropout is not None
     assert settings.mask_rate is not None
+    if heldout_share(settings.heldout or "0") is not None or settings.precision != "fp32":
+        raise SystemExit(f"{run}: use a run with --heldout FILE and --precision fp32")
+    if settings.mask_mix != "80/10/10" or settings.whole_words or settings.fixed_masks:
+        raise SystemExit(f"{run}: use a run with the default --mask-mix, and without --whole-words and --fixed-masks")
     torch.set_num_threads(settings.threads or torch.get_num_threads())
     corpus = Corpus(settings.corpus)
     tokenizer = BertTokenizer.from_pretrained(corpus.vocabulary_folder)
@@ -79,15 +82,19 @@ def train(run: Path, out: Path, learning_rate: float | None = None) -> None:
         )
 
     torch.manual_seed(settings.seed)
-    model_class = load_objective(settings.objective).model_class
-    model = _make_model(model_class, settings.size, len(tokenizer), settings.dropout)
+    objective = load_objective(settings.objective)
+    if objective.causal:
+        raise SystemExit(f"{run}: a left-to-right objective is not supported")
+    model = _make_model(objective.model_class, settings.size, len(tokenizer), settings.dropout)
     optimizer = make_optimizer(model, settings.weight_decay)
-    schedule = Schedule(learning_rate or settings.learning_rate, seconds=settings.budget or math.inf)
+    schedule = Schedule(learning_rate or settings.learning_rate, seconds=settings.budget)
+    planned = {length: instances(corpus, "train", length, settings.mask_rate, settings.seed) for length, _ in phases}
+    for of_length in planned.values():
+        of_length.plan_epoch(0)  # before the clock starts, as in RUN
     started, seconds, steps, pieces = time.monotonic(), 0.0, 0, 0
     model.train()
     for (length, _), end in zip(phases, accumulate(share for _, share in phases), strict=True):
-        of_phase = instances(corpus, "train", length, settings.mask_rate, settings.seed)
-        for batch in Loader(of_phase, batch_size=settings.batch_size, workers=1).batches(0):
+        for batch in Loader(planned[length], batch_size=settings.batch_size, workers=1).batches(0):
             for group in optimizer.param_groups:
                 group["lr"] = schedule.rate(steps, seconds)
             optimizer.zero_grad()
@@ -103,7 +110,7 @@ def train(run: Path, out: Path, learning_rate: float | None = None) -> None:
             if is_over or (end < 1 and schedule.progress(steps, seconds) >= end):
                 break
     model.save_pretrained(out / "model")
-    ours = MODEL_CLASSES[model_class].from_pretrained(out / "model")
+    ours = MODEL_CLASSES[objective.model_class].from_pretrained(out / "model")
     with torch.inference_mode():
         heldout = instances(Corpus(RunFolder(run).heldout), "heldout", phases[-1][0], HELDOUT_MASK_RATE, HELDOUT_SEED)
         heldout.plan_epoch(0)
