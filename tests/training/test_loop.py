@@ -226,6 +226,35 @@ def test_a_budget_leaves_no_time_for_another_step_and_the_rate_is_nearly_zero(
     assert last["rate"] == pytest.approx(0.1 * (5 / 105) / 0.94)
 
 
+def test_time_for_initial_weights_is_part_of_the_budget_and_warm_up_begins_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+
+    class Lasting(CountingTrainable):
+        def loss(self, *arguments: Any) -> tuple[Tensor, dict[str, float]]:
+            nonlocal now
+            now += 0.25
+            return super().loss(*arguments)
+
+    first = trainer_in(tmp_path, Schedule(0.1, seconds=60))
+    first.save_initial_weights(50.0)
+    resumed = trainer_in(tmp_path, Schedule(0.1, seconds=60), log_every=39)
+    assert resumed.resume()
+    for trainer in (first, resumed):
+        assert (trainer.state.seconds, trainer.state.start_seconds) == (50.0, 50.0)
+        assert trainer.schedule.progress(0, 50.0) == 0
+        assert trainer.schedule.rate(0, 50.0) == 0
+        assert trainer.schedule.rate(1, 50.25) == pytest.approx(0.1 * 0.025 / 0.06)
+    trainable = Lasting()
+    resumed.train(one_phase(trainable))
+    assert trainable.taken == list(range(40))
+    log = log_of(tmp_path)
+    assert [line["seconds"] for line in log] == [59.75, 60]
+    assert log[0]["progress"] == pytest.approx(0.975)
+
+
 @pytest.mark.slow  # it measures time
 def test_a_budget_ends_on_time_with_the_rate_at_zero(corpus: Path, tmp_path: Path) -> None:
     started = time.monotonic()

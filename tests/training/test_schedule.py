@@ -33,6 +33,15 @@ def test_by_the_clock_the_rate_is_zero_when_the_time_is_over() -> None:
     assert schedule.is_over(5, 98.0, seconds_of_step=3.0)
 
 
+def test_progress_by_the_clock_begins_with_the_first_step() -> None:
+    schedule = Schedule(1.0, seconds=100, start_seconds=20)
+    assert [schedule.progress(0, seconds) for seconds in (20.0, 60.0, 100.0, 101.0)] == [0, 0.5, 1, 1]
+    assert schedule.rate(0, 20.0) == 0
+    assert schedule.is_over(9, 100.5)
+    assert Schedule(1.0, seconds=10, start_seconds=20).progress(0, 20.0) == 0
+    assert Schedule(1.0, steps=10, start_seconds=20).progress(5, 30.0) == 0.5
+
+
 @given(st.integers(1, 5000), st.floats(1e-6, 1))
 def test_no_rate_is_negative_or_above_the_peak(steps: int, peak: float) -> None:
     schedule = Schedule(peak, steps=steps)

@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -222,13 +222,19 @@ class Trainer:
             self.journal.cut(0)
             return False
         self.state = state
+        self.schedule = replace(self.schedule, start_seconds=state.start_seconds)
         self.checkpoints.resumed_from = self.state.step
         self.journal.remark(f"resumed from step {self.state.step:,}")
         return True
 
     def save_initial_weights(self, seconds: float) -> None:
-        """Keep weights that took `seconds` to compute, so that a resumed training does not compute them again."""
-        (self.state.seconds,) = self.ranks.largest([seconds])
+        """Save weights that took `seconds` to compute, so that a resumed training does not compute them again.
+
+        A budget includes these seconds, but warm-up and phases begin after them.
+        """
+        (seconds,) = self.ranks.largest([seconds])
+        self.state.seconds = self.state.start_seconds = seconds
+        self.schedule = replace(self.schedule, start_seconds=seconds)
         self.checkpoints.save(self.model, self.optimizer, self.state)
 
 

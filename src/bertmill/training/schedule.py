@@ -16,16 +16,18 @@ MAX_WARMUP_STEPS = 10_000
 
 @dataclass(frozen=True)
 class Schedule:
-    """The training lasts for `steps` or for `seconds`, whichever is finite."""
+    """The training lasts for `steps` or for `seconds`, whichever is finite; the first step is at `start_seconds`."""
 
     peak_rate: float
     steps: float = math.inf
     seconds: float = math.inf
     warmup_share: float = WARMUP_SHARE
+    start_seconds: float = 0.0
 
     def progress(self, step: int, seconds: float) -> float:
-        """0 at the beginning, 1 at the end, after `step` steps that took `seconds`."""
-        return min(1.0, max(step / self.steps, seconds / self.seconds))
+        """0 at the first step, 1 at the end, after `step` steps and `seconds` in all."""
+        span = max(1e-9, self.seconds - self.start_seconds)  # all of the time may be over before the first step
+        return min(1.0, max(step / self.steps, (seconds - self.start_seconds) / span))
 
     def rate(self, step: int, seconds: float) -> float:
         """The learning rate of the step that follows `step` steps."""

@@ -34,6 +34,7 @@ class State:
 
     step: int = 0
     seconds: float = 0.0
+    start_seconds: float = 0.0  # of them, those before the first step
     seconds_of_step: float = 0.0  # the last one
     phase: int = 0
     phase_start: int = 0  # the step at which the phase began
