@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from bertmill.corpus import cooccurrence
-from bertmill.corpus.cooccurrence import count_pairs, most_frequent, piece_counts, positive_information, sample
+from bertmill.corpus.cooccurrence import count_pairs, most_frequent, piece_counts, positive_mutual_information, sample
 from bertmill.corpus.parts import DocumentPart, PartName
 from tests.corpus.factory import write_corpus
 
@@ -46,7 +46,16 @@ def test_progress_rises_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     shares: list[float] = []
     part = part_of([*range(5, 40)] * 10, tmp_path / "corpus")
     count_pairs(part, CONTEXTS, WEIGHTS, max_pieces=350, on_progress=shares.append)
-    assert shares == pytest.approx([2 / 7, 4 / 7, 6 / 7, 1.0])
+    assert shares == pytest.approx([0, 2 / 7, 4 / 7, 6 / 7, 1])
+
+
+def test_progress_rises_to_the_end_also_if_documents_are_held_out(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus", [[5, 5]] * 20, sentences_per_shard=7, vocabulary_size=VOCABULARY)
+    shares: list[float] = []
+    part = DocumentPart(corpus, "train", 0.5)
+    count_pairs(part, CONTEXTS, WEIGHTS, max_pieces=1000, on_progress=shares.append)
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
 
 
 def test_contexts_are_the_most_frequent_pieces_that_the_table_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,11 +92,11 @@ def test_information_is_the_positive_log_ratio_of_probabilities() -> None:
     context = counts.sum(0) ** 0.75
     with np.errstate(divide="ignore"):
         expected = np.log(counts / counts.sum(1, keepdims=True) / (context / context.sum()))
-    np.testing.assert_allclose(positive_information(counts.copy()), np.maximum(expected, 0), atol=1e-5)
+    np.testing.assert_allclose(positive_mutual_information(counts.copy()), np.maximum(expected, 0), atol=1e-5)
 
 
 def test_a_piece_without_pairs_has_no_information() -> None:
-    assert (positive_information(np.array([[0, 0], [3, 1], [0, 2]], np.int32))[0] == 0).all()
+    assert (positive_mutual_information(np.array([[0, 0], [3, 1], [0, 2]], np.int32))[0] == 0).all()
 
 
 def test_counts_of_pieces(tmp_path: Path) -> None:

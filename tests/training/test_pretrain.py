@@ -17,12 +17,17 @@ from safetensors.torch import load_file, save_file
 
 from bertmill.cli.main import main
 from bertmill.corpus.instances import Instances
+from bertmill.corpus.objectives import OBJECTIVES
+from bertmill.corpus.parts import DocumentPart
 from bertmill.model.bert import BertForPreTraining
+from bertmill.model.config import BertConfig
+from bertmill.training.initial_weights import PieceStatistics, compute_statistics
+from bertmill.training.loop import Trainer
 from bertmill.training.recipe import LEARNING_RATES
 from tests.training.pretraining import log_of, pretrain
 
 
-@pytest.mark.parametrize("objective", ["mlm+nsp", "mlm+sop", "mlm", "clm"])
+@pytest.mark.parametrize("objective", OBJECTIVES)
 def test_it_learns_and_writes_a_model_that_fills(
     objective: str, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -34,12 +39,12 @@ def test_it_learns_and_writes_a_model_that_fills(
     assert lines[-1][f"{head}_loss"] < math.log(126) - 1  # far better than guessing among all pieces
     assert ("nsp_loss" in lines[0]) == ("+" in objective)
     assert log_of(run)[-1]["heldout_perplexity"] < 100
-    assert "knowing frequencies alone" in capsys.readouterr().err
+    assert "piece frequencies alone" in capsys.readouterr().err
     assert main(["fill", str(run / "model"), "Bada [MASK] bebe."]) == 0
     assert "%" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("objective", ["mlm+nsp", "mlm", "clm"])
+@pytest.mark.parametrize("objective", OBJECTIVES)
 def test_weights_from_the_corpus_start_below_random_ones(objective: str, corpus: Path, tmp_path: Path) -> None:
     losses = {}
     for weights in ("corpus", "random"):
@@ -48,6 +53,8 @@ def test_weights_from_the_corpus_start_below_random_ones(objective: str, corpus:
         losses[weights] = log_of(tmp_path / weights)[0]["loss"]
         metadata = json.loads((tmp_path / weights / "model/bertmill.json").read_text("utf-8"))
         assert metadata["initial_weights"] == weights
+        has_checkpoint = (tmp_path / weights / "checkpoints/step-000000").exists()
+        assert has_checkpoint == (weights == "corpus")
     assert losses["corpus"] < losses["random"] - 0.3
 
 
@@ -78,6 +85,49 @@ def test_initial_weights_are_the_same_bits_and_computed_once(
             load_file(folder / "checkpoints" / step / "weights.safetensors") for folder in (tmp_path / "whole", run)
         )
         assert all(torch.equal(expected[name], weights[name]) for name in expected)
+
+
+def test_the_time_for_initial_weights_counts(corpus: Path, tmp_path: Path) -> None:
+    assert pretrain(corpus, tmp_path / "run", "--steps", 1) == 0
+    state = json.loads((tmp_path / "run/checkpoints/step-000000/state.json").read_text("utf-8"))
+    assert 0 < state["seconds"] == state["start_seconds"] <= log_of(tmp_path / "run")[0]["seconds"]
+
+
+def test_initial_weights_that_use_up_the_budget_are_reported(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    original = Trainer.save_initial_weights
+    monkeypatch.setattr(Trainer, "save_initial_weights", lambda self, seconds: original(self, seconds + 60))
+    assert pretrain(corpus, tmp_path / "run", "--budget", "60s") == 0
+    message = "initial weights used up the budget: no step is trained; use a longer budget"
+    assert message in capsys.readouterr().err.splitlines()
+    assert json.loads((tmp_path / "run/model/bertmill.json").read_text("utf-8"))["steps"] == 0
+
+
+def test_held_out_documents_are_not_counted_for_initial_weights(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[int] = []
+
+    def noted(config: BertConfig, part: DocumentPart, seed: int, **named: Any) -> PieceStatistics:
+        counted.append(part.num_documents)
+        return compute_statistics(config, part, seed, **named)
+
+    monkeypatch.setattr("bertmill.training.pretrain.compute_statistics", noted)
+    assert pretrain(corpus, tmp_path / "run", "--steps", 1, "--heldout", "0.1") == 0
+    assert counted == [108]  # of 120
+
+
+def test_a_run_says_what_it_decided_in_at_most_six_lines(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Trainer, "train", lambda *_given: None)
+    for name, flags in {"default": [], "budget": ["--budget", "5"], "init": ["--init", "default/model"]}.items():
+        monkeypatch.chdir(tmp_path)
+        assert main(["pretrain", "--corpus", str(corpus), "--out", name, "--threads", "1", *flags]) == 0
+        lines = capsys.readouterr().err.splitlines()
+        assert 4 <= len(lines) <= 6, lines
+        assert lines[-1].startswith("reference losses in nats per predicted piece: random guessing 4.84, piece freq")
 
 
 def test_a_model_to_continue_keeps_its_weights(corpus: Path, tmp_path: Path) -> None:

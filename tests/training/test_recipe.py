@@ -65,7 +65,9 @@ def test_with_a_budget_the_speed_of_the_machine_tells_the_epochs(
 ) -> None:
     weights = BertConfig.of_size("mini", vocab_size=pieces.vocabulary_size).weights_per_piece(0.3)
     monkeypatch.setattr(recipe, "matrix_product_rate", lambda *_: NUM_PIECES * 6 * weights / 100)  # 100 s per epoch
-    assert resolved_from(pieces, budget=390).dropout == 0.0
+    short = resolved_from(pieces, budget=390)
+    assert short.dropout == 0.0
+    assert short.reasons[-1].endswith("fewer than 4 epochs (at most 3.9)")
     assert resolved_from(pieces, budget=410).dropout == 0.1
 
 
@@ -76,10 +78,33 @@ def test_weights_from_the_corpus_have_a_higher_learning_rate(pieces: Corpus) -> 
 
 def test_every_decision_has_a_reason_and_nothing_else_has(pieces: Corpus) -> None:
     assert resolved_from(pieces).reasons == (
-        "size mini, the default: 4 layers, 256 wide",
-        "learning rate 0.002: the best in trials with mini",
-        "1 epoch, the default length",
-        "dropout 0, mask rate 0.3: fewer than 4 epochs (about 1)",
+        "size mini (default): 4 layers, hidden size 256",
+        "learning rate 0.002: default for mini with weights from the corpus",
+        "training for 1 epoch (default)",
+        "dropout 0, mask rate 0.3: short training, fewer than 4 epochs (about 1)",
     )
     given = {"size": "tiny", "learning_rate": 1e-4, "steps": 10, "dropout": 0.1, "mask_rate": 0.15}
     assert resolved_from(pieces, **given).reasons == ()
+
+
+def test_the_reason_for_a_learning_rate_names_where_it_comes_from(pieces: Corpus, tmp_path: Path) -> None:
+    given = {"steps": 10, "dropout": 0.1, "mask_rate": 0.15}
+    random = resolved_from(pieces, size="small", initial_weights="random", **given)
+    assert random.reasons == ("learning rate 0.00025: default for small",)
+    BertConfig.of_size("medium").save_pretrained(tmp_path / "model")
+    continued = resolved_from(pieces, init=str(tmp_path / "model"), **given)
+    assert continued.reasons == ("learning rate 0.000125: default for medium (nearest size)",)
+    assert not continued.starts_from_corpus
+
+
+def test_a_long_training_has_its_reason(pieces: Corpus) -> None:
+    given = {"size": "tiny", "learning_rate": 1e-4, "epochs": 6}
+    assert resolved_from(pieces, **given).reasons == ("dropout 0.1, mask rate 0.15: 4 epochs or more (about 6)",)
+
+
+def test_the_mask_rate_is_no_reason_where_nothing_is_masked(pieces: Corpus) -> None:
+    given = {"size": "tiny", "learning_rate": 1e-4, "epochs": 2, "objective": "clm"}
+    resolved = resolved_from(pieces, **given)
+    assert resolved.reasons == ("dropout 0: short training, fewer than 4 epochs (about 2)",)
+    assert resolved.decisions()["mask_rate"] == 0.3
+    assert resolved_from(pieces, **given, dropout=0.1).reasons == ()

@@ -127,8 +127,9 @@ class PretrainingDisplay(TrainingDisplay):
         if not self._quiet:
             self._roof = beginning.ranks.count * matrix_product_rate(beginning.ranks.device, beginning.precision)
             self.remark(
-                f"guessing costs {math.log(beginning.vocabulary_size):.2f} nats per predicted piece, "
-                f"knowing frequencies alone {beginning.unigram_entropy:.2f}"
+                "reference losses in nats per predicted piece: "
+                f"random guessing {math.log(beginning.vocabulary_size):.2f}, "
+                f"piece frequencies alone {beginning.unigram_entropy:.2f}"
             )
         super().begin(beginning)
 

@@ -1,7 +1,8 @@
-"""How strongly pieces of a corpus attract each other: counts of pairs, and their positive mutual information.
+"""Co-occurrence of pieces: counts of pairs and their positive pointwise mutual information (PPMI).
 
-Held-out documents do not count. Only the most frequent pieces are contexts, so that a table of pieces × contexts stays
-below MAX_CELLS, and a large corpus is sampled. Counts are integers: the order in which they are added does not matter.
+Pairs may span sentences and documents. Held-out documents do not count. Only the most frequent pieces are contexts, so
+that a table of pieces × contexts stays below MAX_CELLS, and a large corpus is sampled. Counts are integers: the order
+in which they are added does not matter.
 """
 
 from __future__ import annotations
@@ -50,8 +51,7 @@ def count_pairs(
     column[contexts] = np.arange(len(contexts))
     table = np.zeros((len(column), len(contexts)), np.int32)
     cells = table.reshape(-1)
-    num_counted = 0
-    for pieces in sample(part, max_pieces):
+    for pieces in sample(part, max_pieces, on_progress):
         rows, columns = pieces.astype(np.int64) * len(contexts), column[pieces]
         for offset, weight in weights.items():
             first, last = max(0, -offset), min(len(pieces), len(pieces) - offset)  # pieces whose context is inside
@@ -60,22 +60,23 @@ def count_pairs(
             keys.sort()  # adding up runs of equal keys is much faster than adding keys in any order
             starts = np.flatnonzero(np.diff(keys, prepend=keys[:1] + 1))
             cells[keys[starts]] += weight * np.diff(starts, append=len(keys)).astype(np.int32)
-        num_counted += len(pieces)
-        on_progress(num_counted / min(max_pieces, part.corpus.num_pieces))
     return table
 
 
-def sample(part: DocumentPart, max_pieces: int) -> Iterator[NDArray[Any]]:
-    """The beginning of every shard, the same share of each; all pieces if there are no more than `max_pieces`."""
+def sample(part: DocumentPart, max_pieces: int, on_progress: OnProgress = lambda _: None) -> Iterator[NDArray[Any]]:
+    """The beginning of every shard, the same share of each; all pieces if the corpus has no more than `max_pieces`."""
     share = min(1.0, max_pieces / part.corpus.num_pieces)
-    for number in range(len(part.corpus.shards)):
+    num_shards = len(part.corpus.shards)
+    for number in range(num_shards):
         pieces = part.pieces(number)
         stop = math.ceil(share * len(pieces))
         for start in range(0, stop, CHUNK_PIECES):
+            on_progress((number + start / stop) / num_shards)
             yield pieces[start : min(start + CHUNK_PIECES, stop)]
+    on_progress(1.0)
 
 
-def positive_information(table: NDArray[np.int32]) -> Floats:
+def positive_mutual_information(table: NDArray[np.int32]) -> Floats:
     """Positive pointwise mutual information, max(0, log p(context | piece) / p(context)), in the memory of `table`.
 
     The distribution of contexts is raised to the power 3/4, so that rare contexts do not dominate (Levy, Goldberg and

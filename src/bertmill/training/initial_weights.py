@@ -1,6 +1,6 @@
-"""Initial weights that already contain what the statistics of a corpus say.
+"""Initial weights computed from corpus statistics.
 
-They are ordinary BERT weights, from which training starts instead of from random numbers:
+They are ordinary BERT weights that replace the random ones before training:
 - The decoder's bias is the log frequency of each piece.
 - Piece embeddings are the factors U √S of the positive pointwise mutual information of neighbours (truncated singular
   value decomposition), rotated at random. They fill all dimensions but the first few, reserved for positions.
@@ -8,35 +8,37 @@ They are ordinary BERT weights, from which training starts instead of from rando
 - The heads of the first layers look at fixed offsets. The key is the position, the query the position rotated by the
   offset, and each head copies a random slice of the other dimensions.
 - The transform of the MLM head copies its input, so that a piece is predicted from the vectors around it.
-All other weights stay random, as do embeddings of pieces that do not occur.
+All other weights stay random, as do embeddings of pieces without neighbours in the corpus.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertmill.corpus.cooccurrence import count_pairs, most_frequent, piece_counts, positive_information
+from bertmill.corpus.cooccurrence import count_pairs, most_frequent, piece_counts, positive_mutual_information
 from bertmill.corpus.parts import DocumentPart
 from bertmill.model.config import BertConfig
+from bertmill.model.heads import BertWithMaskedLM
 from bertmill.model.layers import BertAttention
 from bertmill.randomness import keyed_seed
 
 NEIGHBOURS = {1: 4, 2: 3, 3: 2, 4: 1, 5: 1}  # weights of pairs by their distance
-MAX_DIMENSIONS = 256  # of vectors; more hardly pay and take longer
-MAX_PIECES = 1 << 25  # of a corpus that are counted
+MAX_DIMENSIONS = 256  # of piece vectors; more dimensions barely help and take longer
+MAX_PIECES = 1 << 25  # counted at most; larger corpora are sampled
 MAX_CONTEXTS = 1 << 13
 MIN_CONTEXTS = 1 << 8
 POWER_ITERATIONS = 3
 EXTRA_DIMENSIONS = 16  # of the random projection; they make the smallest factors more exact
-# With a budget, this share of it, at speeds that a core of any machine of today reaches:
-BUDGET_SHARE = 0.1
+BUDGET_SHARE = 0.1  # that initial weights may take
+COUNTING_SHARE = 0.6  # of the progress; the rest is the decomposition
+# Assumed speeds of one core, for fitting the computation into its share of a budget:
 PIECES_PER_SECOND = 1e6
 OPERATIONS_PER_SECOND = 2e10
 
@@ -44,10 +46,11 @@ MAX_LAYERS = 2  # with heads that look at fixed offsets
 HIGHEST_FREQUENCY, LOWEST_FREQUENCY = 1.5, 0.03  # radians per position
 SHARPNESS = 8.0  # the attention score at a head's offset, before noise
 COPY_GAIN = 0.5  # of the value and the output projection each
+NOISE = 0.02  # of queries and keys
 LINEAR_FROM = 3.0  # where GELU is nearly the identity
 
 
-class Statistics(NamedTuple):
+class PieceStatistics(NamedTuple):
     """What a corpus says about its pieces."""
 
     counts: NDArray[np.int64]
@@ -61,9 +64,9 @@ class Effort(NamedTuple):
     max_contexts: int
 
     @classmethod
-    def within(cls, seconds: float, vocabulary_size: int, dimensions: int) -> Effort:
-        """What a tenth of a budget allows; a function of its arguments alone, so that a run can be repeated."""
-        half = seconds * BUDGET_SHARE / 2  # for counting, and for the decomposition
+    def within_budget(cls, budget_s: float, vocabulary_size: int, dimensions: int) -> Effort:
+        """The largest effort that fits a tenth of the budget, at assumed speeds: it must not depend on the clock."""
+        half = budget_s * BUDGET_SHARE / 2  # for counting, and for the decomposition
         products = 2 * POWER_ITERATIONS + 2
         operations = 2 * products * vocabulary_size * (dimensions + EXTRA_DIMENSIONS)  # per context
         max_contexts = min(MAX_CONTEXTS, max(MIN_CONTEXTS, half * OPERATIONS_PER_SECOND / operations))
@@ -71,11 +74,11 @@ class Effort(NamedTuple):
 
 
 def compute_statistics(
-    config: BertConfig, part: DocumentPart, seed: int, *, seconds: float, on_progress: Callable[[float], None]
-) -> Statistics:
-    """Counts and vectors of the pieces of a part of a corpus, in about a tenth of `seconds`."""
+    config: BertConfig, part: DocumentPart, seed: int, *, budget_s: float, on_progress: Callable[[float], None]
+) -> PieceStatistics:
+    """Count pieces and compute their vectors, in about a tenth of `budget_s`."""
     dimensions = min(MAX_DIMENSIONS, config.hidden_size - num_position_dimensions(config))
-    effort = Effort.within(seconds, part.corpus.vocabulary_size, dimensions)
+    effort = Effort.within_budget(budget_s, part.corpus.vocabulary_size, dimensions)
     counts = piece_counts(part, effort.max_pieces)
     weights = {sign * distance: weight for distance, weight in NEIGHBOURS.items() for sign in (-1, 1)}
     table = count_pairs(
@@ -83,23 +86,38 @@ def compute_statistics(
         most_frequent(counts, effort.max_contexts),
         weights,
         max_pieces=effort.max_pieces,
-        on_progress=lambda share: on_progress(0.6 * share),
+        on_progress=lambda share: on_progress(COUNTING_SHARE * share),
     )
-    information = torch.from_numpy(positive_information(table))
+    information = torch.from_numpy(positive_mutual_information(table))
     generator = torch.Generator().manual_seed(keyed_seed(seed, "random projection"))
-    return Statistics(counts, factorize(information, dimensions, generator))
+    vectors = factorize(
+        information,
+        dimensions,
+        generator,
+        on_progress=lambda share: on_progress(COUNTING_SHARE + (1 - COUNTING_SHARE) * share),
+    )
+    return PieceStatistics(counts, vectors)
 
 
-def factorize(matrix: Tensor, rank: int, generator: torch.Generator) -> Tensor:
-    """U √S of at most `rank` singular values, the largest first (Halko, Martinsson and Tropp, 2011)."""
+def factorize(
+    matrix: Tensor, rank: int, generator: torch.Generator, *, on_progress: Callable[[float], None] = lambda _: None
+) -> Tensor:
+    """U √S of at most `rank` singular values, the largest first (Halko, Martinsson and Tropp, 2011).
+
+    Rows of zeros stay exactly zero. The sign of a factor, which is arbitrary, makes its largest component positive.
+    """
     width = min(rank + EXTRA_DIMENSIONS, *matrix.shape)
     basis = torch.linalg.qr(matrix @ torch.randn(matrix.shape[1], width, generator=generator))[0]
-    for _ in range(POWER_ITERATIONS):
+    for number in range(POWER_ITERATIONS):
         basis = torch.linalg.qr(matrix.T @ basis)[0]
         basis = torch.linalg.qr(matrix @ basis)[0]
+        on_progress((number + 1) / (POWER_ITERATIONS + 1))
     left, values, _ = torch.linalg.svd(basis.T @ matrix, full_matrices=False)
     factors: Tensor = basis @ left[:, :rank] * values[:rank].sqrt()
-    return factors
+    factors[~matrix.any(dim=1)] = 0  # rounding leaves a little there
+    on_progress(1.0)
+    signs = factors.gather(0, factors.abs().argmax(0, keepdim=True)).sign()
+    return factors * signs
 
 
 def num_position_dimensions(config: BertConfig) -> int:
@@ -109,21 +127,23 @@ def num_position_dimensions(config: BertConfig) -> int:
 
 
 @torch.no_grad()
-def set_corpus_weights(model: Any, statistics: Statistics, seed: int) -> None:
-    """Give a model with an MLM head the weights that follow from the statistics of a corpus."""
-    config: BertConfig = model.config
+def set_corpus_weights(model: BertWithMaskedLM, statistics: PieceStatistics, seed: int) -> None:
+    """Give a model on any device the weights that follow from the statistics of a corpus.
+
+    They are computed on the CPU and copied, so that they are the same on every device.
+    """
+    config, body, head = model.config, model.base_model, model.cls.predictions
     generator = torch.Generator().manual_seed(keyed_seed(seed, "weights from the corpus"))
     num_reserved = num_position_dimensions(config)
     frequencies = HIGHEST_FREQUENCY * (LOWEST_FREQUENCY / HIGHEST_FREQUENCY) ** torch.linspace(0, 1, num_reserved // 2)
-    embeddings, head = model.bert.embeddings, model.cls.predictions
     smoothed = torch.from_numpy(statistics.counts + 0.5)
     head.bias.copy_((smoothed / smoothed.sum()).log())
-    _set_pieces(embeddings.word_embeddings.weight, statistics, num_reserved, config, generator)
-    embeddings.token_type_embeddings.weight.zero_()
-    _set_positions(embeddings.position_embeddings.weight, frequencies, config)
+    _set_pieces(body.embeddings.word_embeddings.weight, statistics, num_reserved, config, generator)
+    body.embeddings.token_type_embeddings.weight.zero_()
+    _set_positions(body.embeddings.position_embeddings.weight, frequencies, config)
     for number in range(min(MAX_LAYERS, -(-config.num_hidden_layers // 2))):
         offsets = layer_offsets(number, config.num_attention_heads, causal=config.causal)
-        _look_at_offsets(model.bert.encoder.layer[number].attention, offsets, frequencies, generator)
+        _look_at_offsets(body.encoder.layer[number].attention, offsets, frequencies, generator)
     _copy_input(head.transform.dense, num_reserved)
 
 
@@ -137,14 +157,17 @@ def layer_offsets(layer: int, num_heads: int, *, causal: bool) -> list[int]:
 
 
 def _set_pieces(
-    weight: Tensor, statistics: Statistics, num_reserved: int, config: BertConfig, generator: torch.Generator
+    weight: Tensor, statistics: PieceStatistics, num_reserved: int, config: BertConfig, generator: torch.Generator
 ) -> None:
     """Rotate the vectors into the free dimensions and scale them to the spread of random weights."""
-    occurs = torch.from_numpy(statistics.counts > 0)
-    vectors = statistics.vectors[occurs]
-    rotated = vectors @ _orthonormal(vectors.shape[1], config.hidden_size - num_reserved, generator)
     weight[:, :num_reserved] = 0
-    weight[occurs, num_reserved:] = rotated * (config.initializer_range / rotated.std())
+    has_vector = statistics.vectors.any(dim=1)  # other pieces keep their random weights
+    if not has_vector.any():
+        return
+    vectors = statistics.vectors[has_vector]
+    rotated = vectors @ _orthonormal(vectors.shape[1], config.hidden_size - num_reserved, generator)
+    scaled = rotated * (config.initializer_range / rotated.std())
+    weight[has_vector.to(weight.device), num_reserved:] = scaled.to(weight.device)
 
 
 def _set_positions(weight: Tensor, frequencies: Tensor, config: BertConfig) -> None:
@@ -159,25 +182,23 @@ def _look_at_offsets(
     attention: BertAttention, offsets: Sequence[int], frequencies: Tensor, generator: torch.Generator
 ) -> None:
     """Give each head a query, key, value and output that copy from its offset."""
-    query, key, value, output = (
-        layer.weight
-        for layer in (attention.self.query, attention.self.key, attention.self.value, attention.output.dense)
-    )
-    head_size, num_reserved = len(query) // len(offsets), 2 * len(frequencies)
+    size = len(attention.self.query.weight)
+    query, key = (torch.randn(size, size, generator=generator) * NOISE for _ in range(2))
+    value, output = torch.zeros(size, size), torch.zeros(size, size)
+    head_size, num_reserved = size // len(offsets), 2 * len(frequencies)
     # The score of equal positions is gain² · num_reserved / √head_size, since LayerNorm scales dimensions to 1.
     gain = math.sqrt(SHARPNESS * math.sqrt(head_size) / num_reserved)
-    for weight in (query, key):
-        weight.copy_(torch.randn(weight.shape, generator=generator) * 0.02)
-    value.zero_()
-    output.zero_()
     for head, offset in enumerate(offsets):
         rows = slice(head * head_size, head * head_size + num_reserved)
         query[rows, :num_reserved] += gain * _rotation(frequencies * offset)
         key[rows, :num_reserved] += gain * torch.eye(num_reserved)
         rows = slice(head * head_size, (head + 1) * head_size)
-        basis = _orthonormal(len(query) - num_reserved, head_size, generator)
+        basis = _orthonormal(size - num_reserved, head_size, generator)
         value[rows, num_reserved:] = COPY_GAIN * basis.T
         output[num_reserved:, rows] = COPY_GAIN * basis
+    targets = (attention.self.query, attention.self.key, attention.self.value, attention.output.dense)
+    for layer, weight in zip(targets, (query, key, value, output), strict=True):
+        layer.weight.copy_(weight)
 
 
 def _rotation(angles: Tensor) -> Tensor:

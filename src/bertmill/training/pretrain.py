@@ -1,8 +1,8 @@
 """Pre-training: a corpus in, a trained encoder out, in a run folder that any process can take up again.
 
-What the settings leave open is resolved once (rate by the model's size, precision by probe) and written to config.toml,
-where a resumed run reads it. A training has one or more phases, each with its own length of instances; all share one
-schedule. Only the first of several ranks writes.
+recipe.py resolves the settings left open once; config.toml records them, and a resumed run reads them there. A training
+has one or more phases, each with its own length of instances; all share one schedule. Only the first of several ranks
+writes.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from bertmill.corpus.shards import Corpus
 from bertmill.errors import DataError, UsageError
 from bertmill.model.bert import MODEL_CLASSES
 from bertmill.model.config import BertConfig
+from bertmill.model.heads import BertWithMaskedLM
 from bertmill.model.pretrained import BertPreTrainedModel
 from bertmill.randomness import keyed_seed
 from bertmill.text.files import find_files
@@ -84,7 +85,7 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
         for reason in resolved.reasons:
             run.journal.remark(reason)
         trainer = Trainer(model, schedule, resolved, folder, ranks, run.journal)
-        if not trainer.resume() and resolved.initial_weights == "corpus" and not resolved.init:
+        if not trainer.resume() and resolved.starts_from_corpus:
             _start_from_corpus(trainer, resolved, corpus)
         run.journal.begin(_beginning(resolved, trainer, model.config, trainables[0]))
         ends = [*(round(end, 9) for end in accumulate(shares[:-1])), 1.0]  # 0.1 and 0.2 are a little more than 0.3
@@ -134,22 +135,25 @@ def _make_model(resolved: ResolvedPretraining, corpus: Corpus, tokenizer: BertTo
 
 
 def _start_from_corpus(trainer: Trainer, resolved: ResolvedPretraining, corpus: Corpus) -> None:
-    """Give the model initial weights from the corpus. A checkpoint holds them, and the time that they took."""
+    """Compute initial weights and save them, with the time they took, as the checkpoint of step 0."""
     started = time.monotonic()
     if trainer.ranks.is_first:
-        model: Any = trainer.model
+        model = trainer.model
+        assert isinstance(model, BertWithMaskedLM)
         statistics = compute_statistics(
             model.config,
             DocumentPart(corpus, "train", resolved.heldout_share),
             resolved.seed,
-            seconds=resolved.seconds,
+            budget_s=resolved.seconds,
             on_progress=lambda share: trainer.journal.preparing("initial weights", share),
         )
         set_corpus_weights(model, statistics, resolved.seed)
     trainer.ranks.share_weights(trainer.model)
     seconds = time.monotonic() - started
-    trainer.journal.remark(f"initial weights from the corpus, in {seconds:.0f} s: they know which pieces are alike")
+    trainer.journal.remark(f"computed initial weights from corpus statistics in {seconds:.0f} s")
     trainer.save_initial_weights(seconds)
+    if trainer.schedule.is_over(trainer.state.step, trainer.state.seconds):
+        trainer.journal.remark("initial weights used up the budget: no step is trained; use a longer budget")
 
 
 def _build_heldout(

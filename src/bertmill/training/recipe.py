@@ -1,4 +1,4 @@
-"""The recipe of pre-training: what is decided where the settings leave it open. docs/recipe.md has the reasons."""
+"""Pre-training defaults: resolves the settings left open. See docs/recipe.md for the reasons."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from bertmill.training.loop import ResolvedTraining
 
 DEFAULT_SIZE = "mini"
 DEFAULT_EPOCHS = 1.0
-# The peak learning rate for a size: to base by trials (docs/benchmarks.md), of large that of base.
+# Peak learning rates for random weights. Tuned up to base (docs/benchmarks.md); large uses the rate of base.
 LEARNING_RATES = {"tiny": 1e-3, "mini": 1e-3, "small": 2.5e-4, "medium": 1.25e-4, "base": 5e-5, "large": 5e-5}
-CORPUS_FACTOR = 2  # initial weights from the corpus bear a higher rate
-SHORT_EPOCHS = 4.0  # a training of fewer epochs does not learn its text by heart
+CORPUS_FACTOR = 2  # weights from the corpus train stably at twice the rate (tried with mini)
+SHORT_EPOCHS = 4.0  # shorter trainings do not overfit
 SHORT_TRAINING = {"dropout": 0.0, "mask_rate": 0.3}
 LONG_TRAINING = {"dropout": 0.1, "mask_rate": 0.15}  # the paper's
 OPERATIONS_PER_WEIGHT = 6  # forward 2, backward 4
@@ -42,6 +42,11 @@ class ResolvedPretraining(ResolvedTraining, PretrainFields, extra="ignore", allo
     heldout_share: float
     heldout_files: tuple[str, ...]
     reasons: tuple[str, ...] = ()  # for each decision, for a person
+
+    @property
+    def starts_from_corpus(self) -> bool:
+        """Whether the initial weights are computed from corpus statistics."""
+        return not self.init and self.initial_weights == "corpus"
 
     def decisions(self) -> dict[str, object]:
         """What config.toml records of settings that were left open."""
@@ -64,12 +69,10 @@ def resolve(settings: PretrainSettings, corpus: Corpus, ranks: Ranks) -> Resolve
     if settings.init is not None:
         config = BertConfig.from_pretrained(settings.init)
         size = _nearest_size(config)
-    starts_from_corpus = settings.init is None and settings.initial_weights == "corpus"
     share = heldout_share(settings.heldout)
     values = {
         "init": settings.init or "",
         "size": size,
-        "learning_rate": settings.learning_rate or default_learning_rate(size, starts_from_corpus),
         "steps": settings.steps or math.inf,
         "epochs": settings.epochs or (math.inf if settings.steps or settings.budget else DEFAULT_EPOCHS),
         "seconds": settings.budget or math.inf,
@@ -77,17 +80,24 @@ def resolve(settings: PretrainSettings, corpus: Corpus, ranks: Ranks) -> Resolve
         "heldout_files": (settings.heldout,) if settings.heldout and share is None else (),
     }
     given = {name: value for name, value in settings if value is not None}
-    resolved = ResolvedPretraining.model_validate({**SHORT_TRAINING, **given, **values})
+    defaults = {**SHORT_TRAINING, "learning_rate": LEARNING_RATES[size]}
+    resolved = ResolvedPretraining.model_validate({**defaults, **given, **values})
+    if settings.learning_rate is None and resolved.starts_from_corpus:
+        resolved = resolved.model_copy(update={"learning_rate": CORPUS_FACTOR * resolved.learning_rate})
     reasons = _reasons(settings, resolved, config)
     left_open = [name for name in SHORT_TRAINING if name not in given]
     if left_open:
         epochs = _expected_epochs(resolved, config, corpus, ranks)
-        recipe, why = SHORT_TRAINING, f"fewer than {SHORT_EPOCHS:g} epochs"
+        recipe, why = SHORT_TRAINING, f"short training, fewer than {SHORT_EPOCHS:g} epochs"
         if epochs >= SHORT_EPOCHS:
             recipe, why = LONG_TRAINING, f"{SHORT_EPOCHS:g} epochs or more"
         resolved = resolved.model_copy(update={name: recipe[name] for name in left_open})
-        decisions = ", ".join(f"{name.replace('_', ' ')} {recipe[name]:g}" for name in left_open)
-        reasons.append(f"{decisions}: {why} (about {epochs:.2g})")
+        is_masked = load_objective(resolved.objective).is_masked
+        shown = [name for name in left_open if is_masked or name != "mask_rate"]
+        if shown:
+            decisions = ", ".join(f"{name.replace('_', ' ')} {recipe[name]:g}" for name in shown)
+            about = "at most" if math.isfinite(resolved.seconds) else "about"
+            reasons.append(f"{decisions}: {why} ({about} {epochs:.2g})")
     return resolved.model_copy(update={"reasons": tuple(reasons)})
 
 
@@ -95,18 +105,16 @@ def _reasons(settings: PretrainSettings, resolved: ResolvedPretraining, config: 
     """Why size, learning rate and length of a training were decided as they were, where `settings` leave them open."""
     reasons = []
     if settings.size is None and settings.init is None:
-        shape = f"{config.num_hidden_layers} layers, {config.hidden_size} wide"
-        reasons.append(f"size {resolved.size}, the default: {shape}")
+        shape = f"{config.num_hidden_layers} layers, hidden size {config.hidden_size}"
+        reasons.append(f"size {resolved.size} (default): {shape}")
     if settings.learning_rate is None:
-        which = f"the best in trials with {resolved.size}" + (", the nearest size" if resolved.init else "")
-        reasons.append(f"learning rate {resolved.learning_rate:g}: {which}")
+        origin = " (nearest size)" if resolved.init else ""
+        if resolved.starts_from_corpus:
+            origin = " with weights from the corpus"
+        reasons.append(f"learning rate {resolved.learning_rate:g}: default for {resolved.size}{origin}")
     if math.isfinite(resolved.epochs) and settings.epochs is None:
-        reasons.append(f"{resolved.epochs:g} epoch, the default length")
+        reasons.append(f"training for {resolved.epochs:g} epoch (default)")
     return reasons
-
-
-def default_learning_rate(size: str, starts_from_corpus: bool) -> float:
-    return LEARNING_RATES[size] * (CORPUS_FACTOR if starts_from_corpus else 1)
 
 
 def _nearest_size(config: BertConfig) -> str:
@@ -120,7 +128,10 @@ def _nearest_size(config: BertConfig) -> str:
 
 
 def _expected_epochs(resolved: ResolvedPretraining, config: BertConfig, corpus: Corpus, ranks: Ranks) -> float:
-    """How often the training will see the corpus, roughly: by the clock, at the rate of a large matrix product."""
+    """How often the training will see the corpus, roughly.
+
+    By the clock, it is an upper bound: at the rate of a large matrix product, which no training reaches.
+    """
     if math.isfinite(resolved.epochs):
         return resolved.epochs
     if math.isfinite(resolved.steps):

@@ -38,6 +38,7 @@ class Objective(ABC):
     min_pieces: ClassVar[int] = 1  # pieces of the corpus that an instance needs
     model_class: ClassVar[str]  # the name of a class in MODEL_CLASSES
     causal: ClassVar[bool] = False  # whether a piece sees only those before it
+    is_masked: ClassVar[bool] = True  # whether pieces to predict are selected at the mask rate
     heads: ClassVar[Mapping[str, str]]  # key in the log → displayed name; the language-model head comes first
     shows_labels: ClassVar[bool] = True  # whether labels are shown beside their pieces
     text_names: ClassVar[Sequence[str]] = ()  # of the texts of an instance, by segment

@@ -93,6 +93,7 @@ class CausalLanguageModeling(FullSentences):
     """Predict each piece from those before it: a position's label is the next piece, if that is an ordinary one."""
 
     causal = True
+    is_masked = False
     heads: ClassVar[Mapping[str, str]] = {"clm": "CLM"}
     shows_labels = False
 
