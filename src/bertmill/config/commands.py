@@ -126,7 +126,7 @@ class TrainingSettings(TrainingFields):
 
 
 class PretrainFields(TrainingFields):
-    """The same for pre-training."""
+    """Fields shared by the settings and the resolved settings of a pre-training."""
 
     corpus: Annotated[Path, PATH, MAY_MOVE] = Field(description="a folder made by `bertmill corpus`")
     objective: Annotated[str, COMMON] = Field("mlm", description="what to learn")
@@ -134,10 +134,13 @@ class PretrainFields(TrainingFields):
         "128", description="pieces per instance, or lengths with shares: 128:0.9,512:0.1"
     )
     initial_weights: Literal["corpus", "random"] = Field(
-        "corpus", description="compute initial weights from statistics of the corpus, or draw them"
+        "corpus",
+        description="corpus: compute from corpus statistics; random: draw at random; not used with --init",
     )
     short_seq_prob: float = Field(0.1, ge=0, le=1, description="share of instances that are shorter on purpose")
-    mask_mix: MaskMix = Field("80/10/10", description="of these, percent that become [MASK] / random / stay the same")
+    mask_mix: MaskMix = Field(
+        "80/10/10", description="percent of selected pieces that become [MASK] / random / unchanged"
+    )
     whole_words: bool = Field(False, description="select all pieces of a word or none")
     fixed_masks: bool = Field(False, description="the same masks in every epoch")
     eval_every: Annotated[int, MAY_CHANGE] = Field(1000, ge=1, description="steps between held-out evaluations")
@@ -152,7 +155,7 @@ class PretrainSettings(TrainingSettings, PretrainFields):
     recorded = (("size", "init"), ("learning_rate",), ("dropout",), ("mask_rate",), DURATIONS)
     size: Annotated[SizeName | None, COMMON] = Field(None, description="the size of the model (default: mini)")
     init: Annotated[str | None, NAME_OR_PATH, MAY_MOVE, COMMON] = Field(
-        None, description="continue pre-training this model instead of starting with random weights"
+        None, description="continue pre-training this model instead of training a new one"
     )
     steps: Annotated[int | None, COMMON] = Field(None, ge=1, le=10**12, description="how long to train: in steps")
     epochs: Annotated[float | None, COMMON] = Field(
@@ -162,19 +165,19 @@ class PretrainSettings(TrainingSettings, PretrainFields):
         None, description="how long to train: a time such as 30m or 2h; a number means seconds"
     )
     learning_rate: Annotated[float | None, COMMON] = Field(
-        None, gt=0, description="the peak learning rate (default: by the model's size)"
+        None, gt=0, description="the peak learning rate (default: by model size and initial weights)"
     )
     dropout: float | None = Field(
         None,
         ge=0,
         lt=1,
-        description="share of activations and attention weights dropped (default: 0, from four epochs on 0.1)",
+        description="share of activations and attention weights dropped (default: 0; 0.1 for four epochs or more)",
     )
     mask_rate: float | None = Field(
         None,
         gt=0,
         le=1,
-        description="share of pieces to select for prediction (default: 0.3, from four epochs on 0.15)",
+        description="share of pieces to select for prediction (default: 0.3; 0.15 for four epochs or more)",
     )
     heldout: Annotated[Heldout | None, PATH, COMMON] = Field(
         None,
