@@ -23,7 +23,7 @@ from bertmill.errors import INTERRUPTED, TERMINATED, BertmillError, ResourceErro
 from bertmill.version import __version__
 
 COMMANDS = {
-    "demo": "show the tokenizer at work, in a few seconds",
+    "demo": "go from text to answers on the documentation of installed packages",
     "tokenize": "show the pieces, ids and offsets of a text",
     "vocab": "learn a vocabulary from text",
     "corpus": "turn text into a corpus for pre-training",

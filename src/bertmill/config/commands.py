@@ -325,7 +325,12 @@ class ReportSettings(Settings):
 
 
 class DemoSettings(Settings):
-    """Show the tokenizer at work, on a text and a real model that come with the installation."""
+    """Go from text to answers on the documentation of installed packages. Continues where it was interrupted."""
+
+    out: Annotated[Path, COMMON] = Field(Path("bertmill-demo"), description="the folder to work in")
+    quick: Annotated[bool, COMMON] = Field(False, description="a smaller encoder and fewer rows: at most 90 s")
+    steps: Annotated[int | None, COMMON] = Field(None, ge=1, description="pre-train by steps, not by the clock")
+    threads: Threads | None = Field(None, description="threads and worker processes (default: one per core)")
 
 
 COMMAND_SETTINGS: dict[str, type[Settings]] = {

@@ -180,7 +180,7 @@ def _returned(section: _Section) -> list[Item]:
 def _type(text: str) -> str:
     """A type without markup and without `optional` or a default; empty if it is a whole description."""
     text = plain(_AFTER_TYPE.sub("", _INLINE.sub(_content, text))).strip()
-    return text if len(text) <= MAX_TYPE else ""
+    return text if len(text) <= MAX_TYPE and text.isprintable() else ""
 
 
 # Paragraphs
@@ -225,7 +225,7 @@ def _prose(lines: Sequence[str]) -> str:
     if sum(1 for line in lines if _COLUMNS.search(line)) > 1:  # a table
         return ""
     text = " ".join(" ".join(lines).split())
-    if any(sign in text for sign in _NOT_PROSE):
+    if not text.isprintable() or any(sign in text for sign in _NOT_PROSE):
         return ""
     text = _INLINE.sub(_content, text).strip()
     text = text.removesuffix(":") if text.endswith("::") else text
