@@ -227,7 +227,7 @@ def _prose(lines: Sequence[str]) -> str:
     text = " ".join(" ".join(lines).split())
     if not text.isprintable() or any(sign in text for sign in _NOT_PROSE):
         return ""
-    text = _INLINE.sub(_content, text).strip()
+    text = " ".join(_INLINE.sub(_content, text).split())
     text = text.removesuffix(":") if text.endswith("::") else text
     return text if _is_prose(plain(text)) else ""
 
@@ -264,4 +264,5 @@ def _marked(mark: str, text: str) -> str:
     """Code or a type between marks; `~a.b` is shown as `b`."""
     if text.startswith("~"):
         text = text.rpartition(".")[2].removeprefix("~")
+    text = text.strip()
     return f"{mark}{text}{END}" if text else ""

@@ -39,7 +39,7 @@ _SKIPPED_FOLDERS = {
 }
 _SKIPPED_FILES = re.compile(r"test_.*|.*_test\.py|conftest\.py|setup\.py")
 _ADDS_DOCSTRING = re.compile(r"_?add_(?:newdoc|docstr)\w*")
-_TEMPLATE_FIELD = re.compile(r"\{\w+\}")
+_TEMPLATE_FIELD = re.compile(r"(?<!\{)\{\w+\}(?!\})")
 _NAME = re.compile(r"[\w.]+")
 
 _Found = tuple[str, tuple[str, ...], str | None]  # name, names of arguments, docstring
