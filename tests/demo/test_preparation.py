@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,13 +64,18 @@ def test_documentation_becomes_text_rows_vocabulary_and_corpus(demo: Demo) -> No
     corpus.require_vocabulary(BertTokenizer.from_pretrained(demo.vocabulary).wordpiece, demo.vocabulary)
 
 
-def test_what_exists_is_not_made_again(demo: Demo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_exists_is_not_made_again(demo: Demo) -> None:
     for path in (demo.documentation, demo.vocabulary, demo.corpus):
         path.mkdir()
     collect_documentation(demo, [], silent)
     learn_pieces(demo, silent)
     build_training_corpus(demo, silent)
     assert not list(demo.documentation.iterdir())
+
+
+def test_the_command_can_fork_its_workers_since_it_does_not_load_torch_first() -> None:
+    code = "import sys, bertmill.cli.demo; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
 def test_text_has_a_document_per_module_and_each_paragraph_once() -> None:

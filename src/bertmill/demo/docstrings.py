@@ -16,7 +16,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 CODE, TYPE, END = "\ue000", "\ue001", "\ue002"  # marks: before code, before a type, behind either
-_MARKS = dict.fromkeys(map(ord, (CODE, TYPE, END)))
 
 MAX_TITLE = 40  # characters
 MAX_TYPE = 60  # characters; what is longer describes more than a type
@@ -100,7 +99,7 @@ class Docstring(NamedTuple):
 
 def plain(text: str) -> str:
     """The text without marks."""
-    return text.translate(_MARKS)
+    return text.replace(CODE, "").replace(TYPE, "").replace(END, "")
 
 
 def parse_docstring(text: str) -> Docstring:

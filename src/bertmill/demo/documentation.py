@@ -101,7 +101,7 @@ def find_sources(roots: Mapping[str, Path], share: float = 1.0) -> list[SourceFi
 
     UsageError if a library has none.
     """
-    found = []
+    found: list[SourceFile] = []
     for library, root in roots.items():
         files = list(_library_files(library, root))
         if not files:

@@ -103,7 +103,7 @@ def classify_rows(docs: Sequence[Doc], count: int) -> list[Row]:
     by_library: dict[str, list[Doc]] = defaultdict(list)
     for doc in docs:
         by_library[doc.library].append(doc)
-    rows = []
+    rows: list[Row] = []
     for library, of_library in sorted(by_library.items()):
         passages = ((text, {"text": text, "label": library}) for doc in of_library for text in _passages(doc))
         rows += _distinct(passages, -(-count // len(by_library)))
