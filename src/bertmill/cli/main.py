@@ -23,7 +23,7 @@ from bertmill.errors import INTERRUPTED, TERMINATED, BertmillError, ResourceErro
 from bertmill.version import __version__
 
 COMMANDS = {
-    "demo": "show the tokenizer at work, in a few seconds",
+    "demo": "go from text to answers on the documentation of installed packages",
     "tokenize": "show the pieces, ids and offsets of a text",
     "vocab": "learn a vocabulary from text",
     "corpus": "turn text into a corpus for pre-training",
@@ -32,6 +32,7 @@ COMMANDS = {
     "evaluate": "measure a fine-tuned model on labelled rows",
     "predict": "let a fine-tuned model answer",
     "fill": "guess what stands in the place of [MASK]",
+    "report": "show a training, or compare several, in one HTML file",
     "inspect": "say in words what a model, vocabulary or corpus is",
     "check": "check that a model, vocabulary or corpus is whole and right",
 }

@@ -318,8 +318,22 @@ class CheckSettings(Settings):
     folder: Folder
 
 
+class ReportSettings(Settings):
+    """Write the report of a run, or of several to compare: curves, metrics, errors and attention in one HTML file."""
+
+    runs: Annotated[list[Path], Field(min_length=1, description="run folders"), POSITIONAL]
+    out: Path | None = Field(
+        None, description="the file to write (default: report.html in the run, or in the current folder for several)"
+    )
+
+
 class DemoSettings(Settings):
-    """Show the tokenizer at work, on a text and a real model that come with the installation."""
+    """Go from text to answers on the documentation of installed packages. Continues where it was interrupted."""
+
+    out: Annotated[Path, COMMON] = Field(Path("bertmill-demo"), description="the folder to work in")
+    quick: Annotated[bool, COMMON] = Field(False, description="a smaller encoder and fewer rows: at most 90 s")
+    steps: Annotated[int | None, COMMON] = Field(None, ge=1, description="pre-train by steps, not by the clock")
+    threads: Threads | None = Field(None, description="threads and worker processes (default: one per core)")
 
 
 COMMAND_SETTINGS: dict[str, type[Settings]] = {
@@ -334,4 +348,5 @@ COMMAND_SETTINGS: dict[str, type[Settings]] = {
     "fill": FillSettings,
     "inspect": InspectSettings,
     "check": CheckSettings,
+    "report": ReportSettings,
 }

@@ -1,0 +1,105 @@
+"""The trainings of the demo: an encoder, and the same tasks from it, from random weights and from MiniLM.
+
+Each is a run folder, which is resumed if it is not finished. A finished one keeps its model, and no checkpoints.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import torch
+
+from bertmill.checkpoint.names import METADATA_FILE, METADATA_FORMAT
+from bertmill.config.commands import FinetuneSettings, PretrainSettings
+from bertmill.demo.documentation import SEED
+from bertmill.demo.folder import Demo, Tuning
+from bertmill.model.bert import BertForMaskedLM
+from bertmill.model.config import BertConfig
+from bertmill.randomness import keyed_seed
+from bertmill.storage import new_folder, write_file
+from bertmill.tasks import PRETRAINED as PRETRAINED_TASK
+from bertmill.text.tokenizer import BertTokenizer
+from bertmill.training.finetune import finetune
+from bertmill.training.pretrain import pretrain
+from bertmill.training.progress import Listener
+from bertmill.training.state import RunFolder
+from bertmill.version import __version__
+
+DEV_SHARE = "0.15"
+SAVE_EVERY = 50  # steps of the pre-training: half a minute
+LOG_EVERY = 25
+
+
+def is_finished(run: Path) -> bool:
+    """Whether a run has its model."""
+    return RunFolder(run).model.exists()
+
+
+def pretrain_encoder(demo: Demo, listener: Listener) -> None:
+    """Pre-train the encoder on the corpus, by steps or by the clock."""
+    if not is_finished(demo.pretraining):
+        settings = PretrainSettings(
+            corpus=demo.corpus,
+            out=demo.pretraining,
+            resume=True,
+            size=demo.plan.encoder,
+            steps=demo.plan.steps,
+            budget=demo.plan.budget_s,
+            heldout=str(demo.heldout_text),
+            seed=SEED,
+            log_every=LOG_EVERY,
+            save_every=SAVE_EVERY,
+            keep=1,
+            threads=demo.settings.threads,
+        )
+        pretrain(settings, listener)
+    _remove_checkpoints(demo.pretraining)
+
+
+def write_random_encoder(demo: Demo) -> None:
+    """Write a model folder with the encoder as it would be without pre-training: all weights are random."""
+    if demo.random.exists():
+        return
+    pretrained = RunFolder(demo.pretraining).model
+    torch.manual_seed(keyed_seed(SEED, "random encoder"))
+    model = BertForMaskedLM(BertConfig.from_pretrained(pretrained))
+    metadata = {
+        "format": METADATA_FORMAT,
+        "made_by": f"bertmill {__version__}",
+        "task": PRETRAINED_TASK,
+        "initial_weights": "random",
+        "steps": 0,
+    }
+    with new_folder(demo.random) as folder:
+        model.save_pretrained(folder)
+        BertTokenizer.from_pretrained(pretrained).save_pretrained(folder)
+        write_file(folder / METADATA_FILE, json.dumps(metadata, indent=1) + "\n")
+
+
+def finetune_model(demo: Demo, tuning: Tuning, listener: Listener) -> None:
+    """Fine-tune on the train rows of a task."""
+    run = demo.run_of(tuning)
+    if not is_finished(run):
+        settings = FinetuneSettings(
+            task=tuning.task,
+            model=demo.start_of(tuning),
+            train=demo.rows_of(tuning.task, "train"),
+            dev=DEV_SHARE,
+            out=run,
+            resume=True,
+            epochs=tuning.epochs,
+            learning_rate=tuning.learning_rate,
+            batch_size=tuning.batch_size,
+            seed=SEED,
+            log_every=LOG_EVERY,
+            keep=1,
+            threads=demo.settings.threads,
+        )
+        finetune(settings, listener)
+    _remove_checkpoints(run)
+
+
+def _remove_checkpoints(run: Path) -> None:
+    shutil.rmtree(RunFolder(run).checkpoints, ignore_errors=True)

@@ -1,0 +1,228 @@
+"""The figures of the demo: every model on held-out text or on test rows that no training has seen.
+
+Intervals are 95 % bootstrap intervals: of masked words over groups of instances, of tasks over rows, of what
+pre-training adds over rows with the answers of both models (paired). Baselines are constant answers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bertmill.checkpoint.names import read_metadata
+from bertmill.corpus.instances import Instances
+from bertmill.corpus.masking import NOT_SELECTED, MaskingSettings, VocabularyIds
+from bertmill.corpus.parts import HELDOUT_SEED
+from bertmill.corpus.plan import PlanSettings
+from bertmill.corpus.shards import Corpus
+from bertmill.demo.documentation import SEED
+from bertmill.demo.folder import FILLED, FORMAT, GAIN, MASKED_WORDS, Demo, Tuning
+from bertmill.inference.predictor import load
+from bertmill.inference.runner import Runner, scores_of, stream_outputs
+from bertmill.machine import choose_device, set_threads
+from bertmill.model.bert import BertForMaskedLM
+from bertmill.randomness import keyed_seed
+from bertmill.report.page import write_report
+from bertmill.rows.source import RowFile
+from bertmill.storage import read_json, write_file
+from bertmill.tasks.base import encode_rows
+from bertmill.tasks.metrics import Counts, intervals
+from bertmill.text.sentences import split_sentences
+from bertmill.text.tokenizer import BertTokenizer
+from bertmill.training.objective_trainable import run_model
+from bertmill.training.state import PLANS_OF_RANK, RunFolder
+
+GROUP = 8  # instances that are resampled together: neighbours are of the same module
+LENGTH = 128
+NUM_SENTENCES = 4  # to fill
+NUM_GUESSES = 3
+NUM_SHOWN = 2  # test rows with the answers of a model
+
+Figures = dict[str, Any]
+
+
+def _measured(demo: Demo, name: str, measure: Callable[[], Figures]) -> Figures:
+    """What `measure` returns, or what it returned when it was called before."""
+    path = demo.figures_of(name)
+    if not path.exists():
+        set_threads(demo.settings.threads)
+        figures = measure()
+        demo.measured.mkdir(exist_ok=True)
+        write_file(path, json.dumps(figures, ensure_ascii=False) + "\n")
+    return read_json(path)
+
+
+# Masked words
+
+
+def measure_masked_words(demo: Demo) -> Figures:
+    """The accuracy of the encoder at selected positions of held-out text, and that of the most frequent piece."""
+    return _measured(demo, MASKED_WORDS, lambda: _measure_masked_words(demo))
+
+
+def _measure_masked_words(demo: Demo) -> Figures:
+    run = RunFolder(demo.pretraining)
+    tokenizer, metadata = BertTokenizer.from_pretrained(run.model), read_metadata(run.model)
+    # The instances that pre-training was evaluated on.
+    plans = run.plans / f"{PLANS_OF_RANK}0" / f"heldout-{LENGTH}"
+    cut = PlanSettings(metadata["objective"], LENGTH)
+    heldout = Corpus(run.heldout)
+    instances = Instances(heldout, VocabularyIds.of(tokenizer), plans, cut, MaskingSettings(), seed=HELDOUT_SEED)
+    most_frequent = int(_piece_counts(Corpus(demo.corpus)).argmax())
+    counts = _count_right(run.model, instances, most_frequent)  # [groups, 3]
+
+    def metrics(counts: Counts) -> Mapping[str, float]:
+        selected, right, baseline = counts.sum(0).tolist()
+        return {"accuracy": right / selected, "baseline": baseline / selected}
+
+    return {
+        **_figure("accuracy", metrics(counts), intervals(metrics, counts)),
+        "rows": int(counts[:, 0].sum()),
+        "baseline": metrics(counts)["baseline"],
+        "baseline_answer": f"always {tokenizer.convert_ids_to_tokens(most_frequent)!r}",
+    }
+
+
+def _piece_counts(corpus: Corpus) -> Counts:
+    counts = np.zeros(corpus.vocabulary_size, np.int64)
+    for shard in corpus.shards:
+        counts += np.bincount(shard.pieces, minlength=corpus.vocabulary_size)
+    return counts
+
+
+@torch.no_grad()
+def _count_right(model_folder: Path, instances: Instances, most_frequent: int) -> Counts:
+    """For each group of instances: selected positions, right predictions, and positions of the most frequent piece."""
+    device = choose_device()
+    model = BertForMaskedLM.from_pretrained(model_folder).to(device)
+    objective = instances.objective
+    num_instances = instances.plan_epoch(0).num_instances
+    rows = []
+    for start in range(0, num_instances, GROUP):
+        batch = instances.make_batch(0, np.arange(start, min(start + GROUP, num_instances)))
+        right = objective.num_right(run_model(model, batch, device), batch)[objective.language_model_head]
+        labels = batch.labels[batch.labels != NOT_SELECTED]
+        rows.append((len(labels), round(right), int((labels == most_frequent).sum())))
+    return np.array(rows, np.int64)
+
+
+def _figure(metric: str, values: Mapping[str, float], bounds: Mapping[str, tuple[float, float]]) -> Figures:
+    low, high = bounds[metric]
+    return {"metric": metric, "value": values[metric], "low": low, "high": high}
+
+
+# Filling masks
+
+
+def fill_masks(demo: Demo) -> list[Figures]:
+    """Sentences of held-out modules with a word masked, the word, and the guesses of the encoder."""
+    figures = _measured(demo, FILLED, lambda: {"sentences": _fill_masks(demo)})
+    sentences: list[Figures] = figures["sentences"]
+    return sentences
+
+
+def _fill_masks(demo: Demo) -> list[Figures]:
+    model = load(RunFolder(demo.pretraining).model)
+    lines = demo.heldout_text.read_text(encoding="utf-8").splitlines()
+    sentences = sorted(
+        {sentence for line in lines for sentence in split_sentences(line)},
+        key=lambda sentence: keyed_seed(SEED, "to fill", sentence),
+    )
+    masked = (found for sentence in sentences if (found := mask_a_word(sentence, model.tokenizer)))
+    filled = []
+    for text, word in islice(masked, NUM_SENTENCES):
+        guesses: Any = model.fill(text, NUM_GUESSES)
+        shown = [{"piece": guess["token_str"], "score": guess["score"]} for guess in guesses]
+        filled.append({"text": text, "expected": word, "guesses": shown})
+    return filled
+
+
+def mask_a_word(sentence: str, tokenizer: BertTokenizer) -> tuple[str, str] | None:
+    """A plain sentence with a word of it masked, and the word, which is one piece; None if it is not suitable."""
+    words = sentence.removesuffix(".").split(" ")
+    is_plain = sentence.endswith(".") and sentence[0].isupper() and 7 <= len(words) <= 14
+    if not is_plain or not all(word.rstrip(",").isalpha() for word in words):
+        return None
+    places = [n for n, word in enumerate(words) if n and len(word) > 3 and word.islower() and word in tokenizer.vocab]
+    if not places:
+        return None
+    place = places[keyed_seed(SEED, "word", sentence) % len(places)]
+    masked = [*words[:place], tokenizer.mask_token, *words[place + 1 :]]
+    return " ".join(masked) + ".", words[place]
+
+
+# Tasks
+
+
+def measure_tuning(demo: Demo, tuning: Tuning) -> Figures:
+    """The metric of a fine-tuned model on the test rows, its scores of each row, and a few answers."""
+    return _measured(demo, tuning.name, lambda: _measure_tuning(demo, tuning))
+
+
+def _measure_tuning(demo: Demo, tuning: Tuning) -> Figures:
+    folder = RunFolder(demo.run_of(tuning)).model
+    runner = Runner(folder)
+    task, file = runner.task, RowFile(str(demo.rows_of(tuning.task, "test")))
+    examples = list(encode_rows(task, runner.read(file, labelled=True), runner.windows, file))
+    outputs = list(stream_outputs(task, runner.model, examples, runner.device))
+    scores = scores_of(task, outputs)
+    answer, constant = task.baseline(examples)
+    metric = str(read_metadata(folder)["metric"])
+    shown = []
+    for (example, output), score in zip(outputs[:NUM_SHOWN], scores, strict=False):
+        (decoded,) = task.decode([example], [output])
+        _, expected = task.mistake(example, output, score)
+        texts = list(example.row.all_texts)
+        shown.append({"texts": texts, "prediction": task.show(decoded), "expected": " | ".join(expected)})
+    return {
+        **_figure(metric, task.metrics(scores), intervals(task.metrics, scores)),
+        "rows": len(examples),
+        "baseline": task.metrics(constant)[metric],
+        "baseline_answer": answer,
+        "shown": shown,
+        "scores": scores.tolist(),
+    }
+
+
+def measure_gain(demo: Demo) -> Figures:
+    """What pre-training adds to the accuracy of a classifier, with a paired bootstrap interval."""
+    with_it, without = (np.array(read_json(demo.figures_of(name))["scores"]) for name in GAIN)
+    # Scores of a classifier are the predicted and the expected class.
+    right = np.stack([with_it[:, 0] == with_it[:, 1], without[:, 0] == without[:, 1]], 1).astype(np.float64)
+
+    def metrics(right: NDArray[np.float64]) -> Mapping[str, float]:
+        return {"gain": float(right[:, 0].mean() - right[:, 1].mean())}
+
+    return {**_figure("gain", metrics(right), intervals(metrics, right)), "rows": len(right)}
+
+
+# All together
+
+
+def write_results(demo: Demo) -> Figures:
+    """Write and return all figures, once every model is measured."""
+    models = {tuning.name: measure_tuning(demo, tuning) for tuning in demo.plan.tunings}
+    results = {
+        "format": FORMAT,
+        "settings": demo.settings.model_dump(include={"quick", "steps"}),
+        "documentation": read_json(demo.facts),
+        "masked_words": measure_masked_words(demo),
+        "filled": fill_masks(demo),
+        "tasks": {name: {key: value[key] for key in value if key != "scores"} for name, value in models.items()},
+        "gain": measure_gain(demo),
+        "seconds": demo.read_seconds(),
+    }
+    write_file(demo.results, json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+    return results
+
+
+def write_demo_report(demo: Demo) -> None:
+    """Write the report that compares all runs."""
+    write_report([demo.pretraining, *map(demo.run_of, demo.plan.tunings)], demo.report)
