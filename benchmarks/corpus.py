@@ -57,7 +57,7 @@ def measure(data: Path, rounds: int) -> Iterator[Row]:
 
 
 def _peak_gigabytes(files: Sequence[Path], vocabulary: Path, out: Path) -> float:
-    """Return the peak memory of the largest worker of `bertmill corpus`, without its parent."""
+    """Return the peak memory of the largest worker of `bertmill corpus`; its parent only reads and decompresses."""
     words = [sys.executable, "-m", "bertmill", "corpus", *files, "--vocab", vocabulary, "--out", out, "--quiet"]
     peak = 0
     with subprocess.Popen(list(map(str, words)), stdout=subprocess.DEVNULL, start_new_session=True) as process:

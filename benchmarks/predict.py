@@ -205,7 +205,7 @@ def _memory(folder: Path) -> Row:
 
 def _peak_gigabytes(folder: Path, num_rows: int) -> float:
     rows = folder / f"{num_rows}.tsv"
-    # Few rows have numbers of all lengths too: a batch of one length needs less memory than a mixed one.
+    # Lengths are mixed from the first row on: a batch of one length would need less memory than a mixed one.
     numbers = (number * 7919 % MEMORY_ROWS[-1] for number in range(num_rows))
     rows.write_text("text\n" + "".join(f"number {number}\n" for number in numbers), encoding="utf-8")
     words = ["predict", folder / "model", rows, "--out", rows.with_suffix(".jsonl"), "--quiet"]
