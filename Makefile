@@ -1,11 +1,11 @@
-# `make test` and `make demo` are all a fresh machine needs: Python 3.11, make and a package index.
+# `make test` and `make demo` work on a new machine with Python 3.11, make and a package index.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 DEMO_INSTALLED := $(VENV)/.demo-installed
 BENCH_INSTALLED := $(VENV)/.bench-installed
-# Tests and benchmarks read real data from BERTMILL_DATA; without it, tests that need it are skipped.
+# Tests and benchmarks read real data from the folder BERTMILL_DATA; without it, tests that need data are skipped.
 SHARED_DATA := $(abspath ../shared/data)
 ifndef BERTMILL_DATA
 ifneq ($(wildcard $(SHARED_DATA)/.),)
@@ -15,7 +15,7 @@ endif
 
 .PHONY: test check demo bench slow docs clean
 
-# A file of tests runs in one worker, so that its fixtures are made once.
+# Each test file runs in one worker, so that its fixtures are created once.
 test: check
 	$(BIN)/pytest -n 2 --dist loadfile
 
@@ -33,15 +33,15 @@ bench: $(BENCH_INSTALLED)
 slow: $(INSTALLED)
 	$(BIN)/pytest -m slow
 
-# The command reference and the character table are generated; tests fail when they are stale.
+# Generates the command reference and the character table; tests fail if either is out of date.
 docs: $(INSTALLED)
 	$(BIN)/python tools/make_command_reference.py
 	$(BIN)/python tools/make_character_table.py
 
-# Installed once, and again only when what is to be installed has changed.
 $(BIN)/pip:
 	$(PYTHON) -m venv $(VENV)
 
+# Installs the dependencies once, and again only after they have changed.
 $(INSTALLED): pyproject.toml constraints.txt | $(BIN)/pip
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
 	touch $@

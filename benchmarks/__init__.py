@@ -1,8 +1,8 @@
 """Benchmarks against other tools: both sides alternate in one run, and the result is their ratio.
 
-Absolute figures depend on the machine and its load; the ratio of two alternating sides hardly does. `BENCHMARKS` maps
-each name to the packages it measures bertmill against. The benchmark is the module of that name, whose
-`measure(data, rounds)` yields rows.
+Absolute figures depend on the machine and its load; ratios of alternating sides are much more stable. `BENCHMARKS` maps
+the name of each benchmark to the packages that it needs. The module of that name has a function `measure(data, rounds)`
+that yields rows.
 """
 
 BENCHMARKS: dict[str, tuple[str, ...]] = {

@@ -1,7 +1,7 @@
 """`python -m benchmarks [NAME…] --data DIR`: run benchmarks and print one line per measurement.
 
-Without names, all benchmarks run. `--data` defaults to the environment variable BERTMILL_DATA. Errors are one line on
-standard error; the exit code is 2 for wrong arguments and missing packages.
+Without names, all benchmarks run. `--data` defaults to the environment variable BERTMILL_DATA. An error is one line on
+standard error; the exit code is 2 for invalid arguments and missing packages.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the benchmarks that `arguments` name and print their rows as a table or as JSON lines."""
     parser = _make_parser()
     given = parser.parse_intermixed_args(arguments)
     names = given.names or list(BENCHMARKS)

@@ -1,9 +1,10 @@
-"""What surrounds the model in question answering, building inputs and choosing answers, against the usual code.
+"""Question answering without the model: building inputs and selecting answers, against the usual code.
 
-The usual code is how people use Hugging Face's fast tokenizer: overflowing windows with offsets, those of the question
-taken out, and for each question the best 20 starts with the best 20 ends. Both sides get the 6,078 questions of half of
-SQuAD 2.0's dev set and the same made-up numbers in the place of the model's. Windows are of 384 pieces; theirs share
-128, ours advance by 128, so ours are more. Where there is one window, no answer of theirs may score higher than ours.
+The usual code calls Hugging Face's fast tokenizer with overflowing windows and offsets, removes the offsets of the
+question, and combines the best 20 starts with the best 20 ends. Both sides get the 6,078 questions of half of SQuAD
+2.0's dev set and the same random scores instead of model outputs. Windows have 384 pieces; theirs overlap by 128, ours
+advance by 128, so we have more windows. For questions with a single window, no answer of theirs may score higher than
+ours.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ Texts = list[tuple[str, str]]  # question and passage
 
 
 def measure(data: Path, rounds: int) -> Iterator[Row]:
+    """Compare the throughput of both sides in questions per second."""
     texts = _texts(data / "squad2/dev-half.json")
     numbers = np.random.default_rng(0).normal(size=(len(texts), MAX_LENGTH, 2)).astype(np.float32)
     tokenizer = BertTokenizer.from_pretrained("minilm")
@@ -68,7 +70,7 @@ def _their_tokenizer() -> Any:
 
 
 def answer_with_ours(texts: Texts, numbers: Scores, tokenizer: BertTokenizer) -> list[dict[str, Any] | None]:
-    """The answer to each question, with what it was chosen from; None where there are several windows."""
+    """Return the answer to each question with its example and scores; None for questions with several windows."""
     task, windows = AnswerQuestions(), Windows(tokenizer, MAX_LENGTH, STRIDE)
     examples = [task.encode(QuestionRow("", pair), windows) for pair in texts]
     answers: list[dict[str, Any] | None] = []
@@ -89,7 +91,7 @@ def _numbers_for(example: QuestionExample, place: int, numbers: Scores) -> NDArr
 
 
 def answer_with_theirs(texts: Texts, numbers: Scores, tokenizer: Any) -> list[dict[str, Any] | None]:
-    """The same with the code that is usual around Hugging Face's tokenizers."""
+    """Do the same with the usual code around Hugging Face's tokenizer."""
     features = tokenizer(
         [question.lstrip() for question, _ in texts],
         [passage for _, passage in texts],

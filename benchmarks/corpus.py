@@ -1,8 +1,8 @@
-"""Making a corpus of English Wikipedia, against the `tokenizers` library on the same lines; and the memory it takes.
+"""Building a corpus from English Wikipedia, against the `tokenizers` library on the same lines; and peak memory.
 
-Ours reads the file, splits sentences, turns them into pieces, writes shards and lets the doctor see them, worker
-processes started anew in every round; theirs is `encode_batch` alone, on lines that are in memory. Memory is the peak
-of the largest worker while the installed program runs, for 20 MB and for the whole of Wikipedia and books (126 MB).
+Our side reads the file, splits sentences, encodes them, writes shards and computes statistics, and starts its worker
+processes in every round. Their side is `encode_batch` alone, on lines in memory. Memory is the peak of the largest
+worker while the installed program runs, for 20 MB and for all of Wikipedia and books (126 MB).
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ _POLL_S = 0.02
 
 
 def measure(data: Path, rounds: int) -> Iterator[Row]:
+    """Compare the throughput of both sides, then the peak memory of our workers with limits."""
     import tokenizers
 
     enwiki = data / "text/enwiki.txt.xz"
@@ -56,7 +57,7 @@ def measure(data: Path, rounds: int) -> Iterator[Row]:
 
 
 def _peak_gigabytes(files: Sequence[Path], vocabulary: Path, out: Path) -> float:
-    """The peak memory of the largest worker of `bertmill corpus`; its parent only reads, and unpacks .xz."""
+    """Return the peak memory of the largest worker of `bertmill corpus`; its parent only reads and decompresses."""
     words = [sys.executable, "-m", "bertmill", "corpus", *files, "--vocab", vocabulary, "--out", out, "--quiet"]
     peak = 0
     with subprocess.Popen(list(map(str, words)), stdout=subprocess.DEVNULL, start_new_session=True) as process:
@@ -69,12 +70,12 @@ def _peak_gigabytes(files: Sequence[Path], vocabulary: Path, out: Path) -> float
 
 
 def _workers_of(parent: int) -> list[Path]:
-    """The other processes of the group that `parent` leads."""
+    """Return the /proc folders of all processes in the group of `parent` except `parent` itself."""
     found = []
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = status.read_text().rpartition(")")[2].split()
-        except OSError:  # it has just ended
+        except OSError:  # the process has just ended
             continue
         if int(fields[2]) == parent and status.parent.name != str(parent):
             found.append(status.parent)

@@ -1,7 +1,7 @@
 """Fine-tuning MiniLM on SST-2 against the Hugging Face Trainer with its defaults and dynamic padding.
 
-Both see the same 3,200 rows, batches of 32, one epoch, dropout as the model has it; each in a process of its own. What
-is counted is the time of the training steps, as each side reports it: reading and tokenising are not in it.
+Both sides train on the same 3,200 rows for one epoch, in batches of 32, with the dropout of the model, each in its own
+process. Each side reports the time of its training steps; reading and tokenization are not included.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from bertmill.training.finetune import finetune
 from bertmill.training.progress import Listener
 
 NUM_ROWS = 3200
-NUM_DEV_ROWS = 8  # a fine-tuning is measured at its end, outside of the time that counts
+NUM_DEV_ROWS = 8  # for the evaluation after training, which is not timed
 BATCH_SIZE = 32
 TARGET = 2.5
 
 
 def measure(data: Path, rounds: int) -> Iterator[Row]:
+    """Compare the training throughput of both sides in rows per second."""
     with (
         tempfile.TemporaryDirectory() as name,
         multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool,

@@ -1,4 +1,4 @@
-"""Inputs that several benchmarks share: the beginning of a text file, and pre-training instances."""
+"""Inputs that several benchmarks share: the first lines of a text file, and pre-training instances."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bertmill.text.tokenizer import BertTokenizer
 
 
 def first_lines(path: Path, num_bytes: int) -> Iterator[str]:
-    """The lines of `path` that fit into `num_bytes`, empty ones included."""
+    """Yield the first lines of `path` that fit into `num_bytes`, including empty lines."""
     size = 0
     for line in read_lines([str(path)]):
         size += len(line.text.encode()) + 1
@@ -24,7 +24,7 @@ def first_lines(path: Path, num_bytes: int) -> Iterator[str]:
 
 
 def write_beginning(source: Path, destination: Path, num_bytes: int) -> Path:
-    """Writes the lines of `source` that fit into `num_bytes` as a plain file."""
+    """Write the first lines of `source` that fit into `num_bytes` to `destination`, uncompressed, and return it."""
     with destination.open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(f"{line}\n" for line in first_lines(source, num_bytes))
     return destination
@@ -42,7 +42,7 @@ def open_instances(
     whole_words: bool = False,
     seed: int = 0,
 ) -> Instances:
-    """The instances of `corpus`, planned in the folder `plans`."""
+    """Open the instances of `corpus`; their plans are written to the folder `plans`."""
     plan = PlanSettings(objective, length, short_seq_prob)
     masking = MaskingSettings(mask_rate, whole_words=whole_words)
     return Instances(corpus, VocabularyIds.of(tokenizer), plans, plan, masking, seed=seed)

@@ -1,8 +1,8 @@
-"""From a corpus to batches: how fast epochs are planned, and the loader against what a tiny model can eat.
+"""From a corpus to batches: the speed of planning, and of the loader compared with a training step of a tiny model.
 
-Planning is measured on as many epochs of 10 MB of English Wikipedia as hold a million sentences, files included, and
-set against the promise (a million in 20 s). The loader runs on one thread, without preparing ahead; a training step
-(tiny, 32 instances of its own batches, dropout, fused AdamW) on all cores.
+Planning covers as many epochs of 10 MB of English Wikipedia as contain a million sentences. It includes writing the
+files and is compared with the target of a million sentences in 20 s. The loader runs on one thread without prefetching;
+the training step (tiny, a batch of 32 instances, dropout, fused AdamW) runs on all cores.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ OBJECTIVES = ("mlm+nsp", "mlm+sop", "mlm")
 
 
 def measure(data: Path, rounds: int) -> Iterator[Row]:
+    """Compare planning with its target and loading with a training step."""
     set_threads(None)
     tokenizer = BertTokenizer.from_pretrained(data / "vocab/bert-base-uncased-vocab.txt")
     with tempfile.TemporaryDirectory() as name:
@@ -70,7 +71,7 @@ def _planning(corpus: Corpus, folder: Path, objective: str, rounds: int) -> Row:
 
 def _loading(instances: Instances, what: str, rounds: int) -> Row:
     loader = Loader(instances, batch_size=BATCH_SIZE, workers=0)
-    batch = loader.load(0)  # the plan is there now
+    batch = loader.load(0)  # plans the epoch before anything is timed
     sides: dict[str, Callable[[], object]] = {
         "loader": partial(_load, loader),
         "step": _training_step(batch, instances.corpus.vocabulary_size),

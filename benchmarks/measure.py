@@ -1,4 +1,4 @@
-"""Timing two sides in turns, peak memory, and the row that a comparison gives."""
+"""Time two sides alternately, measure peak memory, and hold the result of a comparison in a row."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-RUNS_PER_TURN = 2  # of a side in a process of its own: the first finds the caches full of another's data
+RUNS_PER_TURN = 2  # of a side in its own process; before the first run, the caches hold data of the other side
 
 
 @dataclass(frozen=True)
 class Row:
-    """One comparison: `ours` against `theirs` in `unit` (more is better), and the ratio that was promised."""
+    """One comparison: `ours` against `theirs` in `unit` (more is better), and the target of the ratio, if any."""
 
     benchmark: str
     what: str
@@ -27,11 +27,12 @@ class Row:
 
     @property
     def ratio(self) -> float:
+        """How many times better our side is."""
         return self.ours / self.theirs
 
 
 def best_seconds(sides: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """The fastest of `rounds` runs of each side; the sides take turns, so that noise hits them alike."""
+    """Return the fastest of `rounds` runs of each side. The sides alternate, so that noise affects both equally."""
     best = dict.fromkeys(sides, float("inf"))
     for _ in range(rounds):
         for name, run in sides.items():
@@ -42,7 +43,10 @@ def best_seconds(sides: Mapping[str, Callable[[], object]], rounds: int) -> dict
 
 
 def best_seconds_in_processes(sides: Mapping[str, Callable[[], Callable[[], object]]], rounds: int) -> dict[str, float]:
-    """As `best_seconds`, each side made and run in a process of its own: neither allocator nor threads are shared."""
+    """Like `best_seconds`, but each side runs in its own process, so that they share neither allocator nor threads.
+
+    Each value of `sides` is called once in its process and returns the function to time.
+    """
     context = multiprocessing.get_context("spawn")
     with ExitStack() as stack:
         pipes: dict[str, Connection] = {}
@@ -62,7 +66,7 @@ def best_seconds_in_processes(sides: Mapping[str, Callable[[], Callable[[], obje
 
 
 def _answer_with_seconds(make: Callable[[], Callable[[], object]], pipe: Connection) -> None:
-    """Each message in gives the fastest of a few runs out; the first run, which warms up, is not counted."""
+    """After a run to warm up, answer every message on `pipe` with the time of the fastest of RUNS_PER_TURN runs."""
     run = make()
     run()
     pipe.send(None)
@@ -72,10 +76,11 @@ def _answer_with_seconds(make: Callable[[], Callable[[], object]], pipe: Connect
 
 
 def reset_high_water() -> None:
-    """The high-water mark of this process's memory is now what is in use; fork hands down that of the parent."""
+    """Reset the peak memory of this process to what is in use; a forked process inherits the peak of its parent."""
     Path("/proc/self/clear_refs").write_text("5")
 
 
 def high_water_kilobytes() -> int:
+    """Return the peak memory of this process since it started or since `reset_high_water`."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return int(status.split("VmHWM:")[1].split()[0])

@@ -1,10 +1,10 @@
 """Training steps and a forward pass against Hugging Face's BERT with its default attention, on the same inputs.
 
-A training step is masked words + next sentence with dropout 0.1 (attention included) on full sequences of 128
-pieces, 15 % of them selected, forward + backward + AdamW; theirs once with the plain and once with the fused AdamW,
-ours with the fused one. `share of a matrix product` sets the step's necessary operations, 6·(encoder + 0.15·head)
-per piece, against the rate of a large matrix product in the same run. Each side of a training step has a process of
-its own, set up as its users run it; peak memory is measured in fresh processes too.
+A training step is forward + backward + AdamW for MLM and next sentence prediction, with dropout 0.1 (also in attention)
+on sequences of 128 pieces, 15 % of them selected. Hugging Face's side runs once with the plain and once with the fused
+AdamW, ours with the fused one. For base, the necessary operations of a step, 6·(encoder + 0.15·head) per piece, are
+compared with the rate of a large matrix product in the same run. Each side of a training step runs in its own process,
+set up as its users run it; peak memory is measured in new processes too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bertmill.text.tokenizer import BertTokenizer
 
 LENGTH = 128
 SELECTED = 0.15
-# sequences per batch, and how many times faster a step must be
+# Size → sequences per batch, and how many times faster a step must be.
 STEPS = {"tiny": (32, 8.0), "mini": (32, 3.4), "small": (32, 2.4), "base": (16, 1.5)}
 SHARE_OF_PRODUCT = 0.7
 LONG_LENGTHS = (400, 400)
@@ -37,6 +37,7 @@ SIDES = ("ours", "plain", "fused", "product")
 
 
 def measure(data: Path, rounds: int) -> Iterator[Row]:
+    """Compare training steps of several sizes, a forward pass of mixed lengths, and peak memory."""
     set_threads(None)
     for size in STEPS:
         yield from _training_step(size, rounds)
@@ -63,7 +64,7 @@ def _training_step(size: str, rounds: int) -> Iterator[Row]:
 
 
 def _side(side: str, size: str) -> Callable[[], object]:
-    """One side, ready to run in a process of its own."""
+    """Return the function to time for one side; runs in the process of that side."""
     set_threads(None)
     if side == "product":
         matrix = torch.randn(PRODUCT_SIZE, PRODUCT_SIZE)
@@ -122,7 +123,7 @@ def _their_settings(config: BertConfig) -> dict[str, Any]:
 
 
 def _mixed_forward(lengths: list[int], rounds: int) -> Row:
-    """One padded batch of short sequences and two long ones, as a careless user would send it."""
+    """Compare the forward pass of one padded batch of short sequences and two long ones."""
     import transformers
 
     config = BertConfig.of_size("mini")
@@ -155,14 +156,14 @@ def _peak_memory() -> Row:
 
 
 def _peak_gigabytes(side: str) -> float:
-    """How far two training steps raise the memory of this process over what the libraries take."""
+    """Return by how much two training steps raise the peak memory of this process above that of the libraries."""
     import transformers
 
     transformers.logging.set_verbosity_error()
-    _ = transformers.BertForPreTraining  # imported now: its code is no part of a step
+    _ = transformers.BertForPreTraining  # import it now, so that its code does not count
     config = BertConfig.of_size("tiny")
     inputs = _instances(config, STEPS["tiny"][0])
-    torch.randn(512, 512) @ torch.randn(512, 512)  # the product's own buffers are no part of either side
+    torch.randn(512, 512) @ torch.randn(512, 512)  # allocates the buffers of matrix products, which do not count either
     reset_high_water()
     before = high_water_kilobytes()
     step = _our_step(config, inputs) if side == "ours" else _their_step(config, inputs, fused=True)

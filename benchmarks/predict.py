@@ -1,10 +1,12 @@
 """Prediction on mixed lengths against Hugging Face's pipeline and two inference engines, and whether memory stays flat.
 
-The texts are the 872 sentences of SST-2's dev set and 128 paragraphs of 300 to 500 pieces of held-out Wikipedia,
-shuffled; the model is MiniLM with a head for two classes. The pipeline gets them in batches of 32, as given. The
-engines, onnxruntime and OpenVINO, run Hugging Face's model, exported to ONNX, on what our tokenizer and our batching by
-length give them, each batch padded to its longest, with a mask, on as many threads as we have. All give the same
-answers, or the measurement fails. Memory is the peak of `bertmill predict` on 1,000 and on 100,000 rows.
+- The texts are the 872 sentences of SST-2's dev set and 128 paragraphs of 300 to 500 pieces from held-out Wikipedia,
+  shuffled. The model is MiniLM with a head for two classes.
+- The pipeline gets the texts in batches of 32, in their given order.
+- onnxruntime and OpenVINO run Hugging Face's model, exported to ONNX, with our tokenizer, our batches by length and our
+  number of threads. Each batch is padded to its longest sequence and has a mask.
+- The benchmark fails unless all sides give the same answers.
+- Memory is the peak of `bertmill predict` on 1,000 and on 100,000 rows.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ TARGETS = {"transformers pipeline": 8.0, "onnxruntime": 1.1, "openvino": 1.1}
 MEMORY_ROWS = (1_000, 100_000)
 TOLERANCE = 1e-4
 INPUTS = ("ids", "segments", "mask")
-PREDICT_AND_TELL_MEMORY = """
+PREDICT_AND_PRINT_MEMORY = """
 import sys
 from benchmarks.measure import high_water_kilobytes
 from bertmill.cli.main import main
@@ -56,6 +58,7 @@ Engine = Callable[[list[Ids]], NDArray[np.float32]]  # INPUTS [batch, pieces] â†
 
 
 def measure(data: Path, rounds: int) -> Iterator[Row]:
+    """Compare the throughput of all sides in texts per second, then the peak memory of few and many rows."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         torch.manual_seed(0)
@@ -80,7 +83,7 @@ def _texts(data: Path, tokenizer: BertTokenizer) -> list[str]:
 
 
 def against_rivals(folder: Path, texts: list[str], rounds: int) -> Iterator[Row]:
-    """All sides in processes of their own: threads of one that wait for work would slow the others down."""
+    """Compare all sides, each in its own process: idle threads of one side would slow the others down."""
     makers = {"ours": _ours, "transformers pipeline": _pipeline, "onnxruntime": _onnxruntime, "openvino": _openvino}
     files = {side: folder / f"{side}.json" for side in makers}
     sides = {side: partial(_side, make, folder, texts, files[side]) for side, make in makers.items()}
@@ -101,7 +104,7 @@ def _require_same(ours: list[Answer], theirs: list[Answer]) -> None:
 def _side(
     make: Callable[[Path], Callable[[list[str]], list[Answer]]], folder: Path, texts: list[str], file: Path
 ) -> Callable[[], object]:
-    """One side, in its process; it leaves its answers in a file, which takes a thousandth of the time."""
+    """Return the function to time for one side; it also writes the answers to `file`, in a thousandth of the time."""
     set_threads(None)
     predict = make(folder)
     return lambda: file.write_text(json.dumps(predict(texts)), encoding="utf-8")
@@ -138,7 +141,7 @@ def _openvino(folder: Path) -> Callable[[list[str]], list[Answer]]:
 
 
 def _with_engine(folder: Path, engine: Engine) -> Callable[[list[str]], list[Answer]]:
-    """Prediction with another engine in place of our model, on our pieces and our batches by length."""
+    """Predict with another engine in place of our model, with our tokenizer and our batches by length."""
     tokenizer = BertTokenizer.from_pretrained(folder / "model")
 
     def encode(text: str) -> Ids:
@@ -155,7 +158,7 @@ def _with_engine(folder: Path, engine: Engine) -> Callable[[list[str]], list[Ans
 
 
 def _padded(batch: list[Ids]) -> list[Ids]:
-    """INPUTS, each batch padded to its longest row; all texts here fit into one window."""
+    """Return INPUTS for a batch, padded to its longest row; all texts of this benchmark fit into one window."""
     rows = list(map(torch.from_numpy, batch))
     ids = pad_sequence(rows, batch_first=True)
     mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
@@ -163,7 +166,7 @@ def _padded(batch: list[Ids]) -> list[Ids]:
 
 
 class _Positional(torch.nn.Module):
-    """Hugging Face's model with INPUTS by position, as an export wants it."""
+    """Hugging Face's model with INPUTS as positional arguments, as the export requires."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()
@@ -175,19 +178,19 @@ class _Positional(torch.nn.Module):
 
 
 def _export(folder: Path) -> None:
-    """Write `model.onnx` for batches of any number and length."""
+    """Write `model.onnx` for batches of any size and length."""
     import transformers
 
     transformers.logging.set_verbosity_error()
     model = transformers.BertForSequenceClassification.from_pretrained(folder / "model")
     ids = torch.ones(2, 12, dtype=torch.int64)
     sizes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("pieces", max=model.config.max_position_embeddings)}
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it names packages that are not needed
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns about packages that are not needed
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(
             _Positional(model).eval(),
-            (ids, torch.zeros_like(ids), torch.ones_like(ids)),  # not one tensor twice: it would be one input
+            (ids, torch.zeros_like(ids), torch.ones_like(ids)),  # distinct tensors: a repeated one would be one input
             folder / "model.onnx",
             input_names=INPUTS,
             dynamic_shapes=dict.fromkeys(INPUTS, sizes),
@@ -202,10 +205,10 @@ def _memory(folder: Path) -> Row:
 
 def _peak_gigabytes(folder: Path, num_rows: int) -> float:
     rows = folder / f"{num_rows}.tsv"
-    # Numbers of all sizes from the first row on: a batch of one length needs less memory than a mixed one.
+    # Lengths are mixed from the first row on: a batch of one length would need less memory than a mixed one.
     numbers = (number * 7919 % MEMORY_ROWS[-1] for number in range(num_rows))
     rows.write_text("text\n" + "".join(f"number {number}\n" for number in numbers), encoding="utf-8")
     words = ["predict", folder / "model", rows, "--out", rows.with_suffix(".jsonl"), "--quiet"]
-    command = [sys.executable, "-c", PREDICT_AND_TELL_MEMORY, *map(str, words)]
+    command = [sys.executable, "-c", PREDICT_AND_PRINT_MEMORY, *map(str, words)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return int(done.stdout) / (1 << 20)

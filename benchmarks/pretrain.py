@@ -1,9 +1,9 @@
-"""`bertmill pretrain` against the bare training step, and two processes of one thread against one of two.
+"""`bertmill pretrain` against the bare training step, and two processes of one thread against one process of two.
 
-Both sides see the same batches of a corpus out of 10 MB of English Wikipedia, 32 instances of 128 pieces. The bare step
-has its batches in memory and does forward, backward and AdamW, nothing else; the command also loads, clips, checks for
-numbers that are none, and logs. Its rate is that of the second half of its steps, by its own log. Each side has a
-process of its own.
+The corpus is 10 MB of English Wikipedia; batches have 32 instances of 128 pieces. The bare step has its batches in
+memory and only does forward, backward and AdamW for `mlm+nsp`. The command runs with its default objective, dropout and
+mask rate, and also loads batches, clips gradients, checks for non-finite numbers and logs. Its rate is that of the
+second half of its steps, from its log. Each side runs in its own process.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ from bertmill.training.optimizer import make_optimizer, set_rate
 
 NUM_BYTES = 10_000_000
 BATCH_SIZE = 32
-STEPS = {"tiny": 80, "mini": 24, "small": 10}  # half of them count
+STEPS = {"tiny": 80, "mini": 24, "small": 10}  # the second half of them is timed
 SIZE_OF_PROCESSES = "mini"
 WITHIN = 0.95
 
 
 def measure(data: Path, rounds: int) -> Iterator[Row]:
+    """Compare the command with the bare step for several sizes, and two processes with one."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         tokenizer = BertTokenizer.from_pretrained(data / "vocab/bert-base-uncased-vocab.txt")
@@ -53,7 +54,7 @@ def measure(data: Path, rounds: int) -> Iterator[Row]:
 
 
 def _best(sides: list[Callable[[], float]], rounds: int) -> list[float]:
-    """The highest rate of each side, which take turns."""
+    """Return the highest rate of each side; the sides alternate."""
     rates = [[side() for side in sides] for _ in range(rounds)]
     return [max(of_side) for of_side in zip(*rates, strict=True)]
 

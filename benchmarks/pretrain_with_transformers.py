@@ -2,10 +2,11 @@
 
     python -m benchmarks.pretrain_with_transformers RUN OUT [--learning-rate RATE]
 
-The instances, their order, batch size, model size, dropout, schedule and time budget are those of RUN; so is the peak
-learning rate unless another is given, since random weights may need a lower one. The model, its random initial weights,
-its loss and its padded batches are those of `transformers`, with the fused AdamW. The same code evaluates both on
-held-out text. RUN must have used --heldout FILE, --precision fp32 and the default masks.
+- From RUN: instances and their order, batch size, model size, dropout, schedule, time budget, and the peak learning
+  rate unless another is given. Random weights may need a lower rate.
+- From `transformers`: the model, its random initial weights, its loss and its padded batches, with the fused AdamW.
+- The same code evaluates both models on held-out text.
+- RUN must have used --heldout FILE, --precision fp32 and the default masks.
 """
 
 from __future__ import annotations
@@ -43,16 +44,17 @@ HELDOUT_MASK_RATE = 0.15
 
 
 def main() -> None:
+    """Read the command line and train."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("run", type=Path, metavar="RUN", help="run folder of `bertmill pretrain --budget …`")
     parser.add_argument("out", type=Path, metavar="OUT", help="folder for the plans and the trained model")
-    parser.add_argument("--learning-rate", type=float, metavar="RATE", help="another peak learning rate")
+    parser.add_argument("--learning-rate", type=float, metavar="RATE", help="peak learning rate (default: that of RUN)")
     given = parser.parse_args()
     train(given.run, given.out, given.learning_rate)
 
 
 def train(run: Path, out: Path, learning_rate: float | None = None) -> None:
-    """Trains as `run` did, perhaps at another rate, writes the model to `out`, and prints the held-out figures."""
+    """Train with the settings of `run`, write the model to `out` and print the held-out figures."""
     settings = read_settings(PretrainSettings, {}, toml_path=run / "config.toml")
     assert settings.corpus is not None
     assert settings.size is not None
@@ -61,9 +63,9 @@ def train(run: Path, out: Path, learning_rate: float | None = None) -> None:
     assert settings.dropout is not None
     assert settings.mask_rate is not None
     if heldout_share(settings.heldout or "0") is not None or settings.precision != "fp32":
-        raise SystemExit(f"{run}: use a run with --heldout FILE and --precision fp32")
+        raise SystemExit(f"{run}: not comparable; use a run with --heldout FILE and --precision fp32")
     if settings.mask_mix != "80/10/10" or settings.whole_words or settings.fixed_masks:
-        raise SystemExit(f"{run}: use a run with the default --mask-mix, and without --whole-words and --fixed-masks")
+        raise SystemExit(f"{run}: not comparable; use the default --mask-mix, and no --whole-words or --fixed-masks")
     torch.set_num_threads(settings.threads or torch.get_num_threads())
     corpus = Corpus(settings.corpus)
     tokenizer = BertTokenizer.from_pretrained(corpus.vocabulary_folder)
@@ -84,13 +86,13 @@ def train(run: Path, out: Path, learning_rate: float | None = None) -> None:
     torch.manual_seed(settings.seed)
     objective = load_objective(settings.objective)
     if objective.causal:
-        raise SystemExit(f"{run}: a left-to-right objective is not supported")
+        raise SystemExit(f"{run}: a left-to-right objective is not supported; use a run with another --objective")
     model = _make_model(objective.model_class, settings.size, len(tokenizer), settings.dropout)
     optimizer = make_optimizer(model, settings.weight_decay)
     schedule = Schedule(learning_rate or settings.learning_rate, seconds=settings.budget)
     planned = {length: instances(corpus, "train", length, settings.mask_rate, settings.seed) for length, _ in phases}
     for of_length in planned.values():
-        of_length.plan_epoch(0)  # before the clock starts, as in RUN
+        of_length.plan_epoch(0)  # RUN also plans before its time starts
     started, seconds, steps, pieces = time.monotonic(), 0.0, 0, 0
     model.train()
     for (length, _), end in zip(phases, accumulate(share for _, share in phases), strict=True):
@@ -130,7 +132,7 @@ def _make_model(model_class: str, size: str, vocab_size: int, dropout: float) ->
 
 
 def _padded(batch: InstanceBatch) -> dict[str, torch.Tensor]:
-    """The batch as keyword arguments of `transformers`: rows padded to one length, with a mask."""
+    """Return the batch as keyword arguments for `transformers`: rows padded to one length, with a mask."""
 
     def rows(flat: torch.Tensor, padding: int) -> torch.Tensor:
         return pad_sequence(list(flat.split(batch.lengths.tolist())), batch_first=True, padding_value=padding)

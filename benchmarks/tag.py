@@ -1,7 +1,7 @@
-"""Tagging CoNLL-2003's 3,250 dev sentences with MiniLM against the token-classification pipeline of Hugging Face.
+"""Tagging the 3,250 dev sentences of CoNLL-2003 with MiniLM against Hugging Face's token-classification pipeline.
 
-Both get raw text, the words of a sentence with blanks between, and give a tag to every word or piece; the pipeline in
-batches of 32. The head is random, so the tags mean nothing, but they are the same, or the measurement fails.
+Both sides get raw text, the words of a sentence separated by spaces. We tag every word; the pipeline tags every piece,
+in batches of 32. The head is random, so the tags are meaningless, but the benchmark fails unless both sides agree.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from bertmill.text.words import find_words
 BATCH_SIZE = 32
 TAGS = ("O", *(f"{begin}-{kind}" for kind in ("LOC", "MISC", "ORG", "PER") for begin in "BI"))
 TARGET = 4.0
-MAX_DIFFERING = 1e-3  # of the words: where two tags are as good as each other
+MAX_DIFFERING = 1e-3  # share of words, for ties between two tags
 
 
 def measure(data: Path, rounds: int) -> Iterator[Row]:
+    """Compare the throughput of both sides in sentences per second."""
     texts = _texts(data / "conll2003/eng.testa")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -45,7 +46,7 @@ def measure(data: Path, rounds: int) -> Iterator[Row]:
 
 
 def _texts(file: Path) -> list[str]:
-    """The sentences of a CoNLL file, with blanks between the words; the marks between documents are left out."""
+    """Return the sentences of a CoNLL file as text, without the -DOCSTART- lines."""
     blocks = (block.splitlines() for block in file.read_text(encoding="utf-8").split("\n\n"))
     sentences = (" ".join(line.split()[0] for line in block if line) for block in blocks)
     return [sentence for sentence in sentences if sentence and sentence != "-DOCSTART-"]
@@ -78,7 +79,7 @@ def _theirs(folder: Path, texts: list[str]) -> Callable[[], object]:
 
 
 def _require_same(folder: Path, texts: list[str]) -> None:
-    """The tag of a word is that of the piece that begins where it begins."""
+    """Compare the tag of each word with the pipeline's tag of its first piece."""
     ours, theirs = (json.loads((folder / f"{side}.json").read_text()) for side in ("ours", "theirs"))
     pairs = [
         (tag, by_place.get(str(start)))

@@ -1,8 +1,8 @@
 """Learning a vocabulary from 20 MB of English Wikipedia against the trainer of the `tokenizers` library.
 
-Both read the same plain file and learn 30,522 uncased pieces, all cores on both sides. Quality is words per piece on
-other articles. Memory is that of learning from Wikipedia and books together (126 MB): the parent's peak plus, for
-each worker, the peak of the largest, which is more than is ever in use at once.
+Both sides read the same uncompressed file and learn 30,522 uncased pieces on all cores. Quality is words per piece on
+other articles. Memory is measured for Wikipedia and books together (126 MB): the peak of the parent plus, for each
+worker, the peak of the largest worker, which is an upper bound.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ ALLOWED_GIGABYTES = 2.0
 
 
 def measure(data: Path, rounds: int) -> Iterator[Row]:
+    """Compare speed and quality of both sides, then our peak memory with its limit."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         text = write_beginning(data / "text/enwiki.txt.xz", folder / "text.txt", NUM_BYTES)
@@ -45,13 +46,14 @@ def measure(data: Path, rounds: int) -> Iterator[Row]:
         ours, theirs = (100 / pieces_per_word(folder / name, held_out) for name in ("ours-0", "theirs.txt"))
         yield Row("vocab", "held-out words in 100 pieces", "words", ours, theirs, "tokenizers trainer", 0.99)
         files = [str(data / "text" / name) for name in ("enwiki.txt.xz", "books.txt.xz")]
-        # A process of its own, and not a daemon, which may not start workers.
+        # In a new process that is not a daemon, because daemons cannot start workers.
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
             gigabytes = pool.submit(_peak_gigabytes, files, folder / "peak").result()
         yield Row("vocab", "126 MB: peak memory", "1/GB", 1 / gigabytes, 1 / ALLOWED_GIGABYTES, "2 GB allowed", 1)
 
 
 def learn_theirs(text: Path, vocabulary: Path, size: int = SIZE) -> None:
+    """Learn a vocabulary from `text` with the `tokenizers` library and write it to the file `vocabulary`."""
     import tokenizers
 
     theirs = tokenizers.BertWordPieceTokenizer(lowercase=True)
@@ -61,7 +63,7 @@ def learn_theirs(text: Path, vocabulary: Path, size: int = SIZE) -> None:
 
 
 def pieces_per_word(vocabulary: Path, text: Path) -> float:
-    """Of a vocabulary folder or file; a word is what the tokenizer takes for one."""
+    """Return the mean number of pieces per word of `text`; `vocabulary` is a folder or file."""
     wordpiece = BertTokenizer.from_pretrained(vocabulary).wordpiece
     num_pieces = num_words = 0
     for line in read_lines([str(text)]):

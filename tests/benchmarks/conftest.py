@@ -1,4 +1,4 @@
-"""A tiny copy of the layout of the benchmark data."""
+"""A data folder with the layout of the benchmark data and very little in it."""
 
 import json
 import lzma

@@ -24,7 +24,7 @@ def no_data_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, int]]:
-    """Puts a benchmark in the place of `tokenizer` that only records how it was called."""
+    """Replace the benchmark `tokenizer` with one that records its arguments and yields two fixed rows."""
     calls: list[tuple[Path, int]] = []
 
     def measure(data: Path, rounds: int) -> Iterator[Row]:
@@ -37,7 +37,7 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, int]]:
 
 
 def error_of(capsys: pytest.CaptureFixture[str], *words: str | Path, exit_code: int = 2) -> str:
-    """Runs the program, which must fail, and returns its only line on standard error."""
+    """Run the program, which must fail, and return its only line on standard error."""
     with pytest.raises(SystemExit) as exit_:
         main(list(map(str, words)))
     assert exit_.value.code == exit_code
@@ -46,20 +46,20 @@ def error_of(capsys: pytest.CaptureFixture[str], *words: str | Path, exit_code: 
     return lines[0]
 
 
-def test_every_benchmark_is_a_module_that_can_measure() -> None:
+def test_every_benchmark_is_a_module_with_a_measure_function() -> None:
     for name in BENCHMARKS:
         source = (ROOT / f"benchmarks/{name}.py").read_text(encoding="utf-8")
         assert "\ndef measure(data: Path, rounds: int) -> Iterator[Row]:\n" in source
 
 
-def test_the_package_knows_neither_the_benchmarks_nor_their_data() -> None:
-    unwanted = ("BERTMILL_DATA", "../shared", "import benchmarks", "from benchmarks")
+def test_the_package_does_not_depend_on_the_benchmarks_or_their_data() -> None:
+    forbidden = ("BERTMILL_DATA", "../shared", "import benchmarks", "from benchmarks")
     for path in (ROOT / "src").rglob("*.py"):
         source = path.read_text(encoding="utf-8")
-        assert not [words for words in unwanted if words in source], path
+        assert not [words for words in forbidden if words in source], path
 
 
-def test_a_table_has_one_line_per_row(
+def test_the_table_has_one_line_per_row(
     toy: list[tuple[Path, int]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main(["tokenizer", "--data", str(tmp_path)])
@@ -89,7 +89,7 @@ def test_json_lines_have_the_fields_of_a_row_and_the_ratio(
     assert second["target"] is None
 
 
-def test_the_data_folder_may_come_from_the_environment(
+def test_the_data_folder_defaults_to_the_environment_variable(
     toy: list[tuple[Path, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BERTMILL_DATA", str(tmp_path))
@@ -106,7 +106,7 @@ def test_without_a_data_folder_nothing_runs(
     assert not toy
 
 
-def test_an_absent_data_folder_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_error_names_a_data_folder_that_does_not_exist(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert f"{tmp_path}/absent: no such folder" in error_of(capsys, "tokenizer", "--data", tmp_path / "absent")
 
 
@@ -116,16 +116,16 @@ def test_an_unknown_name_gets_a_suggestion(tmp_path: Path, capsys: pytest.Captur
 
 
 @pytest.mark.parametrize("rounds", ["0", "-1", "none", "1.5"])
-def test_rounds_must_be_positive(rounds: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rounds_must_be_a_positive_integer(rounds: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     message = error_of(capsys, "tokenizer", "--data", tmp_path, f"--rounds={rounds}")
     assert f"--rounds: must be an integer of at least 1 (got '{rounds}')" in message
 
 
-def test_an_unknown_flag_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_error_names_an_unknown_flag(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "--jsn" in error_of(capsys, "tokenizer", "--data", tmp_path, "--jsn")
 
 
-def test_a_missing_package_is_named_before_anything_runs(
+def test_the_error_names_a_missing_package_before_anything_runs(
     toy: list[tuple[Path, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(BENCHMARKS, "predict", ("no_such_rival",))
@@ -134,12 +134,12 @@ def test_a_missing_package_is_named_before_anything_runs(
     assert not toy
 
 
-def test_a_missing_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_error_names_a_missing_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     message = error_of(capsys, "answer", "--data", tmp_path)
     assert message == f"benchmarks: answer needs the file {tmp_path}/squad2/dev-half.json"
 
 
-def test_an_error_of_bertmill_is_one_line_with_its_exit_code(
+def test_a_bertmill_error_is_one_line_with_its_exit_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def measure(data: Path, rounds: int) -> Iterator[Row]:

@@ -1,4 +1,4 @@
-"""Timing of alternating sides."""
+"""Timing sides that alternate."""
 
 from collections.abc import Callable
 from functools import partial

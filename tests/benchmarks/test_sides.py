@@ -1,4 +1,4 @@
-"""Benchmarks that call parts of bertmill which are not public still run, and both sides give the same answers."""
+"""Benchmarks that use internal parts of bertmill run, and both sides give the same answers."""
 
 import json
 from pathlib import Path
@@ -34,7 +34,7 @@ def test_instances_measures_planning_and_loading(tiny_data: Path, monkeypatch: p
     assert all(row.ours > 0 and row.theirs > 0 for row in rows)
 
 
-def test_an_engine_in_place_of_our_model_gives_our_answers(tmp_path: Path) -> None:
+def test_another_engine_in_place_of_our_model_gives_the_same_answers(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = BertForSequenceClassification.from_pretrained("minilm", num_labels=2).eval()
     model.save_pretrained(tmp_path / "model")
