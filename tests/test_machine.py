@@ -42,8 +42,8 @@ def test_a_machine_that_does_not_survive_half_precision_is_found_out_by_somebody
     bf16_speedup.cache_clear()
     assert bf16_speedup(torch.device("cpu")) is None
     bf16_speedup.cache_clear()
-    deadly.write_text("#!/bin/sh\necho torch is not there >&2; exit 1\n")
-    with pytest.raises(ResourceError, match="could not be tried: torch is not there"):
+    deadly.write_text("#!/bin/sh\necho torch is missing >&2; exit 1\n")
+    with pytest.raises(ResourceError, match="the test of bfloat16 failed: torch is missing"):
         bf16_speedup(torch.device("cpu"))
 
 

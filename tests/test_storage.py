@@ -39,7 +39,7 @@ def test_what_cannot_be_a_file_is_told_by_its_own_name(tmp_path: Path) -> None:
         (Path(), ".: cannot be written: it is a folder"),
         (Path("/"), "/: cannot be written: it is a folder"),
         (tmp_path, "cannot be written: it is a folder"),
-        (tmp_path / "none" / "a.txt", f"a.txt: cannot be written: there is no folder {tmp_path / 'none'}"),
+        (tmp_path / "none" / "a.txt", f"a.txt: cannot be written: the folder {tmp_path / 'none'} does not exist"),
     ):
         with pytest.raises(UsageError) as caught:
             write_file(path, "text")
@@ -96,7 +96,7 @@ def test_a_folder_that_fails_half_way_never_appears(tmp_path: Path) -> None:
 
 def test_a_folder_that_exists_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    with pytest.raises(UsageError, match="exists already"), new_folder(tmp_path / "out"):
+    with pytest.raises(UsageError, match="already exists"), new_folder(tmp_path / "out"):
         pass
 
 
@@ -110,7 +110,7 @@ def test_the_manifest_notices_what_is_missing_cut_or_flipped(tmp_path: Path) -> 
     (tmp_path / "c").write_bytes(b"12344")
     with pytest.raises(IntegrityError) as caught:
         verify_manifest(tmp_path)
-    for problem in ("a is missing", "b has 3 bytes, not 5", "c is not what was written"):
+    for problem in ("a is missing", "b has 3 bytes, not 5", "c has changed since it was written"):
         assert problem in str(caught.value)
 
 
@@ -174,7 +174,7 @@ def test_a_folder_that_is_missing_or_a_file_in_the_way_is_a_usage_error(tmp_path
 
 def test_a_pipe_is_not_replaced_by_a_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(UsageError, match="it is no ordinary file"):
+    with pytest.raises(UsageError, match="it is not a regular file"):
         write_file(tmp_path / "pipe", "x")
     assert (tmp_path / "pipe").is_fifo()
 
@@ -189,8 +189,8 @@ def test_a_manifest_can_be_renewed_for_some_files_alone(tmp_path: Path) -> None:
     write_manifest(tmp_path, ["a"])
     with pytest.raises(IntegrityError) as caught:
         verify_manifest(tmp_path)
-    assert "b is not what was written" in str(caught.value)
-    assert "a is" not in str(caught.value).replace(str(tmp_path), "")
+    assert "b has changed since it was written" in str(caught.value)
+    assert "a has" not in str(caught.value).replace(str(tmp_path), "")
     (tmp_path / "inner/manifest.json").unlink()
     with pytest.raises(IntegrityError, match=r"inner/manifest\.json is missing"):
         verify_manifest(tmp_path)
@@ -252,7 +252,7 @@ def test_work_that_was_broken_off_is_found_again_and_appears_whole(tmp_path: Pat
         write_manifest(whole)
     assert sorted(entry.name for entry in path.iterdir()) == ["a", "manifest.json"]
     assert [entry.name for entry in tmp_path.iterdir()] == ["folder"]
-    with pytest.raises(UsageError, match="exists already"), resumable_folder(path):
+    with pytest.raises(UsageError, match="already exists"), resumable_folder(path):
         pass
 
 

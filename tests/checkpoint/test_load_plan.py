@@ -18,7 +18,7 @@ def test_the_report_says_what_was_loaded_new_and_ignored(folder: Path) -> None:
     report = BertForSequenceClassification.from_pretrained(folder, num_labels=3).load_report
     assert len(report.new) == 2
     assert "new, as expected (random until trained): classifier" in str(report)
-    assert "ignored, as expected (this model has no use): cls.predictions, cls.seq_relationship" in str(report)
+    assert "ignored, as expected (unused by this model): cls.predictions, cls.seq_relationship" in str(report)
     whole = BertForPreTraining.from_pretrained(folder).load_report
     assert (whole.new, whole.ignored) == ([], [])
 
@@ -36,9 +36,9 @@ def test_all_differences_are_listed_with_their_shapes(folder: Path) -> None:
         BertForPreTraining.from_pretrained(folder)
     for words in (
         "bert.encoder.layer.0.output.dense.bias [16] is missing",
-        "bert.encoder.layer.1.output.dense.bias is [3] and should be [16]",
-        "something.else [2, 2] is not expected",
-        "bert.embeddings.LayerNorm.bias is of type I64",
+        "bert.encoder.layer.1.output.dense.bias has shape [3] instead of [16]",
+        "something.else [2, 2] is unexpected",
+        "bert.embeddings.LayerNorm.bias has type I64 instead of one of F64",
     ):
         assert words in str(caught.value)
 

@@ -40,11 +40,11 @@ def test_a_package_offers_a_model_without_being_imported(offer: Path) -> None:
     ("name", "message"),
     [
         ("absent", "pip install no-such-package-anywhere"),
-        ("empty", "does not hold the model"),
+        ("empty", "does not contain the model"),
         ("dotted", "not package:folder"),
         ("bare", "not package:folder"),
-        ("unheard-of", "known: absent, bare, dotted"),
-        ("", "the name of the model is empty"),
+        ("unheard-of", "installed models: absent, bare, dotted"),
+        ("", "the model name is empty"),
     ],
 )
 def test_a_name_that_leads_nowhere_is_a_usage_error(offer: Path, name: str, message: str) -> None:
@@ -53,7 +53,7 @@ def test_a_name_that_leads_nowhere_is_a_usage_error(offer: Path, name: str, mess
 
 
 def test_a_package_cannot_lead_out_of_itself(offer: Path) -> None:
-    with pytest.raises(Exception, match="leads out of the folder"):
+    with pytest.raises(Exception, match="points outside the folder"):
         find_model("outside")
 
 

@@ -41,5 +41,5 @@ def test_equal_tensors_give_equal_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"not a file of tensors", (1 << 60).to_bytes(8, "little") + b"{}"])
 def test_what_is_not_a_safetensors_file_is_an_integrity_error(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(content)
-    with pytest.raises(IntegrityError, match="x: is not a whole safetensors file"):
+    with pytest.raises(IntegrityError, match="x: is not a complete safetensors file"):
         stored_tensors(tmp_path / "x")

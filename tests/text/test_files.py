@@ -99,12 +99,12 @@ BAD_JSON = b'{"text": "x"}\n{"text": 3}'
 @pytest.mark.parametrize(
     ("name", "content", "kind", "message"),
     [
-        ("absent.txt", None, UsageError, "there is no such file"),
-        ("empty.txt", b"", DataError, "there is no text in it"),
-        ("blank.txt", b" \n\n", DataError, "there is no text in it"),
+        ("absent.txt", None, UsageError, "no such file"),
+        ("empty.txt", b"", DataError, "contains no text"),
+        ("blank.txt", b" \n\n", DataError, "contains no text"),
         ("binary.txt", bytes(range(256)) * 100, DataError, "looks binary"),
-        ("folder/.hidden", b"x", DataError, "holds no files"),
-        ("a.jsonl", BAD_JSON, DataError, "a.jsonl:2: has no text in a field 'text' (found: text)"),
+        ("folder/.hidden", b"x", DataError, "contains no files"),
+        ("a.jsonl", BAD_JSON, DataError, "a.jsonl:2: has no text in the field 'text' (found: text)"),
         ("b.jsonl", b"[1]", DataError, "found: list"),
         ("c.jsonl", b"{", DataError, "c.jsonl:1: is not JSON"),
         ("d.jsonl", b"[" * 100_000, DataError, "is not JSON"),
@@ -126,16 +126,16 @@ def test_bad_input_is_one_clear_line(
 def test_a_compressed_file_that_is_cut_or_none_is_a_data_error(tmp_path: Path, suffix: str) -> None:
     path = write(tmp_path / f"a.txt{suffix}", b"".join(b"line %d\n" % number for number in range(100_000)))
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(DataError, match=f"not a whole {suffix} file"):
+    with pytest.raises(DataError, match=f"not a complete {suffix} file"):
         texts(path)
     whole = write(path, b"a line\n").read_bytes()
     path.write_bytes(whole + whole)  # two frames are one text
     assert texts(path) == ["a line"] * 2
     path.write_bytes(whole + b"what is this?")
-    with pytest.raises(DataError, match=f"not a whole {suffix} file"):
+    with pytest.raises(DataError, match=f"not a complete {suffix} file"):
         texts(path)
     path.write_bytes(b"this is not compressed at all")
-    with pytest.raises(DataError, match=f"not a whole {suffix} file"):
+    with pytest.raises(DataError, match=f"not a complete {suffix} file"):
         texts(path)
 
 
@@ -153,7 +153,7 @@ def test_what_may_not_be_read_is_said(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_no_name_at_all_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="empty"):
         texts("")
-    with pytest.raises(UsageError, match="no text is given"):
+    with pytest.raises(UsageError, match="no input was given"):
         texts()
 
 
@@ -169,5 +169,5 @@ def test_bytes_are_counted_as_they_are_on_disk(tmp_path: Path, suffix: str) -> N
 def test_a_link_that_leads_nowhere_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
     for name in ("dangling", "dang*"):
-        with pytest.raises(UsageError, match="there is no such file"):
+        with pytest.raises(UsageError, match="no such file"):
             find_files([str(tmp_path / name)])

@@ -129,7 +129,7 @@ def test_only_the_most_frequent_words_are_learnt_from(tmp_path: Path, monkeypatc
 
 
 def test_a_size_that_does_not_hold_the_alphabet_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--size 17 is too small: 5 special and unused tokens and an alphabet of 12"):
+    with pytest.raises(UsageError, match="size 17 is too small: 5 special and unused tokens and an alphabet of 12"):
         learn(tmp_path, size=17)
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
 
