@@ -1,4 +1,4 @@
-"""One truth about labels."""
+"""Labels are resolved from num_labels, id2label, label2id and the size of the head."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NAMES = {"0": "bad", "1": "good"}
         ({"id2label": "positive"}, (), "positive", ""),
     ],
 )
-def test_names_win_over_the_number_unless_the_head_has_as_many_outputs(
+def test_names_take_precedence_unless_the_head_has_num_labels_outputs(
     given: dict[str, Any], head_sizes: tuple[int, ...], settled: Any, remark: str
 ) -> None:
     settings, remarks = settle_labels({"hidden_size": 8, **given}, head_sizes)
@@ -41,12 +41,12 @@ def test_names_win_over_the_number_unless_the_head_has_as_many_outputs(
 @pytest.mark.parametrize(
     "given", [{"num_labels": 0}, {"num_labels": True}, {"num_labels": "2"}, {"label2id": {"a": []}}]
 )
-def test_labels_that_cannot_be_are_rejected(given: dict[str, Any]) -> None:
+def test_invalid_labels_are_rejected(given: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=r"num_labels must be|label2id must map"):
         settle_labels(given)
 
 
-def test_there_is_one_limit() -> None:
+def test_the_number_of_labels_has_the_same_limit_everywhere() -> None:
     with pytest.raises(UsageError, match="must be an integer from 1 to 1,048,576"):
         settle_labels({"num_labels": MAX_LABELS + 1})
     with pytest.raises(UsageError, match="must be an integer from 1 to 1,048,576"):
