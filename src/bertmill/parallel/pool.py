@@ -3,7 +3,7 @@
 Only a few units per worker are in flight, so memory does not grow with their number. Each worker builds its own state
 once, by calling the initializer, and passes it to the function with every unit. A worker exits if its parent dies.
 
-Workers are forked, which is fast, unless the process has threads or has imported torch, which starts some. Otherwise
+Workers are forked, which is fast, unless the process has threads or has imported torch, which starts some. In that case
 they are spawned, and the calling script needs the usual `if __name__ == "__main__":`.
 """
 

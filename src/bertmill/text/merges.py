@@ -59,11 +59,13 @@ class _Merger:
         self._heap: list[tuple[int, str]] = []
 
     def add_word(self, word: str, count: int) -> None:
+        """Add a counted word, unless it has no pair or a character outside the alphabet."""
         if len(word) > 1 and word[0] in self._first and self._inner_characters.issuperset(word[1:]):
             self._words.append(self._first[word[0]] + word[1:].translate(self._inner))
             self._count_of_word.append(count)
 
     def count_pairs(self) -> None:
+        """Count the pairs of all words; call this once, after the last word."""
         for index, (word, count) in enumerate(zip(self._words, self._count_of_word, strict=True)):
             for pair in map(str.__add__, word, word[1:]):
                 self._counts[pair] += count
