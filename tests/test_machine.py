@@ -11,7 +11,7 @@ from bertmill.errors import ResourceError, UsageError
 from bertmill.machine import available_cores, bf16_speedup, choose_device, set_threads
 
 
-def test_threads_default_to_the_cores_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_default_to_the_available_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     before = torch.get_num_threads()
     try:
         assert set_threads(1) == torch.get_num_threads() == 1
@@ -22,35 +22,33 @@ def test_threads_default_to_the_cores_there_are(monkeypatch: pytest.MonkeyPatch)
         torch.set_num_threads(before)
 
 
-def test_a_device_that_is_not_there_is_a_usage_error() -> None:
+def test_an_unavailable_device_is_a_usage_error() -> None:
     assert choose_device("cpu").type == "cpu"
     assert choose_device("auto").type in ("cpu", "cuda")
     with pytest.raises(UsageError, match="nonsense"):
         choose_device("nonsense")
 
 
-def test_a_machine_that_does_not_survive_half_precision_is_found_out_by_somebody_else(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_bf16_is_tested_in_a_separate_process_which_may_crash(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     speedup = bf16_speedup(torch.device("cpu"))
     assert speedup is None or speedup > 0
     deadly = tmp_path / "python"
     deadly.write_text("#!/bin/sh\nkill -ILL $$\n")
     deadly.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(deadly))
-    assert bf16_speedup(torch.device("cpu")) == speedup  # it is tried once
+    assert bf16_speedup(torch.device("cpu")) == speedup  # cached
     bf16_speedup.cache_clear()
     assert bf16_speedup(torch.device("cpu")) is None
     bf16_speedup.cache_clear()
-    deadly.write_text("#!/bin/sh\necho torch is not there >&2; exit 1\n")
-    with pytest.raises(ResourceError, match="could not be tried: torch is not there"):
+    deadly.write_text("#!/bin/sh\necho torch is missing >&2; exit 1\n")
+    with pytest.raises(ResourceError, match="the test of bfloat16 failed: torch is missing"):
         bf16_speedup(torch.device("cpu"))
 
 
 COUNT_FAULTS = """
 import ctypes, resource, sys, torch
 from bertmill.machine import keep_freed_memory
-for setting in (-1, -3):  # what a process starts with; left to itself it adapts to what was freed, not always the same
+for setting in (-1, -3):  # the initial value; glibc changes it at run time, not always in the same way
     ctypes.CDLL(None).mallopt(setting, 128 << 10)
 if sys.argv[1] == "keep":
     keep_freed_memory()
@@ -65,8 +63,8 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only glibc can be told")
-def test_freed_memory_is_used_again_without_asking_for_it() -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="needs glibc")
+def test_freed_memory_is_reused_without_page_faults() -> None:
     faults = {
         how: int(subprocess.run([sys.executable, "-c", COUNT_FAULTS, how], capture_output=True, check=True).stdout)
         for how in ("keep", "hand back")
@@ -74,7 +72,7 @@ def test_freed_memory_is_used_again_without_asking_for_it() -> None:
     assert faults["keep"] < faults["hand back"] / 10
 
 
-def test_freed_memory_is_given_back_also_from_between_small_things_that_stay() -> None:
+def test_freed_memory_between_small_live_objects_is_returned() -> None:
     program = """
 from pathlib import Path
 from bertmill.machine import give_back_freed_memory

@@ -1,4 +1,4 @@
-"""Keyed generators repeat; the keyed shuffle is a bijection for every size and without a pattern."""
+"""Keyed generators are reproducible; keyed permutations are bijections of any size and look random."""
 
 import numpy as np
 import pytest
@@ -9,18 +9,18 @@ from bertmill.randomness import Permutation, keyed_generator
 
 
 @given(size=st.integers(1, 3000), seed=st.integers(0, 2**64))
-def test_every_number_comes_exactly_once(size: int, seed: int) -> None:
+def test_every_number_occurs_exactly_once(size: int, seed: int) -> None:
     order = Permutation(size, seed, 0, "order")(np.arange(size))
     assert np.array_equal(np.sort(order), np.arange(size))
 
 
 @given(size=st.integers(1, 3000), seed=st.integers(0, 2**64))
-def test_where_a_number_stands_is_known_too(size: int, seed: int) -> None:
+def test_places_of_is_the_inverse(size: int, seed: int) -> None:
     permutation = Permutation(size, seed, "order")
     assert np.array_equal(permutation.places_of(permutation(np.arange(size))), np.arange(size))
 
 
-def test_a_part_can_be_asked_for_alone() -> None:
+def test_a_part_of_a_permutation_can_be_computed_alone() -> None:
     permutation = Permutation(10**12, 7, "order")
     whole = permutation(np.arange(500))
     assert np.array_equal(permutation(np.arange(200, 300)), whole[200:300])
@@ -29,7 +29,7 @@ def test_a_part_can_be_asked_for_alone() -> None:
     assert whole.max() < 10**12
 
 
-def test_seed_and_key_decide_the_order() -> None:
+def test_seed_and_key_determine_the_order() -> None:
     places = np.arange(1000)
     first = Permutation(1000, 1, 0, "order")(places)
     assert np.array_equal(first, Permutation(1000, 1, 0, "order")(places))
@@ -38,8 +38,8 @@ def test_seed_and_key_decide_the_order() -> None:
 
 
 @pytest.mark.parametrize("size", [1000, 1024, 40_001])
-def test_it_looks_shuffled(size: int) -> None:
-    """Correlations of a random permutation are of the order of 1 / √size, and about one thing stays in its place."""
+def test_a_permutation_looks_shuffled(size: int) -> None:
+    """A random permutation has correlations of about 1 / √size and about one fixed point."""
     places = np.arange(size)
     order = Permutation(size, 3, "order")(places)
     assert abs(np.corrcoef(places, order)[0, 1]) < 4 / size**0.5
@@ -50,12 +50,12 @@ def test_it_looks_shuffled(size: int) -> None:
 
 
 def test_every_number_may_come_first() -> None:
-    """Over many keys, each of six things stands first equally often."""
+    """Over many keys, each of six numbers comes first equally often."""
     counts = np.bincount([Permutation(6, seed, "order")(np.zeros(1, np.int64))[0] for seed in range(6000)])
     assert abs(counts - 1000).max() < 150
 
 
-def test_the_same_key_gives_the_same_numbers_and_another_key_others() -> None:
+def test_the_same_key_gives_the_same_numbers_and_other_keys_differ() -> None:
     def draw(*key: int | str) -> list[int]:
         return keyed_generator(*key).integers(0, 1 << 62, 4).tolist()  # type: ignore[arg-type]
 

@@ -1,15 +1,15 @@
-"""Every error bertmill raises on purpose, in one tree, with its exit code and HTTP status.
+"""The errors that bertmill raises on purpose, with their exit codes and HTTP statuses.
 
     BertmillError              1  500   (never raised itself)
     ├─ UsageError              2  400   flags, settings, names that do not exist
     ├─ DataError               3  422   the user's text or rows
-    ├─ IntegrityError          4  409   a file that is not what it should be
-    ├─ NonFiniteError          5  500   a loss or gradient that is not a number
+    ├─ IntegrityError          4  409   a file that is damaged, incomplete or in an unsupported format
+    ├─ NonFiniteError          5  500   a loss, gradient or result that is NaN or infinite
     ├─ ResourceError           6  507   disk, memory, locks
-    └─ StoppedError     130, 143  503   SIGINT, SIGTERM, after what was done is saved
+    └─ StoppedError     130, 143  503   SIGINT or SIGTERM, after progress was saved
 
-The message says what is wrong, where, and what to do: `where: what; remedy`. Anything else that is
-raised is a defect of bertmill, and the command line shows its traceback.
+A message states where the problem is, what it is, and how to fix it: `where: what; remedy`. Any other exception is a
+bug in bertmill, and the command line shows its traceback.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TERMINATED = 143  # SIGTERM
 
 
 class BertmillError(Exception):
-    """What went wrong, where it was, and the remedy, as one line."""
+    """Base class: what went wrong, where, and the remedy, formatted as one line."""
 
     exit_code = 1
     http_status = 500
@@ -36,36 +36,48 @@ class BertmillError(Exception):
 
 
 def _printable(message: str) -> str:
-    """Names out of foreign files may hold control characters: they are shown, not sent to the terminal."""
+    """Escape control characters, which names from foreign files may contain."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in message)
 
 
 class UsageError(BertmillError):
+    """A flag, setting or argument is wrong, or a name does not exist."""
+
     exit_code = 2
     http_status = 400
 
 
 class DataError(BertmillError):
+    """The user's text or rows are wrong."""
+
     exit_code = 3
     http_status = 422
 
 
 class IntegrityError(BertmillError):
+    """A file is damaged, incomplete or in an unsupported format."""
+
     exit_code = 4
     http_status = 409
 
 
 class NonFiniteError(BertmillError):
+    """A loss, gradient or result of training is NaN or infinite."""
+
     exit_code = 5
     http_status = 500
 
 
 class ResourceError(BertmillError):
+    """Disk space, memory, a lock or a worker process is not available."""
+
     exit_code = 6
     http_status = 507
 
 
 class StoppedError(BertmillError):
+    """Training was stopped by SIGINT or SIGTERM, after its progress was saved."""
+
     http_status = 503
 
     def __init__(self, what: str, exit_code: int) -> None:

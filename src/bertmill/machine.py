@@ -1,4 +1,4 @@
-"""What the machine offers: cores, threads, device, memory and usable precisions."""
+"""The machine's cores, threads, device, memory and usable precisions."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from bertmill.errors import ResourceError, UsageError
 if TYPE_CHECKING:
     import torch
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # from malloc.h
 RATE_SIZES = (256, 512, 1024, 2048, 2048, 2048)
-_RATE_PATIENCE_S = 0.5  # for a product that is expected to take as long; some CPUs are very slow in half precision
-_PROBE_SIZE = 512  # some CPUs need seconds for twice that in half precision
+_RATE_PATIENCE_S = 0.5  # skip products that should take longer; some CPUs are very slow in half precision
+_PROBE_SIZE = 512  # some CPUs need seconds for twice this size in half precision
 _PROBE_ROUNDS = 3
 
 
 def available_cores() -> int:
-    """Cores this process may be scheduled on, which can be fewer than the machine has; quotas of time are not seen."""
+    """The cores this process may run on, which can be fewer than the machine has; CPU time quotas are ignored."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def set_threads(num_threads: int | None) -> int:
-    """Let torch compute with `num_threads` (default: this rank's share of the cores); return the number."""
+    """Set the number of torch threads (default: this rank's share of the cores) and return it."""
     import torch
 
     threads = num_threads or max(1, available_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
@@ -37,23 +37,23 @@ def set_threads(num_threads: int | None) -> int:
 
 
 def keep_freed_memory() -> None:
-    """Let the C library keep the memory of freed tensors for the next ones, instead of handing it back.
+    """Make the C library keep the memory of freed tensors for new ones, instead of returning it to the system.
 
-    A training step frees and allocates the same hundreds of megabytes each time, and every page that was handed back
-    costs a fault when it is touched again: 4 to 6 % of a step's CPU time was the system's. Only glibc can be
-    told; elsewhere nothing happens. Blocks of more than 32 MB are handed back all the same.
+    Each training step frees and allocates the same hundreds of megabytes, and every page that was returned costs a page
+    fault when it is used again: 4 to 6 % of a step's CPU time. Only glibc supports this; elsewhere this function does
+    nothing. Blocks of more than 32 MB are always returned.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:
-        mallopt(_M_MMAP_THRESHOLD, 32 << 20)  # glibc takes no more
+        mallopt(_M_MMAP_THRESHOLD, 32 << 20)  # the maximum of glibc
         mallopt(_M_TRIM_THRESHOLD, 1 << 30)
 
 
 def give_back_freed_memory() -> None:
-    """Let the C library hand back what is free now. Small things that stay keep it from doing so by itself.
+    """Make the C library return free memory to the system, which it cannot do while small objects between it live.
 
-    A stream of 60,000 rows left 130 MB of free memory behind, in pieces between words that the tokenizer remembers;
-    700 steps of question answering, no two of one size, 5 GB.
+    Without this, a stream of 60,000 rows left 130 MB of free memory between the words in the tokenizer's cache, and 700
+    steps of question answering, all of different sizes, left 5 GB.
     """
     malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
     if malloc_trim is not None:
@@ -61,7 +61,7 @@ def give_back_freed_memory() -> None:
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """The device called `name`; `auto` is a GPU where there is one. Each rank of `torchrun` has its own GPU."""
+    """The device `name`; `auto` is a GPU if there is one. Each `torchrun` rank gets its own GPU."""
     import torch
 
     if name == "auto":
@@ -69,20 +69,21 @@ def choose_device(name: str = "auto") -> torch.device:
     try:
         device = torch.device(f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if name == "cuda" else name)
         if device.type not in ("cpu", "cuda"):
-            raise RuntimeError("it is of a kind that is not known here")
+            raise RuntimeError("this type of device is not supported")
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0].partition("Expected one of")[0] or "there is no such device"
-        raise UsageError(f"--device {name} cannot be used: {reason}", remedy="use cpu, cuda or auto") from None
+        reason = str(error).splitlines()[0].partition("Expected one of")[0] or "no such device"
+        raise UsageError(f"device {name} cannot be used: {reason}", remedy="use cpu, cuda or auto") from None
     return device
 
 
 @cache
 def bf16_speedup(device: torch.device) -> float | None:
-    """How many times faster products of bfloat16 are here than of float32: on many CPUs, many times slower.
+    """How many times faster matrix products in bfloat16 are than in float32; on many CPUs they are many times slower.
 
-    None where nobody survives them. Some virtual machines announce instructions (AMX) that they do not run, and who
-    uses one is killed; so a CPU is tried in a process of its own. Once: all trainings of a program decide alike.
+    None if they crash: some virtual machines announce instructions (AMX) that they do not support, and a process that
+    uses one is killed. A CPU is therefore tested in a separate process. The result is cached, so that all runs of a
+    program make the same choice.
     """
     import torch
 
@@ -91,16 +92,16 @@ def bf16_speedup(device: torch.device) -> float | None:
     program = f"import torch; from bertmill import machine; torch.set_num_threads({torch.get_num_threads()}); "
     program += "print(machine.measured_bf16_speedup(torch.device('cpu')))"
     tried = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    if tried.returncode < 0:  # by a signal
+    if tried.returncode < 0:  # killed by a signal
         return None
     if tried.returncode > 0:
-        reason = (tried.stderr.strip() or "it gave no reason").splitlines()[-1]
-        raise ResourceError(f"bfloat16 could not be tried: {reason}", remedy="use --precision fp32")
+        reason = (tried.stderr.strip() or "no error message").splitlines()[-1]
+        raise ResourceError(f"the test of bfloat16 failed: {reason}", remedy="set precision to fp32")
     return float(tried.stdout.split()[-1])
 
 
 def measured_bf16_speedup(device: torch.device) -> float:
-    """The same, tried in this process."""
+    """Measure `bf16_speedup` in this process."""
     import torch
 
     def seconds(dtype: torch.dtype) -> float:
@@ -110,8 +111,8 @@ def measured_bf16_speedup(device: torch.device) -> float:
 
 
 def matrix_product_rate(device: torch.device, dtype: torch.dtype) -> float:
-    """Operations per second of a large matrix product: what no training of one process exceeds."""
-    matrix_product_seconds(RATE_SIZES[0], dtype, device)  # the first of all wakes libraries and threads up
+    """Operations per second of a large matrix product: an upper bound for training in one process."""
+    matrix_product_seconds(RATE_SIZES[0], dtype, device)  # warms up libraries and threads
     best = seconds = 0.0
     before = RATE_SIZES[0]
     for size in RATE_SIZES:
@@ -123,9 +124,10 @@ def matrix_product_rate(device: torch.device, dtype: torch.dtype) -> float:
 
 
 def matrix_product_seconds(size: int, dtype: torch.dtype, device: torch.device) -> float:
+    """The time of one product of two square matrices of this size."""
     import torch
 
     matrix = torch.ones(size, size, dtype=dtype, device=device)
     started = time.perf_counter()
-    float((matrix @ matrix)[0, 0])  # reading a number waits for a GPU
+    float((matrix @ matrix)[0, 0])  # reading a value waits for the GPU
     return time.perf_counter() - started

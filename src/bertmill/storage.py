@@ -1,10 +1,9 @@
-"""Files that appear whole or not at all, and folders that can prove what they hold.
+"""Atomic files and folders, and manifests that verify their content.
 
-The commit protocol, the same for a file and for a folder: write beside the destination under a
-temporary name → fsync → (folders: manifest with the sha256 of every file, last) → rename → fsync of
-the parent. A reader therefore sees the old state or the new one; what a crash leaves behind is a
-`.tmp-` name that nobody reads. Long work that can be taken up again is kept under a name of its own, `.NAME.partial`,
-which one process at a time may hold.
+Files and folders are committed in the same way: write next to the destination under a temporary name → fsync →
+(folders: write the manifest with the sha256 of every file, last) → rename → fsync the parent. A reader therefore sees
+the old state or the new one; a crash leaves only a `.tmp-` name, which is never read. Long work that can be resumed is
+kept in `.NAME.partial`, which one process at a time can lock.
 """
 
 from __future__ import annotations
@@ -26,34 +25,35 @@ from typing import Any
 from bertmill.errors import IntegrityError, ResourceError, UsageError
 
 MANIFEST = "manifest.json"
-MANIFEST_FORMAT = 1  # a manifest without a number is of the earlier format, which differs in nothing else
+MANIFEST_FORMAT = 1  # a manifest without a number has the same format
 TEMPORARY_PREFIX = ".tmp-"
-_LEFTOVER = re.compile(r"\.tmp-(.+-[0-9a-f]{8}|step-\d+)", re.DOTALL)  # the latter are checkpoints being removed
+_LEFTOVER = re.compile(r"\.tmp-(.+-[0-9a-f]{8}|step-\d+)", re.DOTALL)  # `step-` is a checkpoint being removed
 MAX_MANIFEST_BYTES = 256 << 20  # a large corpus has many files
 _LOCK_PATIENCE_S = 3.0
 
 
 def write_file(path: Path, content: bytes | str) -> None:
-    """Replace `path` by `content`, atomically and durably."""
+    """Replace the content of `path`, atomically and durably."""
     with _disk_errors(path), new_file(path) as temporary:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def append_to_file(path: Path, content: str) -> None:
-    """Add to a file that may be cut short by a crash: a log."""
+    """Append to a file, such as a log, whose end may be lost in a crash."""
     with _disk_errors(path), path.open("a", encoding="utf-8") as file:
         file.write(content)
 
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """A temporary name to write to; on leaving without error the file takes the place of `path`."""
+    """Yield a temporary path to write to; on success, the file replaces `path`."""
     if not path.name or path.is_dir():
         raise UsageError("cannot be written: it is a folder", where=path)
     if path.exists() and not path.is_file():  # a device or a pipe would be replaced by a file
-        raise UsageError("cannot be written: it is no ordinary file", where=path, remedy="choose another name")
+        raise UsageError("cannot be written: it is not a regular file", where=path, remedy="choose another name")
     if not path.parent.is_dir():
-        raise UsageError(f"cannot be written: there is no folder {path.parent}", where=path, remedy="make it first")
+        what = f"cannot be written: the folder {path.parent} does not exist"
+        raise UsageError(what, where=path, remedy="create it first")
     temporary = _temporary_sibling(path)
     try:
         with _disk_errors(path, only_full=True):
@@ -68,9 +68,9 @@ def new_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """A temporary folder to fill; on leaving without error it becomes `path`, manifest included.
+    """Yield a temporary folder to fill; on success, it becomes `path`, with a manifest.
 
-    `path` must not exist yet: nothing is ever overwritten by a folder.
+    `path` must not exist: a folder never overwrites anything.
     """
     _refuse_existing(path)
     temporary = _temporary_sibling(path)
@@ -89,16 +89,16 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def resumable_folder(path: Path) -> Iterator[tuple[Path, Path]]:
-    """Two folders to work in, (whole, records), which an error or a kill leaves as they are for the next attempt.
+    """Yield two folders to work in, (whole, records), which are kept for the next attempt after an error or a kill.
 
-    On leaving without error `whole`, whose manifest must have been written, becomes `path`, and `records` are removed.
-    Work without any records is not worth keeping.
+    On success, `whole`, whose manifest must have been written, becomes `path`, and `records` is removed. After an
+    error, both folders are removed if there are no records.
     """
     _refuse_existing(path)
     partial = path.with_name(f".{path.name}.partial")
     whole, records = partial / "whole", partial / "records"
     with locked_folder(partial):
-        _refuse_existing(path)  # somebody else may just have finished it
+        _refuse_existing(path)  # another process may just have finished it
         with _disk_errors(path):
             whole.mkdir(exist_ok=True)
             records.mkdir(exist_ok=True)
@@ -118,15 +118,15 @@ def resumable_folder(path: Path) -> Iterator[tuple[Path, Path]]:
 
 def _refuse_existing(path: Path) -> None:
     if path.exists():
-        raise UsageError("exists already", where=path, remedy="choose another name or remove it first")
+        raise UsageError("already exists", where=path, remedy="choose another name or remove it first")
 
 
 @contextmanager
 def locked_folder(folder: Path) -> Iterator[None]:
-    """Make `folder` and hold it alone; the lock goes with the process, and those it has forked, however they end.
+    """Create and lock `folder`; the lock is released when the process and its forks end, however they end.
 
-    What a kill left half-written inside goes first. A folder that was made here, and has nothing in it after an error,
-    goes again.
+    Removes half-written files that a kill left in the folder. After an error, removes the folder if this call created
+    it and it is still empty.
     """
     is_new = not folder.exists()
     with _disk_errors(folder):
@@ -138,7 +138,7 @@ def locked_folder(folder: Path) -> Iterator[None]:
         yield
     except BaseException:
         if is_new:
-            with suppress(OSError):  # there is something in it
+            with suppress(OSError):  # it is not empty
                 folder.rmdir()
         raise
     finally:
@@ -147,7 +147,7 @@ def locked_folder(folder: Path) -> Iterator[None]:
 
 def _remove_leftovers(folder: Path) -> None:
     for path in list(folder.rglob(f"{TEMPORARY_PREFIX}*")):
-        if not _LEFTOVER.fullmatch(path.name):  # it is somebody else's
+        if not _LEFTOVER.fullmatch(path.name):  # not written by bertmill
             continue
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
@@ -164,17 +164,17 @@ def _lock(descriptor: int, folder: Path) -> None:
         except BlockingIOError:
             if time.monotonic() > give_up_at:
                 what = "is being written by another process"
-                raise ResourceError(what, where=folder, remedy="wait until it has ended") from None
+                raise ResourceError(what, where=folder, remedy="wait until it finishes") from None
             time.sleep(0.05)
 
 
 def write_manifest(
     folder: Path, names: Collection[str] | None = None, *, facts: Mapping[str, Any] | None = None
 ) -> None:
-    """Make the files of `folder` durable, with the mode the umask gives, and list them with size and sha256.
+    """Make the files of `folder` durable, give them the default mode, and list them with size and sha256.
 
-    With `names`, only those: other entries stay as they are, and files that are not ours are not touched.
-    `facts` are put beside the list.
+    With `names`, only those files: other entries are kept, and other files are not touched. `facts` are stored next to
+    the list.
     """
     manifest = folder / MANIFEST
     is_kept = names is not None and manifest.exists()
@@ -194,36 +194,37 @@ def write_manifest(
 
 
 def manifest_entry(path: Path) -> dict[str, Any]:
+    """The entry of a file in a manifest: its size and sha256."""
     return {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
 
 
 def verify_manifest(folder: Path, names: Collection[str] | None = None) -> None:
-    """Raise IntegrityError, naming every file that is missing, cut or changed since `write_manifest`.
+    """Raise IntegrityError, naming every file that is missing, truncated or changed since `write_manifest`.
 
-    `names` looks at those files alone, for a reader who needs no others.
+    With `names`, only those files are checked.
     """
     expected = _manifest_entries(folder)
     problems = [problem for name in names or expected if (problem := difference(folder, name, expected.get(name)))]
     if problems:
-        remedy = f"copy or create it again; if you changed a model yourself, remove its {MANIFEST}"
+        remedy = f"copy or create the folder again; if you changed a model yourself, remove its {MANIFEST}"
         raise IntegrityError("; ".join(problems), where=folder, remedy=remedy)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The content of the manifest of `folder`; IntegrityError if this version does not support its format."""
+    """Read the manifest of `folder`; IntegrityError if it is missing or this version does not support its format."""
     path = folder / MANIFEST
     if not path.exists():
-        raise IntegrityError("is missing", where=path, remedy="the folder was not written to its end")
+        raise IntegrityError("is missing", where=path, remedy="the folder is incomplete: copy or create it again")
     content = read_json(path, max_bytes=MAX_MANIFEST_BYTES)
     require_format(content.get("format", MANIFEST_FORMAT), MANIFEST_FORMAT, path)
     return content
 
 
 def _manifest_entries(folder: Path) -> dict[str, Any]:
-    """The entries of the files in the manifest of `folder`."""
+    """The file entries in the manifest of `folder`."""
     entries = read_manifest(folder).get("files")
     if not isinstance(entries, dict) or not all(map(_is_entry, entries.values())):
-        raise IntegrityError("is not a manifest of bertmill", where=folder / MANIFEST)
+        raise IntegrityError("is not a bertmill manifest", where=folder / MANIFEST)
     return entries
 
 
@@ -232,12 +233,13 @@ def _is_entry(entry: Any) -> bool:
 
 
 def sha256_of(path: Path) -> str:
+    """The sha256 of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_json(path: Path, *, max_bytes: int = 16 << 20) -> dict[str, Any]:
-    """The JSON object in `path`; refused, not parsed, when it is larger than anything sensible."""
+    """Read the JSON object in `path`; a file over `max_bytes` is rejected without parsing it."""
     try:
         if path.exists() and not path.is_file():
             raise IntegrityError("is not a file", where=path)
@@ -257,22 +259,22 @@ def read_json(path: Path, *, max_bytes: int = 16 << 20) -> dict[str, Any]:
 
 
 def safe_join(root: Path, name: str) -> Path:
-    """`root/name`, refused when it would lie outside `root` (`..`, absolute names, links that lead away)."""
+    """Return `root/name`; IntegrityError if it is outside `root` (`..`, absolute names, links to other places)."""
     if "\0" in name:
         raise IntegrityError(f"the file name {name!r} contains NUL", where=root)
     base = root.resolve()
     try:
         path = (base / name).resolve()
-        path.exists()  # the file system knows best what it cannot hold
-    except (OSError, RuntimeError, ValueError):  # too long, a loop of links, not a name at all
-        raise IntegrityError(f"the file name {name!r} cannot be used", where=root) from None
+        path.exists()  # lets the file system reject names it does not support
+    except (OSError, RuntimeError, ValueError):  # too long, a loop of links, not a valid name
+        raise IntegrityError(f"the file name {name!r} is not valid", where=root) from None
     if not path.is_relative_to(base):
-        raise IntegrityError(f"the file name {name!r} leads out of the folder", where=root)
+        raise IntegrityError(f"the file name {name!r} points outside the folder", where=root)
     return path
 
 
 def difference(folder: Path, name: str, entry: Mapping[str, Any] | None) -> str | None:
-    """How the file is not what its entry in a manifest says, in words, or None."""
+    """Describe how a file differs from its entry in a manifest; None if it does not differ."""
     if entry is None:
         return f"{name} is not in {MANIFEST}"
     path = safe_join(folder, name)
@@ -281,7 +283,7 @@ def difference(folder: Path, name: str, entry: Mapping[str, Any] | None) -> str 
     if path.stat().st_size != entry["bytes"]:
         return f"{name} has {path.stat().st_size:,} bytes, not {entry['bytes']:,}"
     if sha256_of(path) != entry["sha256"]:
-        return f"{name} is not what was written (sha256 differs)"
+        return f"{name} has changed since it was written (sha256 differs)"
     return None
 
 
@@ -290,7 +292,7 @@ def _temporary_sibling(path: Path) -> Path:
 
 
 def _default_mode(folder: Path) -> int:
-    """The mode that the umask gives a new file, seen on one: asking for the umask would change it for all threads."""
+    """The mode of a new file under the umask, taken from a probe: reading the umask changes it for all threads."""
     probe = _temporary_sibling(folder / "mode")
     probe.touch()
     try:
@@ -300,13 +302,13 @@ def _default_mode(folder: Path) -> int:
 
 
 def _publish(path: Path, mode: int) -> None:
-    """Durable, and as readable as other files: some libraries write 0600 whatever the umask."""
+    """Make a file durable and set its mode: some libraries write 0600 regardless of the umask."""
     path.chmod(mode)
     _fsync(path)
 
 
 def _fsync(path: Path) -> None:
-    """Of a file or a folder."""
+    """Flush a file or folder to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -316,7 +318,7 @@ def _fsync(path: Path) -> None:
 
 @contextmanager
 def _disk_errors(path: Path, *, only_full: bool = False) -> Iterator[None]:
-    """Turn an error that keeps `path` from being written into one of ours; `only_full` does so for a full disk only."""
+    """Convert an OSError into a bertmill error about writing `path`; with `only_full`, only if the disk is full."""
     try:
         yield
     except OSError as error:
@@ -329,7 +331,7 @@ def _disk_errors(path: Path, *, only_full: bool = False) -> Iterator[None]:
 
 
 def require_format(number: Any, supported: int, path: Path) -> None:
-    """IntegrityError unless the file has the format number that this version reads."""
+    """Raise IntegrityError unless the file has the format number that this version supports."""
     if number != supported:
         what = f"has format {number!r}, but this version of bertmill supports format {supported}"
         is_newer = isinstance(number, int) and number > supported

@@ -1,4 +1,4 @@
-"""A small model folder for every test, and a quiet transformers."""
+"""A small model folder for each test, and no log output from transformers."""
 
 from __future__ import annotations
 

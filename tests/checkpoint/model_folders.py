@@ -1,4 +1,4 @@
-"""A small model, and changes to its folder as another program would make them: without our manifest."""
+"""Settings of a small model, and changes to its folder as another program would make them: without our manifest."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ def rewrite(folder: Path, change: Callable[[dict[str, torch.Tensor]], dict[str, 
 
 
 def resettle(folder: Path, **settings: Any) -> None:
+    """Change settings in config.json, as another program would: without our manifest."""
     (folder / "manifest.json").unlink(missing_ok=True)
     path = folder / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **settings}))

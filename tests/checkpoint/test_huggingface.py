@@ -1,4 +1,4 @@
-"""Hugging Face folders: every dialect is read, round trips keep every byte, hostile folders end in one line."""
+"""Hugging Face folders: every naming scheme is read, round trips keep every byte, hostile folders are rejected."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ IDS = torch.tensor([[2, 7, 9, 3], [2, 8, 3, 0]])
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_hugging_face_to_ours_and_back_keeps_every_byte(name: str, tmp_path: Path) -> None:
+def test_a_round_trip_from_hugging_face_keeps_every_byte(name: str, tmp_path: Path) -> None:
     torch.manual_seed(1)
     theirs = getattr(transformers, name)(transformers.BertConfig(**SMALL)).eval()
     theirs.save_pretrained(tmp_path / "theirs")
@@ -56,13 +56,13 @@ def test_the_same_model_saved_twice_has_the_same_bytes(folder: Path, tmp_path: P
         assert (tmp_path / "a" / name).read_bytes() == (folder / name).read_bytes()
 
 
-def test_files_get_the_mode_that_the_umask_leaves(folder: Path) -> None:
+def test_files_get_the_default_mode(folder: Path) -> None:
     umask = os.umask(0)
     os.umask(umask)
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o666 & ~umask}
 
 
-def test_a_model_may_be_saved_beside_a_tokenizer_and_over_an_older_one(folder: Path) -> None:
+def test_a_model_can_be_saved_next_to_a_tokenizer_and_over_an_older_model(folder: Path) -> None:
     (folder / "vocab.txt").write_text("[PAD]\n")
     (folder / "secret").touch(0o600)
     model = BertForMaskedLM(BertConfig(**SMALL))
@@ -76,7 +76,7 @@ def test_a_model_may_be_saved_beside_a_tokenizer_and_over_an_older_one(folder: P
     assert torch.equal(loaded.cls.predictions.decoder.weight, model.cls.predictions.decoder.weight)
 
 
-def test_a_body_without_prefix_goes_into_a_task_model_and_back(folder: Path, tmp_path: Path) -> None:
+def test_a_body_without_prefix_loads_into_a_task_model(folder: Path, tmp_path: Path) -> None:
     body = BertModel.from_pretrained(folder)
     body.save_pretrained(tmp_path / "body")
     assert "embeddings.word_embeddings.weight" in load_file(tmp_path / "body" / "model.safetensors")
@@ -109,19 +109,17 @@ def only_decoder_bias(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tenso
     return tensors
 
 
-@pytest.mark.parametrize("dialect", [old_names, second_names, only_decoder_bias])
-def test_every_dialect_of_names_gives_the_same_model(dialect: Callable[..., Any], folder: Path) -> None:
+@pytest.mark.parametrize("rename", [old_names, second_names, only_decoder_bias])
+def test_every_naming_scheme_gives_the_same_model(rename: Callable[..., Any], folder: Path) -> None:
     before = BertForPreTraining.from_pretrained(folder)(IDS)
-    rewrite(folder, dialect)
+    rewrite(folder, rename)
     model = BertForPreTraining.from_pretrained(folder)
     assert torch.equal(before.prediction_logits, model(IDS).prediction_logits)
     assert model.cls.predictions.decoder.weight is model.bert.embeddings.word_embeddings.weight
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_files_become_float32_and_are_saved_as_such(
-    dtype: torch.dtype, folder: Path, tmp_path: Path
-) -> None:
+def test_half_precision_files_are_loaded_and_saved_as_float32(dtype: torch.dtype, folder: Path, tmp_path: Path) -> None:
     rewrite(folder, lambda tensors: {name: tensor.to(dtype) for name, tensor in tensors.items()})
     resettle(folder, dtype=str(dtype).removeprefix("torch."))
     model = BertForPreTraining.from_pretrained(folder)
@@ -130,7 +128,7 @@ def test_half_precision_files_become_float32_and_are_saved_as_such(
     assert transformers.BertForPreTraining.from_pretrained(tmp_path / "saved").dtype == torch.float32
 
 
-def test_several_files_are_one_model(folder: Path, tmp_path: Path) -> None:
+def test_weights_in_several_files_give_one_model(folder: Path, tmp_path: Path) -> None:
     theirs = transformers.BertForPreTraining.from_pretrained(folder)
     theirs.save_pretrained(tmp_path / "sharded", max_shard_size="5KB")
     assert len(list((tmp_path / "sharded").glob("model-*.safetensors"))) > 1
@@ -139,14 +137,14 @@ def test_several_files_are_one_model(folder: Path, tmp_path: Path) -> None:
     assert all(torch.equal(tensor, expected[name]) for name, tensor in ours.state_dict().items())
 
 
-def test_installed_models_go_by_name() -> None:
+def test_installed_models_are_found_by_name() -> None:
     assert BertModel.from_pretrained("minilm").config.hidden_size == 384
     with pytest.raises(UsageError, match="minilm"):
         BertModel.from_pretrained("no-such-model")
 
 
 class Canary:
-    """Unpickling this would leave a file behind."""
+    """Unpickling this would create a file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -226,21 +224,21 @@ def name_a_tensor_badly(folder: Path, canary: Path) -> None:
 
 HOSTILE = {
     "not in the manifest": (take_out_of_the_manifest, "model.safetensors is not in manifest.json"),
-    "name of a tensor": (name_a_tensor_badly, "is not expected"),
+    "name of a tensor": (name_a_tensor_badly, "is unexpected"),
     "label2id": (lambda folder, _: resettle(folder, label2id={"a": []}), "label2id"),
     "label": (lambda folder, _: resettle(folder, id2label={"0": "\ud800", "1": "b"}), "cannot be printed"),
-    "truncated": (truncate, "not a whole safetensors file"),
+    "truncated": (truncate, "not a complete safetensors file"),
     "flipped bit": (flip_a_bit, "sha256 differs"),
-    "pickle in disguise": (put_a_pickle, "not a whole safetensors file"),
+    "pickle in disguise": (put_a_pickle, "not a complete safetensors file"),
     "only a pickle": (leave_only_a_pickle, "could run code"),
     "nested": (nest_deep, "nested too deeply"),
     "100 MB": (make_huge, "bytes"),
-    "path": (name_shards_outside, "leads out of the folder"),
-    "length": (lie_about_lengths, "not a whole safetensors file"),
+    "path": (name_shards_outside, "points outside the folder"),
+    "length": (lie_about_lengths, "not a complete safetensors file"),
     "hidden size": (lambda folder, _: resettle(folder, hidden_size=10**9), "hidden_size is 1000000000"),
     "layers": (lambda folder, _: resettle(folder, num_hidden_layers=900), "is missing"),
-    "large but allowed": (lambda folder, _: resettle(folder, hidden_size=65536, intermediate_size=262144), "should be"),
-    "shape": (lambda folder, _: resettle(folder, hidden_size=32), "is [50, 16] and should be [50, 32]"),
+    "large but allowed": (lambda folder, _: resettle(folder, hidden_size=65536, intermediate_size=262144), "has shape"),
+    "shape": (lambda folder, _: resettle(folder, hidden_size=32), "has shape [50, 16] instead of [50, 32]"),
     "no JSON": (lambda folder, _: (folder / "config.json").write_bytes(b"\xff{"), "is not JSON"),
     "NaN": (lambda folder, _: resettle(folder, layer_norm_eps=float("nan")), "layer_norm_eps is nan"),
     "a list": (lambda folder, _: (folder / "config.json").write_text("[]"), "is not a JSON object"),
@@ -252,7 +250,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-def test_a_hostile_folder_ends_in_one_line_and_runs_no_code(case: str, folder: Path, tmp_path: Path) -> None:
+def test_a_hostile_folder_gives_a_one_line_error_and_runs_no_code(case: str, folder: Path, tmp_path: Path) -> None:
     spoil, words = HOSTILE[case]
     canary = tmp_path / "canary"
     spoil(folder, canary)
@@ -282,7 +280,7 @@ for folder in sys.argv[1:]:
 """
 
 
-def test_hostile_folders_are_refused_within_little_memory(folder: Path, tmp_path: Path) -> None:
+def test_hostile_folders_are_rejected_with_little_memory(folder: Path, tmp_path: Path) -> None:
     folders = []
     for number, (spoil, _) in enumerate(HOSTILE.values()):
         folders.append(shutil.copytree(folder, tmp_path / f"folder-{number}"))
@@ -294,32 +292,32 @@ def test_hostile_folders_are_refused_within_little_memory(folder: Path, tmp_path
     assert done.stdout.splitlines() == ["the limit holds", *(f"refused {spoilt}" for spoilt in folders)]
 
 
-def test_labels_that_only_a_hostile_head_has_are_not_believed(folder: Path, tmp_path: Path) -> None:
+def test_the_number_of_labels_in_a_hostile_head_is_ignored(folder: Path, tmp_path: Path) -> None:
     claim_many_labels(folder, tmp_path)
     started = time.process_time()
     assert BertForPreTraining.from_pretrained(folder).config.num_labels == 1
     assert time.process_time() - started < 1
 
 
-def test_padding_of_none_survives_a_round_trip(tmp_path: Path) -> None:
+def test_a_pad_token_id_of_none_survives_a_round_trip(tmp_path: Path) -> None:
     BertForMaskedLM(BertConfig(**{**SMALL, "pad_token_id": None})).save_pretrained(tmp_path / "model")
     assert BertForMaskedLM.from_pretrained(tmp_path / "model").config.pad_token_id is None
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_names_of_tensors_become_canonical_and_theirs_again(name: str) -> None:
+def test_tensor_names_are_converted_to_canonical_names_and_back(name: str) -> None:
     with torch.device("meta"):
         theirs = list(getattr(transformers, name)(transformers.BertConfig(**SMALL)).state_dict())
     names = [canonical(each) for each in theirs]
     assert not [each for each in names if each.startswith("bert.")]
-    if name != "BertModel":  # whose own names are canonical
+    if name != "BertModel":  # its names are already canonical
         assert [hugging_face_name(each) for each in names] == theirs
     old = [hugging_face_name(each, (*OLD_RULES, *BODY_RULES)) for each in names]
     assert [canonical(each) for each in old] == names
     assert not [each for each in old if each.endswith(("LayerNorm.weight", "LayerNorm.bias"))]
 
 
-def test_a_folder_whose_metadata_has_a_newer_format_is_refused_by_everything_that_opens_it(folder: Path) -> None:
+def test_a_folder_whose_metadata_has_a_newer_format_is_rejected(folder: Path) -> None:
     (folder / "bertmill.json").write_text('{"format": 99}', encoding="utf-8")
     with pytest.raises(IntegrityError, match="has format 99, but this version of bertmill supports format 1"):
         open_folder(folder)

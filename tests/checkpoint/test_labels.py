@@ -1,4 +1,4 @@
-"""One truth about labels."""
+"""Labels are resolved from num_labels, id2label, label2id and the size of the head."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ NAMES = {"0": "bad", "1": "good"}
         ({"num_labels": 3}, (), {0: "LABEL_0", 1: "LABEL_1", 2: "LABEL_2"}, ""),
         ({"label2id": {"good": 1, "bad": 0}}, (), {0: "bad", 1: "good"}, ""),
         ({"num_labels": 2, "id2label": NAMES}, (3,), {0: "bad", 1: "good"}, ""),
-        ({"num_labels": 3, "id2label": NAMES}, (), {0: "bad", 1: "good"}, "using the 2 labels of the names"),
-        ({"num_labels": 3, "id2label": NAMES}, (2,), {0: "bad", 1: "good"}, "using the 2 labels of the names"),
-        ({"num_labels": 3, "id2label": NAMES}, (3,), {0: "bad", 1: "good", 2: "LABEL_2"}, "the 3 labels of the head"),
-        ({"num_labels": 1, "id2label": NAMES}, (1,), {0: "bad"}, "the 1 labels of the head"),
+        ({"num_labels": 3, "id2label": NAMES}, (), {0: "bad", 1: "good"}, "using the names"),
+        ({"num_labels": 3, "id2label": NAMES}, (2,), {0: "bad", 1: "good"}, "using the names"),
+        ({"num_labels": 3, "id2label": NAMES}, (3,), {0: "bad", 1: "good", 2: "LABEL_2"}, "using num_labels"),
+        ({"num_labels": 1, "id2label": NAMES}, (1,), {0: "bad"}, "using num_labels, which is the size of the head"),
         ({"id2label": "positive"}, (), "positive", ""),
     ],
 )
-def test_names_win_over_the_number_unless_the_head_has_as_many_outputs(
+def test_names_take_precedence_unless_the_head_has_num_labels_outputs(
     given: dict[str, Any], head_sizes: tuple[int, ...], settled: Any, remark: str
 ) -> None:
     settings, remarks = settle_labels({"hidden_size": 8, **given}, head_sizes)
@@ -41,15 +41,15 @@ def test_names_win_over_the_number_unless_the_head_has_as_many_outputs(
 @pytest.mark.parametrize(
     "given", [{"num_labels": 0}, {"num_labels": True}, {"num_labels": "2"}, {"label2id": {"a": []}}]
 )
-def test_labels_that_cannot_be_are_rejected(given: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match=r"num_labels is|label2id does not"):
+def test_invalid_labels_are_rejected(given: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=r"num_labels must be|label2id must map"):
         settle_labels(given)
 
 
-def test_there_is_one_limit() -> None:
-    with pytest.raises(UsageError, match="not a number from 1 to 1,048,576"):
+def test_the_number_of_labels_has_the_same_limit_everywhere() -> None:
+    with pytest.raises(UsageError, match="must be an integer from 1 to 1,048,576"):
         settle_labels({"num_labels": MAX_LABELS + 1})
-    with pytest.raises(UsageError, match="not a number from 1 to 1,048,576"):
+    with pytest.raises(UsageError, match="must be an integer from 1 to 1,048,576"):
         settle_labels({"num_labels": MAX_LABELS + 1, "id2label": NAMES}, [MAX_LABELS + 1])
     with pytest.raises(UsageError):
         BertConfig(num_labels=MAX_LABELS + 1)
@@ -60,4 +60,4 @@ def test_the_head_decides_when_the_number_of_labels_and_their_names_disagree(fol
     resettle(tmp_path / "three", num_labels=3, id2label={"0": "bad", "1": "good"}, label2id={"bad": 0, "good": 1})
     model = BertForSequenceClassification.from_pretrained(tmp_path / "three")
     assert model.config.id2label == {0: "bad", 1: "good", 2: "LABEL_2"}
-    assert "num_labels is 3 and id2label names 2" in str(model.load_report)
+    assert "num_labels is 3, but the number of label names is 2" in str(model.load_report)

@@ -1,4 +1,4 @@
-"""What a model wants is compared with what a folder has; nothing is loaded unless all differences are explained."""
+"""The tensors of a model are compared with those in a folder; an unexpected difference is an error."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from bertmill.checkpoint.load_plan import load_tensors, plan_loading
 from bertmill.errors import IntegrityError
 
 
-def test_the_report_says_what_was_loaded_new_and_ignored(folder: Path) -> None:
+def test_the_report_lists_loaded_new_and_ignored_tensors(folder: Path) -> None:
     report = BertForSequenceClassification.from_pretrained(folder, num_labels=3).load_report
     assert len(report.new) == 2
     assert "new, as expected (random until trained): classifier" in str(report)
-    assert "ignored, as expected (this model has no use): cls.predictions, cls.seq_relationship" in str(report)
+    assert "ignored, as expected (unused by this model): cls.predictions, cls.seq_relationship" in str(report)
     whole = BertForPreTraining.from_pretrained(folder).load_report
     assert (whole.new, whole.ignored) == ([], [])
 
@@ -36,14 +36,14 @@ def test_all_differences_are_listed_with_their_shapes(folder: Path) -> None:
         BertForPreTraining.from_pretrained(folder)
     for words in (
         "bert.encoder.layer.0.output.dense.bias [16] is missing",
-        "bert.encoder.layer.1.output.dense.bias is [3] and should be [16]",
-        "something.else [2, 2] is not expected",
-        "bert.embeddings.LayerNorm.bias is of type I64",
+        "bert.encoder.layer.1.output.dense.bias has shape [3] instead of [16]",
+        "something.else [2, 2] is unexpected",
+        "bert.embeddings.LayerNorm.bias has type I64 instead of one of F64",
     ):
         assert words in str(caught.value)
 
 
-def test_a_plan_finds_every_tensor_without_reading_one(folder: Path) -> None:
+def test_a_plan_finds_every_tensor_without_reading_any(folder: Path) -> None:
     wanted = BertModel(BertConfig(**SMALL)).shapes()
     sources, report = plan_loading(open_folder(folder), wanted)
     assert sources.keys() == wanted.keys()

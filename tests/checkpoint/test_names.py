@@ -1,4 +1,4 @@
-"""A model's name leads to a folder, also by what other packages offer, and no code of theirs runs."""
+"""The folder of a model is found by name, also in other packages, without running their code."""
 
 import sys
 from importlib.metadata import EntryPoint
@@ -13,7 +13,7 @@ from bertmill.errors import UsageError
 
 @pytest.fixture
 def offer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An installed package that carries a model and must not be imported."""
+    """An installed package that contains a model and must not be imported."""
     package = tmp_path / "carrier_of_models"
     (package / "models/my-bert").mkdir(parents=True)
     (package / "__init__.py").write_text("raise RuntimeError('imported')")
@@ -40,23 +40,23 @@ def test_a_package_offers_a_model_without_being_imported(offer: Path) -> None:
     ("name", "message"),
     [
         ("absent", "pip install no-such-package-anywhere"),
-        ("empty", "does not hold the model"),
+        ("empty", "does not contain the model"),
         ("dotted", "not package:folder"),
         ("bare", "not package:folder"),
-        ("unheard-of", "known: absent, bare, dotted"),
-        ("", "the name of the model is empty"),
+        ("unheard-of", "installed models: absent, bare, dotted"),
+        ("", "the model name is empty"),
     ],
 )
-def test_a_name_that_leads_nowhere_is_a_usage_error(offer: Path, name: str, message: str) -> None:
+def test_an_unknown_name_is_a_usage_error(offer: Path, name: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         find_model(name)
 
 
-def test_a_package_cannot_lead_out_of_itself(offer: Path) -> None:
-    with pytest.raises(Exception, match="leads out of the folder"):
+def test_a_package_cannot_point_outside_itself(offer: Path) -> None:
+    with pytest.raises(Exception, match="points outside the folder"):
         find_model("outside")
 
 
-def test_a_folder_is_itself_and_minilm_is_installed(tmp_path: Path) -> None:
+def test_a_folder_is_found_by_its_path_and_minilm_is_installed(tmp_path: Path) -> None:
     assert find_model(tmp_path) == tmp_path
     assert (find_model("minilm") / "config.json").is_file()

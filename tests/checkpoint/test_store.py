@@ -1,4 +1,4 @@
-"""Training checkpoints are whole or absent, and the newest whole one is found."""
+"""Training checkpoints are complete or absent, and the newest complete one is found."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def checkpoint(step: int) -> Checkpoint:
     return Checkpoint({"w": torch.full((3,), float(step))}, {"exp_avg.w": torch.zeros(3)}, {"step": step})
 
 
-def test_a_checkpoint_is_read_as_it_was_saved_and_not_overwritten(tmp_path: Path) -> None:
+def test_a_checkpoint_is_read_as_saved_and_not_overwritten(tmp_path: Path) -> None:
     path = save_checkpoint(tmp_path, 7, checkpoint(7))
     assert save_checkpoint(tmp_path, 7, checkpoint(8)) == path == checkpoint_path(tmp_path, 7)
     loaded = load_checkpoint(path)
@@ -33,7 +33,7 @@ def test_a_checkpoint_is_read_as_it_was_saved_and_not_overwritten(tmp_path: Path
     assert (list(loaded.optimizer), loaded.state) == (["exp_avg.w"], {"step": 7})
 
 
-def test_the_newest_whole_checkpoint_is_found_and_damaged_ones_are_named(tmp_path: Path) -> None:
+def test_the_newest_complete_checkpoint_is_found_and_damaged_ones_are_reported(tmp_path: Path) -> None:
     assert newest_whole(tmp_path / "absent") == (None, None, [])
     for step in (1, 2, 3):
         save_checkpoint(tmp_path, step, checkpoint(step))
@@ -47,7 +47,7 @@ def test_the_newest_whole_checkpoint_is_found_and_damaged_ones_are_named(tmp_pat
     assert "step-000003" in remarks[0]
 
 
-def test_only_the_checkpoints_to_keep_are_kept(tmp_path: Path) -> None:
+def test_checkpoints_that_are_not_in_keep_are_removed(tmp_path: Path) -> None:
     for step in (1, 2, 3):
         save_checkpoint(tmp_path, step, checkpoint(step))
     remove_checkpoints(tmp_path, keep=(2, None))
@@ -55,7 +55,7 @@ def test_only_the_checkpoints_to_keep_are_kept(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["step-000002"]
 
 
-def test_the_store_does_not_know_hugging_face() -> None:
+def test_the_store_does_not_import_the_hugging_face_module() -> None:
     tree = ast.parse(Path(store.__file__).read_text())
     imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert "bertmill.checkpoint.huggingface" not in imported

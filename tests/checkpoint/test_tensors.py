@@ -1,4 +1,4 @@
-"""Named tensors in safetensors files."""
+"""Named tensors are listed, read and written in safetensors files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bertmill.errors import IntegrityError
 TENSORS = {"b": torch.arange(6, dtype=torch.float16).view(2, 3), "a": torch.ones(4), "count": torch.tensor([7])}
 
 
-def test_a_file_says_what_it_holds_without_being_read(tmp_path: Path) -> None:
+def test_tensors_are_listed_without_reading_them(tmp_path: Path) -> None:
     path = tmp_path / "x.safetensors"
     write_tensors(path, TENSORS)
     stored = {each.name: each for each in stored_tensors(path)}
@@ -21,7 +21,7 @@ def test_a_file_says_what_it_holds_without_being_read(tmp_path: Path) -> None:
     assert {name: each.dtype for name, each in stored.items()} == {"a": "F32", "b": "F16", "count": "I64"}
 
 
-def test_tensors_are_read_as_float32_copies_in_the_wanted_order_from_any_file(tmp_path: Path) -> None:
+def test_tensors_are_read_as_float32_copies_in_the_requested_order(tmp_path: Path) -> None:
     for name in ("x", "y"):
         write_tensors(tmp_path / name, {key: tensor.t() for key, tensor in TENSORS.items()})  # not contiguous
     wanted = [each for name in ("y", "x") for each in stored_tensors(tmp_path / name) if each.name != "count"]
@@ -39,7 +39,7 @@ def test_equal_tensors_give_equal_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"not a file of tensors", (1 << 60).to_bytes(8, "little") + b"{}"])
-def test_what_is_not_a_safetensors_file_is_an_integrity_error(content: bytes, tmp_path: Path) -> None:
+def test_an_invalid_safetensors_file_is_an_integrity_error(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(content)
-    with pytest.raises(IntegrityError, match="x: is not a whole safetensors file"):
+    with pytest.raises(IntegrityError, match="x: is not a complete safetensors file"):
         stored_tensors(tmp_path / "x")

@@ -53,13 +53,13 @@ def test_a_vocabulary_file_and_the_vocabulary_of_a_corpus_do_as_well(
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["absent.txt", "--vocab", "minilm", "--out", "new"], 2, "absent.txt: there is no such file"),
+        (["absent.txt", "--vocab", "minilm", "--out", "new"], 2, "absent.txt: no such file"),
         (["a.txt", "--vocab", "absent", "--out", "new"], 2, "no model folder 'absent'"),
-        (["a.txt", "--vocab", "minilm", "--out", "corpus"], 2, "corpus: exists already"),
+        (["a.txt", "--vocab", "minilm", "--out", "corpus"], 2, "corpus: already exists"),
         (["a.txt", "--vocab", "minilm", "--out", "a.txt/new"], 2, "cannot be written: Not a directory"),
         (["a.txt", "--vocab", "minilm", "--out", "new", "--document", "page"], 2, "--document"),
         (["a.txt", "--vocab", "minilm", "--out", "new", "--workers", "0"], 2, "--workers"),
-        (["blank.txt", "--vocab", "minilm", "--out", "new"], 3, "blank.txt: there is no text in it"),
+        (["blank.txt", "--vocab", "minilm", "--out", "new"], 3, "blank.txt: contains no text"),
         (["bad.jsonl", "--vocab", "minilm", "--out", "new"], 3, "bad.jsonl:1: is not JSON"),
         (["--vocab", "minilm", "--out", "new"], 2, "FILES is required"),
     ],

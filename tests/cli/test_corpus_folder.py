@@ -65,7 +65,7 @@ def test_inspect_does_not_describe_files_that_have_changed(bertmill: RunCommand,
     flip_a_bit(corpus)
     done = bertmill("inspect", str(corpus))
     assert (done.returncode, done.stdout) == (4, "")
-    assert "is not what was written" in done.stderr
+    assert "has changed since it was written" in done.stderr
 
 
 def test_check_finds_nothing_wrong_with_a_good_corpus(bertmill: RunCommand, corpus: Path) -> None:
@@ -82,7 +82,7 @@ def test_check_finds_nothing_wrong_with_a_good_corpus(bertmill: RunCommand, corp
 @pytest.mark.parametrize(
     ("spoil", "wrong", "words"),
     [
-        (flip_a_bit, "hashes", "shard-00000.words is not what was written"),
+        (flip_a_bit, "hashes", "shard-00000.words has changed since it was written"),
         (put_a_piece_out_of_range, "shards", "holds the piece 40000, but the vocabulary has 30,522"),
         (drop_a_document, "counts", "it holds 1 documents, not 2"),
         (change_the_vocabulary, "vocabulary", "is not the vocabulary of the corpus"),

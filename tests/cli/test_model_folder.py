@@ -91,11 +91,11 @@ def remove_the_vocabulary(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "wrong", "words"),
     [
-        (flip_a_bit, "hashes", "vocab.txt is not what was written"),
+        (flip_a_bit, "hashes", "vocab.txt has changed since it was written"),
         (put_a_nan, "values", "NaN or infinity in classifier.bias"),
         (drop_a_tensor, "shapes", "bert.encoder.layer.0.output.dense.bias [128] is missing"),
         (make_the_tokenizer_too_long, "tokenizer", "it gives 1024 pieces, the model has 512 positions"),
-        (remove_the_vocabulary, "tokenizer", "holds neither tokenizer.json nor vocab.txt"),
+        (remove_the_vocabulary, "tokenizer", "contains neither tokenizer.json nor vocab.txt"),
     ],
 )
 def test_check_names_what_is_wrong(bertmill: RunCommand, folder: Path, spoil: object, wrong: str, words: str) -> None:

@@ -39,11 +39,11 @@ def test_json_holds_the_same_and_quiet_says_nothing_else(bertmill: RunCommand, t
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["a.txt", "--out", "exists"], 2, "exists: exists already"),
-        (["absent.txt", "--out", "v"], 2, "absent.txt: there is no such file"),
+        (["a.txt", "--out", "exists"], 2, "exists: already exists"),
+        (["absent.txt", "--out", "v"], 2, "absent.txt: no such file"),
         (["--out", "v"], 2, "FILES is required"),
-        (["empty.txt", "--out", "v"], 3, "empty.txt: there is no text in it"),
-        (["a.txt", "--out", "v", "--size", "20"], 2, "--size 20 is too small"),
+        (["empty.txt", "--out", "v"], 3, "empty.txt: contains no text"),
+        (["a.txt", "--out", "v", "--size", "20"], 2, "size 20 is too small"),
         (["a.txt", "--out", "v", "--size", "3"], 2, "--size: input should be greater than or equal to 6"),
         (["a.txt", "--out", "a.txt/v"], 2, "a.txt/v: cannot be written: Not a directory"),
         (["a.txt"], 2, "--out is required"),

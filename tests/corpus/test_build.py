@@ -307,7 +307,7 @@ def test_two_at_once_are_refused(text_file: Path, tmp_path: Path, monkeypatch: p
 
 def test_an_existing_folder_is_not_touched(text_file: Path, tmp_path: Path) -> None:
     (tmp_path / "corpus").mkdir()
-    with pytest.raises(UsageError, match="exists already"):
+    with pytest.raises(UsageError, match="already exists"):
         build_corpus([str(text_file)], TOKENIZER, tmp_path / "corpus")
     assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
 
@@ -315,7 +315,7 @@ def test_an_existing_folder_is_not_touched(text_file: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize("text", ["", "\n\n", "\u200b\n"])
 def test_no_text_is_no_corpus(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.txt").write_text(text)
-    with pytest.raises(DataError, match="there is no text in it"):
+    with pytest.raises(DataError, match="no text"):
         build_corpus([str(tmp_path / "a.txt")], TOKENIZER, tmp_path / "corpus", workers=1)
     assert not (tmp_path / "corpus").exists()
 

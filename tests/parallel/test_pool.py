@@ -1,4 +1,4 @@
-"""The worker pool: results in order, a bounded look-ahead, and no worker without its parent."""
+"""The worker pool returns results in order, reads ahead a bounded number of units, and reports dead workers."""
 
 import os
 import signal
@@ -34,7 +34,7 @@ def test_results_come_in_order_and_every_worker_has_its_own_state() -> None:
     assert all(initialized == worked != os.getpid() for _, initialized, worked in results)
 
 
-def test_units_are_read_only_as_they_are_needed() -> None:
+def test_units_are_read_lazily() -> None:
     num_read = 0
 
     def endless() -> Iterator[int]:
@@ -46,14 +46,14 @@ def test_units_are_read_only_as_they_are_needed() -> None:
     results = map_in_processes(add, endless(), 2, partial(state_of, 0))
     assert [next(results)[0] for _ in range(5)] == [1, 2, 3, 4, 5]
     assert num_read <= 5 + 2 * UNITS_PER_WORKER
-    results.close()  # type: ignore[attr-defined]  # ends the workers
+    results.close()  # type: ignore[attr-defined]  # stops the workers
 
 
-def test_no_units_give_nothing() -> None:
+def test_no_units_give_no_results() -> None:
     assert list(map_in_processes(add, [], 2, partial(state_of, 0))) == []
 
 
-def test_a_worker_that_dies_is_one_clear_error() -> None:
+def test_a_dead_worker_raises_one_clear_error() -> None:
     with pytest.raises(ResourceError, match="a worker process died; call this under"):
         list(map_in_processes(die, range(3), 2, partial(state_of, 0)))
 
@@ -77,7 +77,7 @@ def test_a_process_without_threads_is_forked_and_needs_no_guard(tmp_path: Path) 
     assert done.returncode == 0, done.stderr
 
 
-def test_a_script_with_torch_and_without_the_guard_ends_with_a_message(tmp_path: Path) -> None:
+def test_a_script_with_torch_and_without_the_guard_fails_with_a_message(tmp_path: Path) -> None:
     done = run_script(tmp_path, "import torch")
     assert done.returncode != 0
     assert "a worker process died; call this under" in done.stderr

@@ -1,4 +1,4 @@
-"""Lines come out of whatever the user names, or one clear message does."""
+"""Lines are read from files, folders, globs and standard input; bad input gives a one-line error."""
 
 import gzip
 import json
@@ -37,7 +37,7 @@ def test_plain_and_compressed_files_give_the_same_lines(tmp_path: Path, name: st
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "A.JSONL"])
-def test_records_give_their_text_field(tmp_path: Path, name: str) -> None:
+def test_records_yield_their_text_field(tmp_path: Path, name: str) -> None:
     records = [{"text": "one\ud800", "body": "b1"}, {"text": "two\nlines", "body": "b2"}]
     path = write(tmp_path / name, "\n\n".join(map(json.dumps, records)).encode())
     repairs = Repairs()
@@ -47,13 +47,13 @@ def test_records_give_their_text_field(tmp_path: Path, name: str) -> None:
     assert [line.number for line in read_lines([str(path)])] == [1, 3]
 
 
-def test_folders_are_read_in_order_of_names_without_hidden_files(tmp_path: Path) -> None:
+def test_folders_are_read_in_sorted_order_without_hidden_files(tmp_path: Path) -> None:
     for name in ("b.txt", "a/z.txt", "a/b.txt", ".hidden", ".git/x"):
         write(tmp_path / name, name.encode())
     assert texts(tmp_path) == ["a/b.txt", "a/z.txt", "b.txt"]
 
 
-def test_globs_and_several_names(tmp_path: Path) -> None:
+def test_globs_and_several_names_are_expanded(tmp_path: Path) -> None:
     for name in ("1.txt", "2.txt", "3.md", "[4].txt"):
         write(tmp_path / name, name.encode())
     assert texts(tmp_path / "?.txt", tmp_path / "3.md") == ["1.txt", "2.txt", "3.md"]
@@ -66,13 +66,13 @@ def test_a_few_bytes_in_another_encoding_are_repaired(tmp_path: Path) -> None:
     assert texts(write(tmp_path / "latin1.txt", b"caf\xe9\n")) == ["caf\ufffd"]
 
 
-def test_standard_input_is_a_dash(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_dash_means_standard_input(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with write(tmp_path / "a", TEXT.encode()).open() as file:
         monkeypatch.setattr(sys, "stdin", file)
         assert texts("-") == LINES
 
 
-def test_a_line_of_10_mb_is_no_problem_and_memory_stays_bounded(tmp_path: Path) -> None:
+def test_a_line_of_10_mb_is_read_and_memory_stays_bounded(tmp_path: Path) -> None:
     size = 10_000_000
     path = write(tmp_path / "long.txt", b"x" * size + b"\nend")
     assert [len(line.text) for line in read_lines([str(path)])] == [size, 3]
@@ -99,18 +99,18 @@ BAD_JSON = b'{"text": "x"}\n{"text": 3}'
 @pytest.mark.parametrize(
     ("name", "content", "kind", "message"),
     [
-        ("absent.txt", None, UsageError, "there is no such file"),
-        ("empty.txt", b"", DataError, "there is no text in it"),
-        ("blank.txt", b" \n\n", DataError, "there is no text in it"),
+        ("absent.txt", None, UsageError, "no such file"),
+        ("empty.txt", b"", DataError, "contains no text"),
+        ("blank.txt", b" \n\n", DataError, "contains no text"),
         ("binary.txt", bytes(range(256)) * 100, DataError, "looks binary"),
-        ("folder/.hidden", b"x", DataError, "holds no files"),
-        ("a.jsonl", BAD_JSON, DataError, "a.jsonl:2: has no text in a field 'text' (found: text)"),
+        ("folder/.hidden", b"x", DataError, "contains no files"),
+        ("a.jsonl", BAD_JSON, DataError, "a.jsonl:2: has no text in the field 'text' (found: text)"),
         ("b.jsonl", b"[1]", DataError, "found: list"),
         ("c.jsonl", b"{", DataError, "c.jsonl:1: is not JSON"),
         ("d.jsonl", b"[" * 100_000, DataError, "is not JSON"),
     ],
 )
-def test_bad_input_is_one_clear_line(
+def test_bad_input_gives_a_one_line_error(
     tmp_path: Path, name: str, content: bytes | None, kind: type[BertmillError], message: str
 ) -> None:
     path = tmp_path / name
@@ -123,26 +123,26 @@ def test_bad_input_is_one_clear_line(
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
-def test_a_compressed_file_that_is_cut_or_none_is_a_data_error(tmp_path: Path, suffix: str) -> None:
+def test_a_truncated_or_invalid_compressed_file_is_a_data_error(tmp_path: Path, suffix: str) -> None:
     path = write(tmp_path / f"a.txt{suffix}", b"".join(b"line %d\n" % number for number in range(100_000)))
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(DataError, match=f"not a whole {suffix} file"):
+    with pytest.raises(DataError, match=f"not a complete {suffix} file"):
         texts(path)
     whole = write(path, b"a line\n").read_bytes()
-    path.write_bytes(whole + whole)  # two frames are one text
+    path.write_bytes(whole + whole)  # two frames form one text
     assert texts(path) == ["a line"] * 2
     path.write_bytes(whole + b"what is this?")
-    with pytest.raises(DataError, match=f"not a whole {suffix} file"):
+    with pytest.raises(DataError, match=f"not a complete {suffix} file"):
         texts(path)
     path.write_bytes(b"this is not compressed at all")
-    with pytest.raises(DataError, match=f"not a whole {suffix} file"):
+    with pytest.raises(DataError, match=f"not a complete {suffix} file"):
         texts(path)
 
 
-def test_what_may_not_be_read_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_folder_is_a_usage_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "a/b.txt", b"x")
 
-    def refuse(path: str) -> None:  # as for a user who is not root
+    def refuse(path: str) -> None:  # the tests may run as root, which may read everything
         raise PermissionError(13, "Permission denied", path)
 
     monkeypatch.setattr("os.scandir", refuse)
@@ -150,15 +150,15 @@ def test_what_may_not_be_read_is_said(tmp_path: Path, monkeypatch: pytest.Monkey
         texts(tmp_path)
 
 
-def test_no_name_at_all_is_a_usage_error() -> None:
+def test_a_missing_or_empty_name_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="empty"):
         texts("")
-    with pytest.raises(UsageError, match="no text is given"):
+    with pytest.raises(UsageError, match="no input was given"):
         texts()
 
 
 @pytest.mark.parametrize("suffix", ["", ".xz", ".zst"])
-def test_bytes_are_counted_as_they_are_on_disk(tmp_path: Path, suffix: str) -> None:
+def test_bytes_are_counted_before_decompression(tmp_path: Path, suffix: str) -> None:
     path = write(tmp_path / f"a.txt{suffix}", b"a line of some length\n" * 20_000)
     counts: list[int] = []
     assert len(list(read_lines([str(path)], on_bytes=counts.append))) == 20_000
@@ -166,8 +166,8 @@ def test_bytes_are_counted_as_they_are_on_disk(tmp_path: Path, suffix: str) -> N
     assert size_of_files([str(path), "-"]) is None
 
 
-def test_a_link_that_leads_nowhere_is_no_file(tmp_path: Path) -> None:
+def test_a_broken_link_is_not_a_file(tmp_path: Path) -> None:
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
     for name in ("dangling", "dang*"):
-        with pytest.raises(UsageError, match="there is no such file"):
+        with pytest.raises(UsageError, match="no such file"):
             find_files([str(tmp_path / name)])

@@ -36,7 +36,7 @@ def files(read_lines: Callable[[str, int], list[str]], tmp_path_factory: pytest.
     return [str(folder / f"{name}.txt") for name in "abc"]
 
 
-def test_special_tokens_come_first_then_unused_ones_the_alphabet_and_what_was_learnt(tmp_path: Path) -> None:
+def test_pieces_are_special_tokens_unused_tokens_the_alphabet_and_learned_pieces(tmp_path: Path) -> None:
     pieces, facts = learn(tmp_path, unused=2, size=32)
     assert pieces[:7] == [*SPECIAL_TOKENS, "[unused0]", "[unused1]"]
     assert pieces[7:12] == ["l", "n", "w", "京", "北"]
@@ -46,14 +46,14 @@ def test_special_tokens_come_first_then_unused_ones_the_alphabet_and_what_was_le
     assert facts["words"] == 13
 
 
-def test_learning_ends_when_no_pair_is_frequent_enough(tmp_path: Path) -> None:
+def test_learning_stops_when_no_pair_is_frequent_enough(tmp_path: Path) -> None:
     pieces, facts = learn(tmp_path, size=1000, min_frequency=3)
     assert facts["pieces"] == len(pieces) < 40
     assert "newest" in pieces
     assert "lower" not in pieces
 
 
-def test_the_alphabet_can_be_limited_and_what_is_dropped_is_told(tmp_path: Path) -> None:
+def test_the_alphabet_can_be_limited_and_dropped_characters_are_reported(tmp_path: Path) -> None:
     pieces, facts = learn(tmp_path, alphabet=4)
     single = {piece.removeprefix("##") for piece in pieces[5:] if len(piece.removeprefix("##")) == 1}
     assert single == {"e", "w", "s", "t"}
@@ -61,19 +61,19 @@ def test_the_alphabet_can_be_limited_and_what_is_dropped_is_told(tmp_path: Path)
     assert facts["dropped_share"] == pytest.approx(22 / 57)
 
 
-def test_rare_characters_are_dropped_by_themselves(tmp_path: Path) -> None:
+def test_rare_characters_are_dropped_by_default(tmp_path: Path) -> None:
     _, facts = learn(tmp_path, "e" * 90 + "\n" + "a b " * 50_000 + "ж")
     assert facts["dropped_characters"] == ["ж"]
 
 
-def test_case_and_accents_are_kept_if_wanted(tmp_path: Path) -> None:
+def test_a_cased_vocabulary_keeps_case_and_accents(tmp_path: Path) -> None:
     pieces, _ = learn(tmp_path, "Über über Über", cased=True)
     assert {"Über", "ü"} <= set(pieces)
     tokenizer = BertTokenizer.from_pretrained(tmp_path / "out")
     assert tokenizer.tokenize("Über") == ["Über"]
 
 
-def test_files_workers_and_runs_make_no_difference(files: list[str], tmp_path: Path) -> None:
+def test_the_vocabulary_does_not_depend_on_file_order_or_workers(files: list[str], tmp_path: Path) -> None:
     contents = set()
     orders = [*itertools.islice(itertools.permutations(files), 3), files, files]
     for number, (order, workers) in enumerate(zip(orders, [1, 2, 4, 2, 1], strict=True)):
@@ -85,7 +85,9 @@ def test_files_workers_and_runs_make_no_difference(files: list[str], tmp_path: P
     verify_manifest(tmp_path / "0")
 
 
-def test_small_blocks_make_no_difference(files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_vocabulary_does_not_depend_on_the_block_size(
+    files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     facts = learn_vocabulary(files, tmp_path / "large", size=9000, workers=1)
     monkeypatch.setattr(word_counts, "BLOCK_CHARACTERS", 20_000)
     monkeypatch.setattr(word_counts, "MAX_OPEN_RUNS", 4)
@@ -106,7 +108,7 @@ def test_transformers_opens_the_folder_and_gives_the_same_ids(
     assert ours(lines)["input_ids"] == theirs(lines)["input_ids"]
 
 
-def test_the_report_is_about_the_lines_that_were_held_out(tmp_path: Path) -> None:
+def test_the_report_describes_the_held_out_lines(tmp_path: Path) -> None:
     lines = [f"word number {number} of ж" for number in range(1000)]
     held_out = [line for line in lines if word_counts.is_held_out(line)]
     pieces, facts = learn(tmp_path, "\n".join(lines), alphabet=15)
@@ -120,7 +122,7 @@ def test_the_report_is_about_the_lines_that_were_held_out(tmp_path: Path) -> Non
     assert num_unknown > 0
 
 
-def test_only_the_most_frequent_words_are_learnt_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_most_frequent_words_are_used_for_learning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(learning, "MAX_WORDS", 2)
     pieces, facts = learn(tmp_path)
     assert facts["words_learnt_from"] == 2
@@ -128,14 +130,14 @@ def test_only_the_most_frequent_words_are_learnt_from(tmp_path: Path, monkeypatc
     assert "widest" not in pieces
 
 
-def test_a_size_that_does_not_hold_the_alphabet_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--size 17 is too small: 5 special and unused tokens and an alphabet of 12"):
+def test_a_size_too_small_for_the_alphabet_is_rejected(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="size 17 is too small: 5 special and unused tokens and an alphabet of 12"):
         learn(tmp_path, size=17)
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
 
 
 @pytest.mark.parametrize(("text", "message"), [("", "no text"), (" \n", "no text"), ("\u200b", "no words")])
-def test_text_without_words_is_refused(tmp_path: Path, text: str, message: str) -> None:
+def test_text_without_words_is_rejected(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
         learn(tmp_path, text)
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]

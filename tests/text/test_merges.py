@@ -1,4 +1,4 @@
-"""Merging learns what the plain algorithm learns, in whatever order the words come."""
+"""Merging learns the same pieces as the naive algorithm, whatever the order of the words."""
 
 import random
 from collections import Counter
@@ -13,8 +13,8 @@ WORDS = st.dictionaries(st.text("abc", min_size=1, max_size=9), st.integers(1, 5
 ALPHABET = ["a", "b", "c", "##a", "##b", "##c"]
 
 
-def learn_plainly(counted_words: dict[str, int], num_pieces: int, min_frequency: int) -> list[str]:
-    """The same by counting all pairs anew for each merge."""
+def learn_naively(counted_words: dict[str, int], num_pieces: int, min_frequency: int) -> list[str]:
+    """The naive algorithm: recount all pairs for each merge."""
     pieces = list(ALPHABET)
     words = [([word[0], *(f"##{character}" for character in word[1:])], n) for word, n in counted_words.items()]
     while len(pieces) < len(ALPHABET) + num_pieces:
@@ -40,24 +40,24 @@ def learn_plainly(counted_words: dict[str, int], num_pieces: int, min_frequency:
 
 @given(WORDS, st.integers(0, 40), st.integers(1, 6), st.randoms())
 @example({"aaaa": 1, "aaa": 2, "abab": 3}, 40, 1, random.Random(0))
-def test_pieces_are_those_of_the_plain_algorithm(
-    words: dict[str, int], num_pieces: int, min_frequency: int, chance: random.Random
+def test_pieces_equal_those_of_the_naive_algorithm(
+    words: dict[str, int], num_pieces: int, min_frequency: int, rng: random.Random
 ) -> None:
     shuffled = list(words.items())
-    chance.shuffle(shuffled)
-    learnt = learn_pieces(shuffled, ALPHABET, num_pieces, min_frequency=min_frequency)
-    assert learnt == learn_plainly(words, num_pieces, min_frequency)
+    rng.shuffle(shuffled)
+    learned = learn_pieces(shuffled, ALPHABET, num_pieces, min_frequency=min_frequency)
+    assert learned == learn_naively(words, num_pieces, min_frequency)
 
 
-def test_the_most_frequent_pair_comes_first_and_equals_go_by_alphabet() -> None:
+def test_the_most_frequent_pair_comes_first_and_the_alphabet_breaks_ties() -> None:
     words = [("bc", 3), ("ab", 3), ("ac", 5), ("ba", 1)]
     assert learn_pieces(words, ALPHABET, 10) == ["ac", "ab", "bc", "ba"]
     assert learn_pieces(words, ALPHABET, 10, min_frequency=3) == ["ac", "ab", "bc"]
 
 
-def test_words_with_a_character_outside_the_alphabet_teach_nothing() -> None:
+def test_words_with_a_character_outside_the_alphabet_are_ignored() -> None:
     assert learn_pieces([("abx", 9), ("xa", 9), ("bc", 1)], ALPHABET, 10) == ["bc"]
 
 
-def test_counts_may_be_larger_than_64_bits() -> None:
+def test_counts_may_exceed_64_bits() -> None:
     assert learn_pieces([("ab", 1 << 70), ("bc", (1 << 70) + 1)], ALPHABET, 2) == ["bc", "ab"]

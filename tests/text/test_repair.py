@@ -1,4 +1,4 @@
-"""Any bytes and any str become valid text, and what was done is counted."""
+"""Any bytes and any str become valid text, and repairs are counted."""
 
 import codecs
 
@@ -30,7 +30,7 @@ ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()))
         (b"", "", Repairs()),
     ],
 )
-def test_each_damage_is_repaired_and_counted(given_text: bytes | str, expected: str, repairs: Repairs) -> None:
+def test_each_kind_of_damage_is_repaired_and_counted(given_text: bytes | str, expected: str, repairs: Repairs) -> None:
     counted = Repairs()
     assert repair_text(given_text, counted) == expected
     assert counted == repairs
@@ -42,7 +42,7 @@ def test_any_bytes_become_valid_text(content: bytes) -> None:
 
 
 @given(ANY_TEXT)
-def test_any_str_becomes_valid_text_and_good_text_stays(text: str) -> None:
+def test_any_str_becomes_valid_text_and_valid_text_is_unchanged(text: str) -> None:
     repaired = repair_text(text)
     assert_valid(repaired)
     assert repair_text(repaired.removeprefix("\ufeff")) == repaired.removeprefix("\ufeff")
@@ -55,7 +55,7 @@ def assert_valid(text: str) -> None:
 
 
 @given(st.one_of(st.binary(), ANY_TEXT.map(lambda text: text.encode("utf-16", "surrogatepass"))), st.data())
-def test_where_blocks_are_cut_makes_no_difference(content: bytes, cuts: st.DataObject) -> None:
+def test_the_result_does_not_depend_on_block_boundaries(content: bytes, cuts: st.DataObject) -> None:
     places = sorted(cuts.draw(st.lists(st.integers(0, len(content)))))
     blocks = [content[start:end] for start, end in zip([0, *places], [*places, len(content)], strict=True)]
     whole, cut = Repairs(), Repairs()
@@ -63,6 +63,6 @@ def test_where_blocks_are_cut_makes_no_difference(content: bytes, cuts: st.DataO
     assert cut == whole
 
 
-def test_repairs_are_said_in_words() -> None:
+def test_repairs_are_described_in_words() -> None:
     assert str(Repairs(bad_bytes=1200, nuls=1)) == "1,200 bad bytes, 1 nuls"
     assert not Repairs()

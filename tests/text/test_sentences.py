@@ -1,4 +1,4 @@
-"""Sentences are found where a reader finds them, and nothing but white space is lost."""
+"""Sentences end where a reader would end them, and only whitespace is lost."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from bertmill.text.sentences import split_sentences
 from tests.linear_time import assert_linear_time
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()))
-# What decisions are made of, so that all of them are reached.
+# Strings that decide where sentences end, so that random texts reach every branch.
 PARTS = [
     *".!?…。！？｡．；\"'”’)」》(“「[]* \n\t,-/：aAé中1",
     "...",
@@ -24,7 +24,7 @@ PARTS = [
 ]
 TEXT_OF_PARTS = st.lists(st.sampled_from(PARTS)).map("".join)
 
-# Sentences are divided by |, which stands for a space in English and for nothing in Chinese.
+# `|` separates sentences: it stands for a space in English and for nothing in Chinese.
 ENGLISH = [
     "One.|Two!|Three?|Four",
     "Mr. Smith met Dr. Jones.|They left.",
@@ -76,7 +76,7 @@ CHINESE = [
 
 
 @pytest.mark.parametrize(("marked", "between"), [(m, " ") for m in ENGLISH] + [(m, "") for m in CHINESE])
-def test_sentences_end_where_a_reader_ends_them(marked: str, between: str) -> None:
+def test_sentences_end_where_a_reader_would_end_them(marked: str, between: str) -> None:
     assert split_sentences(marked.replace("|", between)) == marked.split("|")
 
 
@@ -84,7 +84,7 @@ def test_sentences_end_where_a_reader_ends_them(marked: str, between: str) -> No
 @example("")
 @example(" \n\u3000")
 @example(". . .")
-def test_sentences_give_the_text_back_up_to_white_space(text: str) -> None:
+def test_sentences_contain_all_text_but_whitespace(text: str) -> None:
     sentences = split_sentences(text)
     rest = text
     for sentence in sentences:
@@ -96,13 +96,13 @@ def test_sentences_give_the_text_back_up_to_white_space(text: str) -> None:
     assert not rest.strip()
 
 
-@pytest.mark.slow  # it measures time
+@pytest.mark.slow  # measures time
 @pytest.mark.parametrize("unit", [".", '"', ". ", '." ', "。", "A. ", "a.\t", '.." (', "[1].", ".[1]", "No. ", ".\n"])
 def test_time_is_linear_in_hostile_text(unit: str) -> None:
     assert_linear_time(split_sentences, unit * (1_000_000 // len(unit)))
 
 
-def test_real_text_has_sentences_of_usual_length(read_lines: Callable[[str, int], list[str]]) -> None:
+def test_sentences_of_real_text_have_typical_lengths(read_lines: Callable[[str, int], list[str]]) -> None:
     for name, low, high in [("text/enwiki-heldout.txt.xz", 100, 200), ("text/zhwiki.txt.xz", 25, 60)]:
         sentences = [sentence for line in read_lines(name, 1_000_000) for sentence in split_sentences(line)]
         assert low < sum(map(len, sentences)) / len(sentences) < high

@@ -1,4 +1,4 @@
-"""Counting gives the tokenizer's words, however the text is cut up."""
+"""The counted words are those of the tokenizer, however the text is split into blocks."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -43,7 +43,7 @@ def their_words(lines: Iterable[str], *, held_out: bool, cased: bool = False) ->
 
 
 @pytest.mark.parametrize("cased", [False, True])
-def test_words_are_those_of_the_tokenizer(
+def test_words_equal_those_of_the_tokenizer(
     read_lines: Callable[[str, int], list[str]], tmp_path: Path, cased: bool
 ) -> None:
     lines = [
@@ -61,7 +61,7 @@ def test_words_are_those_of_the_tokenizer(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\r\0")))
-def test_words_of_any_text_are_those_of_the_tokenizer(tmp_path: Path, text: str) -> None:
+def test_words_of_any_text_equal_those_of_the_tokenizer(tmp_path: Path, text: str) -> None:
     lines = text.removeprefix("\ufeff").split("\n")
     rows = rows_of(lines, tmp_path)
     theirs = their_words([*lines, "end"], held_out=False) + their_words([*lines, "end"], held_out=True)
@@ -69,7 +69,7 @@ def test_words_of_any_text_are_those_of_the_tokenizer(tmp_path: Path, text: str)
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_many_small_runs_merged_in_steps_give_the_rows_of_one(
+def test_many_small_runs_merged_in_steps_give_the_same_rows_as_one_run(
     read_lines: Callable[[str, int], list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
 ) -> None:
     lines = read_lines("text/enwiki-heldout.txt.xz", 200_000)
@@ -78,10 +78,10 @@ def test_many_small_runs_merged_in_steps_give_the_rows_of_one(
     monkeypatch.setattr(word_counts, "BLOCK_CHARACTERS", 5_000)
     monkeypatch.setattr(word_counts, "MAX_OPEN_RUNS", 3)
     assert rows_of(reversed(lines), tmp_path / "many", workers=workers) == at_once
-    assert len([*(tmp_path / "many").iterdir()]) < 1 + 3  # what was merged is gone
+    assert len([*(tmp_path / "many").iterdir()]) < 1 + 3  # merged runs are removed
 
 
-def test_counts_are_larger_than_32_bits(tmp_path: Path) -> None:
+def test_counts_may_exceed_32_bits(tmp_path: Path) -> None:
     runs = [tmp_path / "a", tmp_path / "b"]
     for run in runs:
         run.write_text(f"word\t{1 << 60}\t{1 << 40}\n")

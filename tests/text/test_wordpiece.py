@@ -1,4 +1,4 @@
-"""Pieces equal those of Hugging Face's tokenizer, and cover the text as it was given."""
+"""Pieces equal those of Hugging Face's tokenizer, and their offsets refer to the original text."""
 
 import random
 from collections.abc import Callable
@@ -29,8 +29,8 @@ from tests.linear_time import assert_linear_time
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()))
 EVERY_CHARACTER = [chr(point) for point in range(0x110000) if not 0xD800 <= point < 0xE000]
-# Planes 0 and 1, and a sample of the others, which hold little but ideographs and private use. For every character the
-# table itself is compared with theirs in tests/project/test_generated_files.py.
+# Planes 0 and 1, and a sample of the others, which contain little but ideographs and private use. The table itself is
+# compared with theirs for every character in tests/project/test_generated_files.py.
 MOST_CHARACTERS = [c for c in EVERY_CHARACTER if ord(c) < 0x20000 or ord(c) % 16 == 0]
 CHARACTERS = [
     pytest.param(MOST_CHARACTERS, id="most characters"),
@@ -48,7 +48,7 @@ def their_tokenizer(vocabulary: dict[str, int], lowercase: bool, strip_accents: 
 
 
 def assert_equal_to_theirs(ours: WordPiece, theirs: Tokenizer, texts: list[str]) -> None:
-    """Ids and words equal; offsets equal up to the stripped marks behind a piece, which ours include."""
+    """Ids and words are equal; offsets are equal except for stripped marks after a piece, which ours include."""
     for text, encoding in zip(texts, theirs.encode_batch(texts, add_special_tokens=False), strict=True):
         pieces = ours.pieces(text)
         assert ours.ids(text).tolist() == encoding.ids, text
@@ -56,7 +56,7 @@ def assert_equal_to_theirs(ours: WordPiece, theirs: Tokenizer, texts: list[str])
         assert pieces.words.tolist() == encoding.word_ids, text
         for start, end, (their_start, their_end) in zip(pieces.starts, pieces.ends, encoding.offsets, strict=True):
             if not KEPT_MARKS.isdisjoint(text[min(start, their_start) : max(end, their_end)]):
-                continue  # where marks change places, theirs point to a neighbour
+                continue  # where marks are reordered, theirs point to a neighbor
             assert start == their_start, text
             assert end >= their_end, text
             assert set(text[their_end:end]) <= NONSPACING_CHARACTERS, text
@@ -64,7 +64,7 @@ def assert_equal_to_theirs(ours: WordPiece, theirs: Tokenizer, texts: list[str])
 
 @cache
 def alphabet() -> dict[str, int]:
-    """A vocabulary of single characters that can tell nearly all results of normalisation apart."""
+    """A vocabulary of single characters that distinguishes nearly all results of normalization."""
     characters = {c for table in (LOWER, DECOMPOSED) for pair in table.items() for text in pair for c in text}
     characters |= PUNCTUATION_CHARACTERS | set(map(chr, range(0x3000))) | set(map(chr, range(0x1F000, 0x1FA00)))
     pieces = [*SPECIAL_TOKENS, *sorted(characters), *(CONTINUATION + c for c in sorted(characters))]
@@ -87,7 +87,7 @@ REAL_TEXTS = [
 @pytest.mark.parametrize("lowercase", [True, False], ids=["uncased", "cased"])
 @pytest.mark.parametrize("vocabulary", ["bert-base-uncased", "bert-base-chinese"])
 @pytest.mark.parametrize(("name", "num_bytes"), REAL_TEXTS)
-def test_ids_equal_theirs_on_real_text(
+def test_ids_equal_those_of_hugging_face_on_real_text(
     data: Path,
     read_lines: Callable[[str, int], list[str]],
     name: str,
@@ -103,7 +103,7 @@ def test_ids_equal_theirs_on_real_text(
 
 
 @pytest.mark.parametrize(("lowercase", "strip_accents"), SETTINGS)
-def test_words_and_offsets_equal_theirs_on_real_text(
+def test_words_and_offsets_equal_those_of_hugging_face_on_real_text(
     data: Path, read_lines: Callable[[str, int], list[str]], lowercase: bool, strip_accents: bool | None
 ) -> None:
     pieces = read_vocabulary(data / "vocab/bert-base-chinese-vocab.txt")
@@ -115,13 +115,13 @@ def test_words_and_offsets_equal_theirs_on_real_text(
 
 @pytest.mark.parametrize("characters", CHARACTERS)
 @pytest.mark.parametrize(("lowercase", "strip_accents"), SETTINGS)
-def test_every_code_point_is_treated_as_theirs(
+def test_every_code_point_is_treated_as_in_hugging_face(
     lowercase: bool, strip_accents: bool | None, characters: list[str]
 ) -> None:
     ours = WordPiece(alphabet(), lowercase=lowercase, strip_accents=strip_accents)
     theirs = their_tokenizer(alphabet(), lowercase, strip_accents)
-    # Inside a word, which shows whether it is dropped, divides, stands alone or is changed; those that change also
-    # alone and before a mark; a hundred to a text.
+    # Each character is tested inside a word, which shows whether it is dropped, splits the word, stands alone or is
+    # changed. Those that change are also tested alone and before a mark. Each text has a hundred words.
     words = [f"a{c}b" for c in characters] + [f"{c} {c}\u0301" for c in alphabet() if len(c) == 1]
     texts = [" ".join(words[first : first + 100]) for first in range(0, len(words), 100)]
     for text, encoding in zip(texts, theirs.encode_batch_fast(texts, add_special_tokens=False), strict=True):
@@ -130,7 +130,9 @@ def test_every_code_point_is_treated_as_theirs(
 
 @pytest.mark.parametrize("characters", CHARACTERS)
 @pytest.mark.parametrize("name", ["bert-base-uncased", "bert-base-chinese"])
-def test_every_code_point_has_their_id_in_published_vocabularies(data: Path, name: str, characters: list[str]) -> None:
+def test_every_code_point_has_the_same_id_in_published_vocabularies(
+    data: Path, name: str, characters: list[str]
+) -> None:
     vocabulary = read_vocabulary(data / f"vocab/{name}-vocab.txt")
     ours, theirs = WordPiece(vocabulary), their_tokenizer(vocabulary, True)
     texts = [" ".join(characters[first : first + 500]) for first in range(0, len(characters), 500)]
@@ -139,24 +141,24 @@ def test_every_code_point_has_their_id_in_published_vocabularies(data: Path, nam
 
 
 @pytest.mark.parametrize(("lowercase", "strip_accents"), SETTINGS)
-def test_ten_thousand_strings_over_all_planes_are_treated_as_theirs(
+def test_ten_thousand_strings_over_all_planes_are_treated_as_in_hugging_face(
     lowercase: bool, strip_accents: bool | None
 ) -> None:
     ours = WordPiece(alphabet(), lowercase=lowercase, strip_accents=strip_accents)
     theirs = their_tokenizer(alphabet(), lowercase, strip_accents)
-    chance = random.Random(0)
+    rng = random.Random(0)
     planes = [range(0x80), range(0x300, 0x370), range(0x3000), range(0xD800), range(0xE000, 0x20000), range(0x110000)]
     texts = []
     for _ in range(10_000):
-        points = [chance.choice(chance.choice(planes)) for _ in range(chance.randrange(1, 40))]
+        points = [rng.choice(rng.choice(planes)) for _ in range(rng.randrange(1, 40))]
         texts.append("".join(chr(point) for point in points if not 0xD800 <= point < 0xE000))
     assert_equal_to_theirs(ours, theirs, texts)
 
 
-def test_marks_are_put_in_canonical_order_as_theirs() -> None:
+def test_marks_are_put_in_canonical_order_as_in_hugging_face() -> None:
     marks = ["\u302e", "\U0001d165", "\U0001d16d", "\u1b44", "\u0301", "\u0345", "\u0e38", "\u0903", "\u1dfa"]
-    chance = random.Random(1)
-    texts = ["".join(chance.choices([*marks, "a", "\U0001d15e"], k=8)) for _ in range(2000)]
+    rng = random.Random(1)
+    texts = ["".join(rng.choices([*marks, "a", "\U0001d15e"], k=8)) for _ in range(2000)]
     ours, theirs = WordPiece(alphabet()), their_tokenizer(alphabet(), True)
     for text, encoding in zip(texts, theirs.encode_batch(texts, add_special_tokens=False), strict=True):
         assert ours.ids(text).tolist() == ours.pieces(text).ids.tolist() == encoding.ids
@@ -165,7 +167,7 @@ def test_marks_are_put_in_canonical_order_as_theirs() -> None:
 @given(ANY_TEXT, st.sampled_from(SETTINGS))
 @example("cafe\u0301 naïve 北京\u200b한국어 ≠ ﬁ 🤖", (True, None))
 @example("\u1100\ud800\u0301", (True, None))
-def test_every_piece_covers_what_it_is_made_of(text: str, settings: tuple[bool, bool | None]) -> None:
+def test_every_piece_covers_its_original_characters(text: str, settings: tuple[bool, bool | None]) -> None:
     wordpiece = WordPiece(alphabet(), lowercase=settings[0], strip_accents=settings[1])
     piece_of_id = {number: piece for piece, number in alphabet().items()}
     pieces = wordpiece.pieces(text)
@@ -179,7 +181,7 @@ def test_every_piece_covers_what_it_is_made_of(text: str, settings: tuple[bool, 
 
 
 def assert_normalises_to(wordpiece: WordPiece, covered: str, piece: str) -> None:
-    """Equal, unless a covered character is several, of which the piece can be one: 한 is three letters."""
+    """Equal, unless a covered character becomes several, and the piece may be one of them: 한 is three letters."""
     characters = normalise(covered, strip_accents=wordpiece.strip_accents, lowercase=wordpiece.lowercase)
     normalised = "".join(character for character, _ in characters)
     expands = any(len(decompose(character)) > 1 or len(LOWER.get(character, "")) > 1 for character in covered)
@@ -198,7 +200,7 @@ def assert_normalises_to(wordpiece: WordPiece, covered: str, piece: str) -> None
         ("x ≠ y", ["x", "≠", "y"]),
     ],
 )
-def test_a_word_covers_its_accents_and_what_was_dropped_inside(text: str, covered: list[str]) -> None:
+def test_a_word_covers_its_accents_and_dropped_characters(text: str, covered: list[str]) -> None:
     vocabulary = dict.fromkeys([*SPECIAL_TOKENS, "cafes", "e", "unhappy", "北", "京", "!", "ab", "abc", "x", "=", "y"])
     wordpiece = WordPiece({piece: number for number, piece in enumerate(vocabulary)})
     pieces = wordpiece.pieces(text)
@@ -206,7 +208,7 @@ def test_a_word_covers_its_accents_and_what_was_dropped_inside(text: str, covere
     assert wordpiece.vocabulary["[UNK]"] not in pieces.ids
 
 
-def test_special_strings_are_special_unless_they_are_to_be_split() -> None:
+def test_special_strings_are_special_unless_split_special_is_set() -> None:
     vocabulary = {piece: number for number, piece in enumerate([*SPECIAL_TOKENS, "a", "b", "[", "]", "mask"])}
     wordpiece = WordPiece(vocabulary, special_tokens=SPECIAL_TOKENS)
     text = "a[MASK]b [mask]"
@@ -220,17 +222,17 @@ def test_special_strings_are_special_unless_they_are_to_be_split() -> None:
     assert wordpiece.pieces(text, split_special=True).ids.tolist() == wordpiece.ids(text, split_special=True).tolist()
 
 
-def test_words_that_are_never_split_stay_as_they_are() -> None:
+def test_words_in_never_split_stay_whole() -> None:
     vocabulary = {piece: number for number, piece in enumerate([*SPECIAL_TOKENS, "C++", "c", "+", "is"])}
     wordpiece = WordPiece(vocabulary, never_split=["C++", "NASA"])
     text = "C++ is NASA (C++) \x85"
     names = [list(vocabulary)[number] for number in wordpiece.ids(text)]
     assert names[:3] == ["C++", "is", "[UNK]"]
-    assert names[3:] == ["[UNK]", "c", "+", "+", "[UNK]"]  # inside brackets it is text like any other
+    assert names[3:] == ["[UNK]", "c", "+", "+", "[UNK]"]  # inside brackets it is ordinary text
     assert wordpiece.pieces(text).ids.tolist() == wordpiece.ids(text).tolist()
 
 
-def test_ideographs_stay_together_when_asked() -> None:
+def test_ideographs_stay_together_if_chinese_characters_is_off() -> None:
     vocabulary = {piece: number for number, piece in enumerate([*SPECIAL_TOKENS, "北京", "北", "京"])}
     assert WordPiece(vocabulary, chinese_characters=False).ids("北京").tolist() == [5]
     assert WordPiece(vocabulary).ids("北京").tolist() == [6, 7]
@@ -252,7 +254,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.slow  # it measures time
+@pytest.mark.slow  # measures time
 @pytest.mark.parametrize("kind", HOSTILE)
 @pytest.mark.parametrize("method", ["ids", "pieces"])
 def test_time_is_linear_in_the_length_of_hostile_text(kind: str, method: str) -> None:
@@ -260,7 +262,7 @@ def test_time_is_linear_in_the_length_of_hostile_text(kind: str, method: str) ->
     assert_linear_time(lambda text: getattr(WordPiece(vocabulary), method)(text), HOSTILE[kind])
 
 
-def test_the_memory_of_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_size_of_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wordpiece_module, "MAX_CACHED_STRINGS", 1000)
     wordpiece = WordPiece(alphabet())
     caches = [value for value in vars(wordpiece).values() if isinstance(value, wordpiece_module._Cache)]

@@ -1,4 +1,4 @@
-"""Words of a raw text: every character that is not white space is in exactly one, and people would count them so."""
+"""Words of a raw text: each character except whitespace is in exactly one, and they are what a reader would count."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ TEXTS = st.text() | st.text(alphabet="aB1.,'’-$ 中文。\u3000\u200b\n")
         ("", ""),
     ],
 )
-def test_words_are_those_that_people_count(text: str, words: str) -> None:
+def test_words_are_those_that_a_reader_would_count(text: str, words: str) -> None:
     assert [text[start:end] for start, end in find_words(text)] == words.split()
 
 
 @given(TEXTS)
-def test_words_are_in_order_and_leave_out_white_space_alone(text: str) -> None:
+def test_words_are_in_order_and_omit_only_whitespace(text: str) -> None:
     end_of_last = 0
     for start, end in [*find_words(text), (len(text), len(text))]:
         assert end_of_last <= start <= end
@@ -40,10 +40,10 @@ def test_words_are_in_order_and_leave_out_white_space_alone(text: str) -> None:
 
 
 @given(st.lists(TEXTS))
-def test_words_stand_in_the_text_that_is_made_of_them(words: list[str]) -> None:
+def test_joined_words_are_found_at_their_spans(words: list[str]) -> None:
     text, spans = join_words(words)
     assert [text[start:end] for start, end in spans] == words
 
 
-def test_there_is_no_space_beside_ideographs() -> None:
+def test_there_is_no_space_next_to_ideographs() -> None:
     assert join_words(["I", "like", "北", "京", "，", "ok", "!"])[0] == "I like北京，ok !"

@@ -65,7 +65,7 @@ def test_a_broken_checkpoint_is_passed_over(
         (broken.parent / "manifest.json").unlink()
     assert main(["pretrain", "--out", str(run), "--resume"]) == 0
     messages = capsys.readouterr().err.splitlines()
-    assert len([line for line in messages if line.startswith("not used: ")]) == 1
+    assert len([line for line in messages if line.startswith("skipped checkpoint: ")]) == 1
     assert "resumed from step 15" in messages
     assert broken.read_bytes() == expected
 

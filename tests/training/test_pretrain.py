@@ -302,7 +302,7 @@ def test_a_model_of_what_is_no_number_answers_nothing(
         (["--budget", "9" * 320], "--budget"),
         (["--threads", "100000000"], "--threads"),
         (["--workers", "9999999"], "--workers"),
-        (["--device", "meta"], "--device meta cannot be used"),
+        (["--device", "meta"], "device meta cannot be used"),
         (["--heldout", ""], "--heldout: should not be empty"),
         (["--out", "folder\udcff"], "--out is not valid UTF-8"),
     ],

@@ -143,14 +143,10 @@ def test_the_folder_of_a_training_is_not_a_model_and_the_message_says_where_it_i
     command, *rest = words_
     run = shutil.copytree(half_a_run, tmp_path / "run")
     assert main([command, str(run), *rest]) == 2
-    assert capsys.readouterr().err == (
-        f"bertmill: {run}: is a training that has not come to its end; go on with `--out {run} --resume`\n"
-    )
+    assert capsys.readouterr().err == f"bertmill: {run}: is a run that has not finished; resume it to get a model\n"
     (run / "model").mkdir()
     assert main([command, str(run), *rest]) == 2
-    assert (
-        capsys.readouterr().err == f"bertmill: {run}: is the folder of a training, not of a model; give {run}/model\n"
-    )
+    assert capsys.readouterr().err == f"bertmill: {run}: is a run folder, not a model folder; use {run}/model\n"
 
 
 def test_a_finished_run_is_not_overwritten(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,1 +1,1 @@
-"""Weights and settings ↔ disk: our folders, other people's formats, and where a model's name leads."""
+"""Weights and settings on disk: model folders, training checkpoints, and the folders that model names refer to."""

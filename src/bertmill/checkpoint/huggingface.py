@@ -1,8 +1,8 @@
 """Hugging Face model folders: settings and named tensors, from one or several safetensors files.
 
-Every tensor has one canonical name, without the `bert.` of a body inside a task model. BODY_RULES and OLD_RULES list
-how the names in files differ from it: they apply in order to get the canonical name, and backwards to get a file's
-name. Files are read as data; no code and no pickle is ever run.
+Every tensor has one canonical name, without the `bert.` prefix of the body of a task model. BODY_RULES and OLD_RULES
+list how the names in files differ from it: applied in order they give the canonical name, and in reverse the name in a
+file. Files are read as data: no code is run and no pickle is loaded.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ VOCABULARY_FILE = "vocab.txt"
 PICKLED_FILE = "pytorch_model.bin"
 
 _MAX_JSON_BYTES = 4 << 20
-# The files that a manifest lists in a folder that existed before; other files in it are not ours.
+# The files that the manifest lists if the folder already existed; it may contain other files, which are not ours.
 _LISTED_FILES = (CONFIG_FILE, WEIGHTS_FILE, VOCABULARY_FILE, "tokenizer.json", "tokenizer_config.json")
 
-# The beginnings of canonical names that belong to a head. A model may lack a head that a file has, and the reverse.
+# The prefixes of canonical names in heads. A model may lack a head that a file has, and vice versa.
 HEADS = ("pooler.", "cls.predictions.", "cls.seq_relationship.", "classifier.", "qa_outputs.")
 
 
-Rule = tuple[str, str]  # theirs and ours: the beginning of a name if it ends with a dot, otherwise the end
+Rule = tuple[str, str]  # their name and ours: a prefix if it ends with a dot, otherwise a suffix
 
-# The body inside a task model.
+# The body of a task model.
 BODY_RULES: tuple[Rule, ...] = tuple((f"bert.{part}.", f"{part}.") for part in ("embeddings", "encoder", "pooler"))
 # Old files.
 OLD_RULES: tuple[Rule, ...] = (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias"))
@@ -66,7 +66,7 @@ def _replaced(name: str, old: str, new: str) -> str:
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """The settings of a folder and the tensors in its weight files by canonical name."""
+    """The settings of a model folder, and the tensors in its weight files by canonical name."""
 
     path: Path
     settings: dict[str, Any]
@@ -75,7 +75,7 @@ class ModelFolder:
 
 
 def read_model_settings(folder: Path) -> dict[str, Any]:
-    """The content of config.json; UsageError without one: it is what makes a folder a model folder."""
+    """Read config.json; UsageError if it is missing, because then the folder is not a model folder."""
     path = folder / CONFIG_FILE
     if not path.exists():
         raise UsageError(f"is not a model folder: {CONFIG_FILE} is missing", where=folder)
@@ -83,9 +83,9 @@ def read_model_settings(folder: Path) -> dict[str, Any]:
 
 
 def open_folder(folder: Path, *, check_hashes: bool = True) -> ModelFolder:
-    """Read the settings and the headers of the weight files; checks the hashes first if there is a manifest."""
+    """Read the settings and the headers of the weight files; if there is a manifest, verify their hashes first."""
     settings = read_model_settings(folder)
-    read_metadata(folder)  # refuses a format of another version
+    read_metadata(folder)  # raises IntegrityError if its format is not supported
     paths = _weight_files(folder)
     if check_hashes and (folder / MANIFEST).is_file():
         verify_manifest(folder, {CONFIG_FILE, *(path.name for path in paths)})
@@ -94,7 +94,7 @@ def open_folder(folder: Path, *, check_hashes: bool = True) -> ModelFolder:
         for stored in stored_tensors(path):
             name = canonical(stored.name)
             if name in tensors:
-                raise IntegrityError(f"{stored.name} is there twice, also as {tensors[name].name}", where=path)
+                raise IntegrityError(f"{stored.name} is a duplicate of {tensors[name].name}", where=path)
             tensors[name] = stored
     biases = [tensors[head].shape for head in ("classifier.bias", "qa_outputs.bias") if head in tensors]
     try:
@@ -105,17 +105,17 @@ def open_folder(folder: Path, *, check_hashes: bool = True) -> ModelFolder:
 
 
 def folder_sha256(folder: Path) -> str:
-    """One hash of the settings and weights of a model, wherever its folder is."""
+    """One hash of the settings and weights of a model, independent of the folder's location."""
     read_model_settings(folder)  # UsageError if this is not a model folder
     files = [folder / CONFIG_FILE, *_weight_files(folder)]
     return hashlib.sha256("".join(map(sha256_of, files)).encode()).hexdigest()
 
 
 def write_folder(folder: Path, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-    """Write a folder that Hugging Face opens, with our manifest; the same content gives the same bytes.
+    """Write a folder that Hugging Face can open, with a manifest; the same content gives the same bytes.
 
-    A new folder appears whole or not at all. In an existing one (it may hold a tokenizer already) each file is
-    replaced whole, the manifest last.
+    A new folder appears complete or not at all. In an existing folder, which may already contain a tokenizer, each file
+    is replaced atomically, the manifest last.
     """
     if folder.exists():
         if not folder.is_dir():
@@ -139,21 +139,21 @@ def _weight_files(folder: Path) -> list[Path]:
     if not index_path.is_file():
         if (folder / PICKLED_FILE).is_file():
             raise UsageError(
-                f"has only {PICKLED_FILE}, a pickle, which could run code",
+                f"contains only {PICKLED_FILE}, a pickle file, which could run code",
                 where=folder,
-                remedy="save it as safetensors with the program that wrote it",
+                remedy="save the model as safetensors with the program that wrote it",
             )
         raise IntegrityError(f"has no {WEIGHTS_FILE}", where=folder)
     shards = read_json(index_path, max_bytes=_MAX_JSON_BYTES).get("weight_map")
     if not isinstance(shards, dict) or not shards or not all(isinstance(name, str) for name in shards.values()):
-        raise IntegrityError("has no weight_map from tensors to files", where=index_path)
+        raise IntegrityError("has no valid weight_map from tensor names to file names", where=index_path)
     return [_shard(folder, index_path, name) for name in sorted(set(shards.values()))]
 
 
 def _shard(folder: Path, index_path: Path, name: str) -> Path:
-    # A plain file name; the file itself may be a link, as in the hub's cache.
+    # Only plain file names are allowed; the file itself may be a link, as in the hub's cache.
     if name in ("", ".", "..") or any(character in name for character in "/\\\0"):
-        raise IntegrityError(f"the file name {name!r} leads out of the folder", where=index_path)
+        raise IntegrityError(f"the file name {name!r} points outside the folder", where=index_path)
     if not (folder / name).is_file():
         raise IntegrityError("is missing", where=folder / name)
     return folder / name

@@ -1,7 +1,7 @@
-"""The labels of a model: one truth out of `num_labels`, `id2label`, `label2id` and the size of the head.
+"""Resolve the labels of a model from `num_labels`, `id2label`, `label2id` and the size of the head.
 
-The names in `id2label` (or else `label2id`) win over the number in `num_labels`, unless a head has exactly that number
-of outputs: then the names are cut, or filled up with Hugging Face's default names.
+The names in `id2label` (or else `label2id`) take precedence over `num_labels`, unless a head has exactly `num_labels`
+outputs. In that case the names are truncated, or extended with Hugging Face's default names.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ MAX_LABELS = 1 << 20
 
 
 def default_labels(count: int) -> dict[int, str]:
-    """Hugging Face's names of labels without names."""
+    """Hugging Face's default names: LABEL_0, LABEL_1, …"""
     return {index: f"LABEL_{index}" for index in range(count)}
 
 
 def settle_labels(
     settings: Mapping[str, Any], head_sizes: Collection[int] = ()
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The settings with `id2label` instead of all three, and a remark if number and names disagree.
+    """Replace the three settings by `id2label`; also returns a remark if `num_labels` and the names disagree.
 
     Values that cannot be names are kept; `BertConfig` rejects them.
     """
@@ -32,12 +32,12 @@ def settle_labels(
     if names is None and count is not None:
         names = default_labels(_checked(count))
     elif isinstance(names, dict) and isinstance(count, int) and len(names) != count:
-        remark = f"num_labels is {count} and id2label names {len(names)}: using the "
+        remark = f"num_labels is {count}, but the number of label names is {len(names)}: using "
         if count in head_sizes:
             names = {index: names.get(index, name) for index, name in default_labels(_checked(count)).items()}
-            remark += f"{count} labels of the head"
+            remark += "num_labels, which is the size of the head"
         else:
-            remark += f"{len(names)} labels of the names"
+            remark += "the names"
     if names is not None:
         settled["id2label"] = names
     return settled, () if remark is None else (remark,)
@@ -45,22 +45,22 @@ def settle_labels(
 
 def _checked(count: Any) -> int:
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_LABELS:
-        raise UsageError(f"num_labels is {count!r}, not a number from 1 to {MAX_LABELS:,}")
+        raise UsageError(f"num_labels must be an integer from 1 to {MAX_LABELS:,}, not {count!r}")
     return count
 
 
 def _given_names(settings: Mapping[str, Any]) -> Any:
-    """The names in `id2label` or, without it, in `label2id`; None if there are none."""
+    """The names in `id2label`, or else in `label2id`; None if there are none."""
     names, ids = settings.get("id2label"), settings.get("label2id")
     if names is None and isinstance(ids, Mapping):
         if not all(isinstance(index, int) for index in ids.values()) or len(set(ids.values())) != len(ids):
-            raise UsageError("label2id does not give every label a number of its own")
+            raise UsageError("label2id must map every label to a different integer")
         names = {index: name for name, index in ids.items()}
     return _with_number_keys(names) if isinstance(names, Mapping) else names
 
 
 def _with_number_keys(names: Mapping[Any, Any]) -> dict[Any, Any]:
-    """JSON has no number keys: `{"0": "negative"}`. Other keys stay, and `BertConfig` rejects them."""
+    """Convert keys to integers: JSON writes `{"0": "negative"}`. Other keys are kept, and `BertConfig` rejects them."""
     return {
         int(key) if isinstance(key, str) and key.isascii() and key.isdigit() and len(key) < 10 else key: (
             str(name) if isinstance(name, int) else name

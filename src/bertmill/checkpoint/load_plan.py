@@ -1,7 +1,8 @@
-"""What a model wants against what a folder has: a source for every tensor, or one error with all differences.
+"""Compare the tensors of a model with those in a folder: a source for every tensor, or one error with all differences.
 
-Names are compared in their canonical form (see huggingface.py). A head may be missing, as a whole, or be left over:
-it is new until it is trained. Anything else that differs is an error, before a weight is read.
+Names are compared in their canonical form (see huggingface.py). A complete head may be missing from the folder (it is
+new, and random until trained) or from the model (it is ignored). Any other difference is an error, which is raised
+before any weight is read.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from bertmill.checkpoint.tensors import FLOAT_TYPES, Shape, StoredTensor, read_t
 from bertmill.errors import IntegrityError
 
 _MAX_LISTED = 500  # differences in one message: more than BERT-large has tensors
-# Numbers 0, 1, 2, … and zeros that older versions saved with the weights.
+# Buffers of 0, 1, 2, … and of zeros that older versions saved with the weights.
 _BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 _PIECE_EMBEDDING = "embeddings.word_embeddings.weight"
-# Second names of one tensor.
+# Second names of tied tensors.
 _TIED = {"cls.predictions.decoder.weight": _PIECE_EMBEDDING, "cls.predictions.decoder.bias": "cls.predictions.bias"}
 
 
 @dataclass
 class LoadReport:
-    """The tensors that were loaded, those that are new in the model, and those of the folder that were ignored."""
+    """The tensors that were loaded, those that are new in the model, and those in the folder that were ignored."""
 
     folder: Path
     loaded: list[str] = field(default_factory=list)
@@ -40,14 +41,14 @@ class LoadReport:
         if self.new:
             lines.append(f"{len(self.new)} new, as expected (random until trained): {_heads_of(self.new)}")
         if self.ignored:
-            lines.append(f"{len(self.ignored)} ignored, as expected (this model has no use): {_heads_of(self.ignored)}")
+            lines.append(f"{len(self.ignored)} ignored, as expected (unused by this model): {_heads_of(self.ignored)}")
         return "\n".join([*lines, *self.remarks])
 
 
 def load_tensors(folder: ModelFolder, wanted: Mapping[str, Shape]) -> tuple[dict[str, Tensor], LoadReport]:
-    """The tensors `wanted` by name and shape, as float32, without those that are new.
+    """Load the tensors `wanted` (name → shape) as float32, except those that are new.
 
-    Raises IntegrityError, listing all differences, if the folder does not fit.
+    Raises IntegrityError, listing all differences, if the folder does not match.
     """
     sources, report = plan_loading(folder, wanted)
     _check_ties(folder, sources)
@@ -55,7 +56,7 @@ def load_tensors(folder: ModelFolder, wanted: Mapping[str, Shape]) -> tuple[dict
 
 
 def plan_loading(folder: ModelFolder, wanted: Mapping[str, Shape]) -> tuple[dict[str, StoredTensor], LoadReport]:
-    """A source for every wanted tensor that is not new; IntegrityError, listing all differences, if one has none."""
+    """Find a source for every wanted tensor that is not new; IntegrityError lists all differences if there are any."""
     report = LoadReport(folder.path, remarks=list(folder.remarks))
     sources: dict[str, StoredTensor] = {}
     problems: list[str] = []
@@ -68,9 +69,9 @@ def plan_loading(folder: ModelFolder, wanted: Mapping[str, Shape]) -> tuple[dict
         elif stored is None:
             problems.append(f"{wanted_name} {list(wanted[wanted_name])} is missing")
         elif stored.shape != tuple(wanted[wanted_name]):
-            problems.append(f"{wanted_name} is {list(stored.shape)} and should be {list(wanted[wanted_name])}")
+            problems.append(f"{wanted_name} has shape {list(stored.shape)} instead of {list(wanted[wanted_name])}")
         elif stored.dtype not in FLOAT_TYPES:
-            problems.append(f"{wanted_name} is of type {stored.dtype}, not one of {', '.join(FLOAT_TYPES)}")
+            problems.append(f"{wanted_name} has type {stored.dtype} instead of one of {', '.join(FLOAT_TYPES)}")
         else:
             sources[wanted_name] = stored
             report.loaded.append(wanted_name)
@@ -80,23 +81,23 @@ def plan_loading(folder: ModelFolder, wanted: Mapping[str, Shape]) -> tuple[dict
         if name in _BUFFERS or name.startswith(HEADS):
             report.ignored.append(stored.name)
         else:
-            problems.append(f"{stored.name} {list(stored.shape)} is not expected")
+            problems.append(f"{stored.name} {list(stored.shape)} is unexpected")
     if problems:
         more = [f"and {len(problems) - _MAX_LISTED} more"] if len(problems) > _MAX_LISTED else []
         listed = "; ".join(problems[:_MAX_LISTED] + more)
-        raise IntegrityError(f"the weights do not fit the settings: {listed}", where=folder.path)
+        raise IntegrityError(f"the weights do not match the settings: {listed}", where=folder.path)
     _check_vocabulary(folder.path, wanted[by_canonical[_PIECE_EMBEDDING]][0])
     return sources, report
 
 
 def _head_is_absent(name: str, tensors: Iterable[str]) -> bool:
-    """Whether `name` belongs to a head that is missing as a whole."""
+    """Whether `name` belongs to a head that is missing completely."""
     heads = [head for head in HEADS if name.startswith(head)]
     return bool(heads) and not any(other.startswith(heads[0]) for other in tensors)
 
 
 def _check_vocabulary(folder: Path, num_rows: int) -> None:
-    """IntegrityError if vocab.txt, where there is one, has more pieces than the embedding has rows."""
+    """Raise IntegrityError if there is a vocab.txt with more pieces than the embedding has rows."""
     path = folder / VOCABULARY_FILE
     if path.is_file():
         with path.open("rb") as file:
@@ -106,7 +107,7 @@ def _check_vocabulary(folder: Path, num_rows: int) -> None:
 
 
 def _check_ties(folder: ModelFolder, sources: Mapping[str, StoredTensor]) -> None:
-    """IntegrityError if a tensor has another value under its second name."""
+    """Raise IntegrityError if a tied tensor has a different value under its second name."""
     used = {canonical(name): stored for name, stored in sources.items()}
     for second, first in _TIED.items():
         other = folder.tensors.get(second)
@@ -121,6 +122,6 @@ def _check_ties(folder: ModelFolder, sources: Mapping[str, StoredTensor]) -> Non
 
 
 def _heads_of(names: Iterable[str]) -> str:
-    """The names, with all tensors of a head as the name of the head."""
+    """List the names; tensors of a head are replaced by the name of the head."""
     shown = [next((head[:-1] for head in HEADS if canonical(name).startswith(head)), name) for name in names]
     return ", ".join(dict.fromkeys(shown))

@@ -1,8 +1,8 @@
-"""MODEL on the command line → a folder on this disk, and the metadata of such a folder.
+"""Find the folder of a model by its path or name, and read the metadata of a model folder.
 
-MODEL is a folder, or the name of a model that an installed package carries. A package offers one with the
-entry point group `bertmill.models`: `name = "package:folder inside the package"`. The package is located,
-never imported: finding a model runs no code of it.
+A model is a folder, or the name of a model in an installed package. A package offers a model through the entry point
+group `bertmill.models`: `name = "package:folder inside the package"`. The package is located but never imported, so
+finding a model does not run its code.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from bertmill.errors import UsageError
 from bertmill.storage import read_json, require_format, safe_join
 
 GROUP = "bertmill.models"
-CONFIG_FILE = "config.json"  # by which a folder is known to hold a model
+CONFIG_FILE = "config.json"  # makes a folder a model folder
 MODEL_OF_RUN = "model"
 METADATA_FILE = "bertmill.json"  # in a model folder: its task, settings and provenance
 METADATA_FORMAT = 1
 
 
 def find_model(model: str | Path) -> Path:
-    """The folder of `model`; UsageError when there is none."""
+    """The folder of `model`, which is a path or the name of an installed model; UsageError if there is none."""
     if not str(model):
-        raise UsageError("the name of the model is empty")
+        raise UsageError("the model name is empty")
     path = Path(model)
     if path.is_dir():
         _refuse_run(path)
@@ -35,13 +35,14 @@ def find_model(model: str | Path) -> Path:
     if str(model) in offered:
         return _folder_in_package(offered[str(model)])
     if path.exists():
-        raise UsageError("is not a folder; a model is one", where=path)
+        raise UsageError("is a file, not a model folder", where=path)
     names = ", ".join(sorted(offered))
-    raise UsageError(f"there is no model folder {str(model)!r} and no installed model of that name (known: {names})")
+    what = f"there is no model folder {str(model)!r} and no installed model of that name"
+    raise UsageError(what, remedy=f"installed models: {names}")
 
 
 def read_metadata(folder: Path) -> dict[str, Any]:
-    """The metadata of a model folder; empty for folders of other programs. Files without a format number are older."""
+    """Read the metadata of a model folder; empty for folders of other programs. The format number may be missing."""
     path = folder / METADATA_FILE
     if not path.exists():
         return {}
@@ -51,15 +52,13 @@ def read_metadata(folder: Path) -> dict[str, Any]:
 
 
 def _refuse_run(path: Path) -> None:
-    """The folder of a training holds its model in a folder of its own, when it has come to its end."""
+    """Raise UsageError for a run folder: its model is in a subfolder, once the run has finished."""
     if not (path / RUN_FILE).is_file() or (path / CONFIG_FILE).exists():
         return
     model = path / MODEL_OF_RUN
     if model.is_dir():
-        raise UsageError("is the folder of a training, not of a model", where=path, remedy=f"give {model}")
-    raise UsageError(
-        "is a training that has not come to its end", where=path, remedy=f"go on with `--out {path} --resume`"
-    )
+        raise UsageError("is a run folder, not a model folder", where=path, remedy=f"use {model}")
+    raise UsageError("is a run that has not finished", where=path, remedy="resume it to get a model")
 
 
 def _folder_in_package(entry: EntryPoint) -> Path:
@@ -70,10 +69,10 @@ def _folder_in_package(entry: EntryPoint) -> Path:
     if spec is None or spec.origin is None:
         distribution = package.replace("_", "-")
         raise UsageError(
-            f"the model {entry.name!r} is carried by the package {distribution}, which is not installed",
+            f"the model {entry.name!r} is in the package {distribution}, which is not installed",
             remedy=f"pip install {distribution}",
         )
     folder = safe_join(Path(spec.origin).parent, inside)
     if not folder.is_dir():
-        raise UsageError(f"the package {package} does not hold the model {entry.name!r}", where=folder)
+        raise UsageError(f"the package {package} does not contain the model {entry.name!r}", where=folder)
     return folder

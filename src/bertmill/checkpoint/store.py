@@ -1,11 +1,12 @@
 """Training checkpoints: `step-000123/` with weights, optimizer and state, each complete or absent.
 
-    weights.safetensors     the model's tensors under their names
-    optimizer.safetensors   the optimizer's, as `<kind>.<parameter>`
-    state.json              numbers of the training: step, seconds, sums since the last line of the log
-    manifest.json           sizes and sha256 of the three; written last
-A folder is filled under a temporary name and renamed (storage.py), so a kill at any moment leaves the older
-checkpoints as they were. Reading takes the newest that is whole, and says which were not.
+    weights.safetensors     the tensors of the model by name
+    optimizer.safetensors   the tensors of the optimizer, as `<kind>.<parameter>`
+    state.json              the state of the training: step, seconds, sums since the last line of the log
+    manifest.json           size and sha256 of the three files; written last
+
+A folder is filled under a temporary name and renamed (storage.py), so a kill at any moment leaves older checkpoints
+intact. Reading takes the newest complete checkpoint and reports those that were skipped.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _NAME = re.compile(r"step-(\d{6,})")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a training needs to go on."""
+    """What a run needs to resume."""
 
     weights: Mapping[str, Tensor]
     optimizer: Mapping[str, Tensor]
@@ -41,11 +42,12 @@ class Checkpoint:
 
 
 def checkpoint_path(folder: Path, step: int) -> Path:
+    """The folder of the checkpoint of `step`."""
     return folder / f"step-{step:06d}"
 
 
 def save_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> Path:
-    """Write the checkpoint of `step`; one of that step that is there already is the same and stays."""
+    """Write the checkpoint of `step`; an existing checkpoint of that step is identical and is kept."""
     path = checkpoint_path(folder, step)
     if path.exists():
         return path
@@ -57,30 +59,30 @@ def save_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> Path:
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
-    """Read a checkpoint; IntegrityError if a file is missing, cut or changed."""
+    """Read a checkpoint; IntegrityError if a file is missing, truncated or changed."""
     verify_manifest(path, (WEIGHTS, OPTIMIZER, STATE))
     return Checkpoint(load_file(path / WEIGHTS), load_file(path / OPTIMIZER), read_json(path / STATE))
 
 
 def saved_steps(folder: Path) -> list[int]:
-    """The steps that have a checkpoint, whole or not, ascending."""
+    """The steps that have a checkpoint, complete or not, in ascending order."""
     names = [_NAME.fullmatch(path.name) for path in folder.iterdir()] if folder.is_dir() else []
     return sorted(int(name[1]) for name in names if name)
 
 
 def newest_whole(folder: Path) -> tuple[int | None, Checkpoint | None, list[str]]:
-    """The newest checkpoint that can be read, its step, and a remark for every newer one that cannot."""
+    """The step of the newest readable checkpoint, the checkpoint, and a remark for every newer one that was skipped."""
     remarks: list[str] = []
     for step in reversed(saved_steps(folder)):
         try:
             return step, load_checkpoint(checkpoint_path(folder, step)), remarks
         except BertmillError as error:
-            remarks.append(f"not used: {error.where}: {error.what}")
+            remarks.append(f"skipped checkpoint: {error.where}: {error.what}")
     return None, None, remarks
 
 
 def remove_checkpoints(folder: Path, keep: Collection[int | None]) -> None:
-    """Remove all checkpoints but those of the steps `keep`."""
+    """Remove all checkpoints except those of the steps in `keep`."""
     for step in sorted(set(saved_steps(folder)) - set(keep)):
         path = checkpoint_path(folder, step)
         # Rename first: a kill in between must not leave a folder that looks like a checkpoint.

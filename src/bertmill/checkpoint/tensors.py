@@ -1,7 +1,7 @@
-"""Named tensors from and to files: what a file holds, one tensor at a time, and a new file.
+"""Read and write named tensors in safetensors files.
 
-The names, shapes and types of tensors come from a file's header; no memory is allocated for weights until one is read.
-The format is safetensors, which is data only: reading a file runs no code.
+Names, shapes and types of tensors come from a file's header; no memory is allocated for a tensor until it is read.
+A safetensors file contains only data: reading it runs no code.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """A tensor in a file: its place, shape and type, known without reading it."""
+    """A tensor in a file: its location, shape and type, known without reading it."""
 
     path: Path
     name: str
@@ -35,19 +35,19 @@ class StoredTensor:
 
 
 def stored_tensors(path: Path) -> list[StoredTensor]:
-    """The tensors of a file."""
+    """List the tensors in a file, without reading them."""
     file = _open(path)
     slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     return [StoredTensor(path, name, tuple(each.get_shape()), each.get_dtype()) for name, each in slices.items()]
 
 
 def read_tensors(wanted: Iterable[StoredTensor]) -> Iterator[Tensor]:
-    """The tensors as float32, one after another. Every file is opened once."""
+    """Yield the tensors as float32, one at a time. Every file is opened once."""
     files: dict[Path, Any] = {}
     for stored in wanted:
         if stored.path not in files:
             files[stored.path] = _open(stored.path)
-        # A copy: the file is mapped into memory, and its content changes if somebody writes to it.
+        # Copied, because the file is memory-mapped and its content changes if another process writes to it.
         yield files[stored.path].get_tensor(stored.name).to(torch.float32, copy=True)
 
 
@@ -66,4 +66,4 @@ def _open(path: Path) -> Any:
         return safe_open(path, framework="pt")
     except (SafetensorError, OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
-        raise IntegrityError(f"is not a whole safetensors file: {reason}", where=path) from None
+        raise IntegrityError(f"is not a complete safetensors file: {reason}", where=path) from None

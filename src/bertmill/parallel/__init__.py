@@ -1,1 +1,1 @@
-"""Work spread over processes."""
+"""Parallel work in worker processes."""

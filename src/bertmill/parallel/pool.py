@@ -1,10 +1,10 @@
-"""Units of work, and an ordered map of them over worker processes: results come out in the same order.
+"""Map a function over units of work in worker processes; results come out in order.
 
 Only a few units per worker are in flight, so memory does not grow with their number. Each worker builds its own state
-once, by calling the initializer, and passes it to the function with every unit. A worker dies with its parent.
+once, by calling the initializer, and passes it to the function with every unit. A worker exits if its parent dies.
 
-Workers are forked, which takes no time, unless the process has threads or has loaded torch, which starts some. In that
-case they are spawned, and a script that uses this needs the usual `if __name__ == "__main__":`.
+Workers are forked, which is fast, unless the process has threads or has imported torch, which starts some. In that case
+they are spawned, and the calling script needs the usual `if __name__ == "__main__":`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from bertmill.errors import ResourceError
 
-UNITS_PER_WORKER = 3  # in flight: one being worked on, one waiting, one on its way back
+UNITS_PER_WORKER = 3  # in flight: one in progress, one waiting, one being returned
 
 ItemT = TypeVar("ItemT")
 StateT = TypeVar("StateT")
@@ -32,7 +32,7 @@ ResultT = TypeVar("ResultT")
 
 
 def cut_into_units(items: Iterable[ItemT], limit: int, size: Callable[[ItemT], int]) -> Iterator[list[ItemT]]:
-    """The items in lists, in order; a list ends with the item that brings its size to `limit`."""
+    """Group items into lists, in order; a list ends with the item that brings its size to `limit`."""
     unit: list[ItemT] = []
     total = 0
     for item in items:
@@ -53,7 +53,7 @@ def map_in_processes(
 ) -> Iterator[ResultT]:
     """Yield `function(state, unit)` for each unit, in order; `state` is what `initializer` returned in that worker.
 
-    Keep what the initializer carries small: if a process dies while it receives a large argument, its start hangs.
+    Keep the arguments of the initializer small: if a process dies while it receives a large one, starting it hangs.
     """
     context = multiprocessing.get_context("fork" if _may_fork() else "spawn")
     with ProcessPoolExecutor(num_workers, context, initializer=_start_worker, initargs=(initializer,)) as pool:
@@ -66,14 +66,14 @@ def map_in_processes(
             while waiting:
                 yield waiting.popleft().result()
         except BrokenProcessPool:
-            remedy = 'call this under `if __name__ == "__main__":`, and try fewer workers if memory is short'
+            remedy = 'call this under `if __name__ == "__main__":`, and use fewer workers if memory is low'
             raise ResourceError("a worker process died", remedy=remedy) from None
         finally:
             pool.shutdown(cancel_futures=True)
 
 
 def _may_fork() -> bool:
-    """A forked process has only one of its parent's threads and deadlocks on a lock that another one held."""
+    """Whether forking is safe: a forked process has one thread, and deadlocks on a lock that another thread held."""
     return sys.platform == "linux" and threading.active_count() == 1 and "torch" not in sys.modules
 
 
@@ -82,15 +82,15 @@ _state: Any = None  # of this worker process
 
 def _start_worker(initializer: Callable[[], object]) -> None:
     global _state
-    gc.disable()  # the work creates no cycles; searching for them takes a tenth of the time
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent receives it too and ends its workers
+    gc.disable()  # the work creates no reference cycles; searching for them takes a tenth of the time
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent receives it too and stops its workers
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a forked worker inherits its parent's handler
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     _state = initializer()
 
 
 def _exit_with_parent() -> None:
-    """Without this, a worker whose parent was killed would wait for work forever."""
+    """Exit when the parent exits: otherwise a worker whose parent was killed would wait for work forever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

@@ -1,1 +1,1 @@
-"""From raw text to pieces: repair and reading of files, character classes, WordPiece, the public tokenizer."""
+"""Raw text to pieces: text repair, file reading, WordPiece, the tokenizer, vocabulary learning, sentence splitting."""

@@ -1,7 +1,7 @@
 """Encode many texts on all cores: an iterable of texts in, their pieces out, in the same order.
 
-Texts go to worker processes in chunks. The ids of a chunk come back as one flat array, which is cheap to send, and are
-cut into views, one per text. Special strings in the texts are treated as text.
+Worker processes encode the texts in chunks. The ids of a chunk come back as one flat array, which is cheap to send, and
+are split into one view per text. Special strings in the texts are treated as ordinary text.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ResultT = TypeVar("ResultT")
 def encode_texts(
     wordpiece: WordPiece, texts: Iterable[str], *, workers: int | None = None
 ) -> Iterator[NDArray[np.uint32]]:
-    """The ids of each text. `workers` is the number of processes (default: one per core; 1: none but this one)."""
+    """Yield the ids of each text. `workers` is the number of processes (default: one per core; 1: this process)."""
     import numpy as np
 
     chunks = cut_into_units(texts, CHUNK_CHARACTERS, len)
@@ -41,40 +41,42 @@ def encode_texts(
 
 
 def _encode_chunk(wordpiece: WordPiece, texts: list[str]) -> tuple[list[int], bytes]:
-    """The number of pieces of each text, and the ids of all, one text after the other."""
+    """The number of pieces in each text, and the ids of all texts, concatenated."""
     ids = [wordpiece.ids(text, split_special=True) for text in texts]
     return [len(row) for row in ids], b"".join(ids)
 
 
 class ReadingProgress:
-    """Remembers how many bytes had been read from the files at the end of each unit of work in flight."""
+    """Tracks how many bytes had been read from the files at the end of each unit of work in flight."""
 
     def __init__(self) -> None:
         self._bytes_read = 0
         self._at_end: deque[int] = deque()
 
     def count(self, num_bytes: int) -> None:
+        """Add bytes that were read from the files."""
         self._bytes_read += num_bytes
 
     def track(self, units: Iterable[UnitT]) -> Iterator[UnitT]:
+        """Yield the units, recording the number of bytes read so far with each."""
         for unit in units:
             self._at_end.append(self._bytes_read)
             yield unit
 
     def finish_unit(self) -> int:
-        """The bytes that had been read at the end of the oldest unit, which is done."""
+        """Mark the oldest unit as done; return the number of bytes that had been read at its end."""
         return self._at_end.popleft()
 
 
 def map_with_wordpiece(
     function: Callable[[WordPiece, UnitT], ResultT], wordpiece: WordPiece, units: Iterable[UnitT], workers: int | None
 ) -> Iterator[ResultT]:
-    """Yield `function(wordpiece, unit)` for each unit, in order, from `workers` processes (1: from this one)."""
+    """Yield `function(wordpiece, unit)` for each unit, in order, using `workers` processes (1: this process)."""
     num_workers = workers or available_cores()
     if num_workers == 1:
         yield from (function(wordpiece, unit) for unit in units)
         return
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:  # the vocabulary is too large for an argument
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:  # too large for an initializer's argument
         json.dump(wordpiece.settings(), file)
         file.flush()
         yield from map_in_processes(function, units, num_workers, partial(_read_wordpiece, file.name))

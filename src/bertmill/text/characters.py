@@ -1,8 +1,8 @@
-"""What kind of character it is, and what a word becomes when accents are stripped and letters lowered.
+"""Character classes, and the normalization of words: stripping accents and lowercasing.
 
-All knowledge is in character_table.py, so that ids never change with the Unicode version of the running
-Python. A normalised word is a list of (character, index of the character it came from): one character may
-become several (NFD), none (marks, controls), or move (canonical order of marks).
+All Unicode data is in character_table.py, so ids do not depend on the Unicode version of the running Python.
+A normalized word is a list of (character, index of the original character). A character may become several (NFD),
+disappear (marks, controls) or move (canonical order of marks).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import groupby
 
 from bertmill.text import character_table as table
 
-Origin = tuple[str, int]  # a normalised character, and the index in the word it came from
+Origin = tuple[str, int]  # a normalized character, and the index of the original character in the word
 
 
 def _expand(ranges: tuple[tuple[int, int], ...]) -> frozenset[str]:
@@ -21,7 +21,7 @@ def _expand(ranges: tuple[tuple[int, int], ...]) -> frozenset[str]:
 
 
 def _regex_class(ranges: tuple[tuple[int, int], ...]) -> str:
-    """The inside of a [...] that matches these code points."""
+    """The inside of a `[...]` pattern that matches these code points."""
     return "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in ranges)
 
 
@@ -42,7 +42,7 @@ _NUM_VOWELS, _NUM_TAILS = 21, 28
 
 
 def is_dropped(character: str) -> bool:
-    """Controls, formats, private use, U+FFFD, NUL, lone surrogates: the tokenizer acts as if they were not there."""
+    """Whether the tokenizer ignores a character: controls, formats, private use, U+FFFD, NUL, lone surrogates."""
     point = ord(character)
     nearest = bisect_right(_DROPPED_FIRSTS, point) - 1
     return nearest >= 0 and point <= table.DROPPED[nearest][1]
@@ -59,7 +59,7 @@ def decompose(character: str) -> str:
 
 
 def normalise(word: str, *, strip_accents: bool, lowercase: bool) -> list[Origin]:
-    """The characters of `word` that count, in the form that is looked up, each with its place in `word`."""
+    """Normalize `word` for lookup: the remaining characters, each with the index of its original in `word`."""
     characters = [(character, index) for index, character in enumerate(word) if not is_dropped(character)]
     if strip_accents:
         decomposed = [(part, index) for character, index in characters for part in decompose(character)]
@@ -73,14 +73,14 @@ def normalise(word: str, *, strip_accents: bool, lowercase: bool) -> list[Origin
 
 
 def split_punctuation(characters: list[Origin]) -> Iterator[list[Origin]]:
-    """Runs without punctuation, and each punctuation character by itself."""
+    """Yield the runs without punctuation, and each punctuation character on its own."""
     for is_punctuation, run in groupby(characters, key=lambda origin: origin[0] in PUNCTUATION_CHARACTERS):
         origins = list(run)
         yield from ([origin] for origin in origins) if is_punctuation else [origins]
 
 
 def _canonical_order(characters: list[Origin]) -> list[Origin]:
-    """Marks sorted by combining class between the characters of class 0, equals in their old order."""
+    """Sort each run of marks by combining class; marks of the same class keep their order."""
     result: list[Origin] = []
     for _, run in groupby(characters, key=lambda origin: origin[0] in COMBINING_CLASS_OF):
         result += sorted(run, key=lambda origin: COMBINING_CLASS_OF.get(origin[0], 0))

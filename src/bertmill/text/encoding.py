@@ -1,7 +1,7 @@
-"""What the tokenizer returns: sequences of pieces laid out as the model reads them.
+"""The tokenizer's results: sequences of pieces, laid out as the model reads them.
 
-`Encoding` is one row: `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`, windows of the texts, padding. Its columns
-(ids, offsets, words …) are laid out when asked for. `BatchEncoding` is the dict that goes into a model.
+`Encoding` is one sequence: `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`, with a window of each text, and padding.
+Its columns (ids, offsets, words …) are computed on access. `BatchEncoding` is the dict that is passed to a model.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class TextPieces:
-    """One text in pieces: ids at once, the characters and words they belong to when first asked for."""
+    """The pieces of one text: their ids, and their characters and words, which are computed on first access."""
 
     def __init__(self, ids: list[int], locate: Callable[[], tuple[list[tuple[int, int]], list[int]]]) -> None:
         self.ids = ids
@@ -30,22 +30,24 @@ class TextPieces:
 
     @cached_property
     def offsets_and_words(self) -> tuple[list[tuple[int, int]], list[int]]:
+        """The characters that each piece covers, and the number of its word."""
         return self._locate()
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """One row of a batch."""
+    """One sequence of a batch, with a property for each column."""
 
     texts: tuple[TextPieces, ...]
     window: Window
-    special: tuple[int, int] | None  # the ids of [CLS] and [SEP], if they stand around the texts
+    special: tuple[int, int] | None  # the ids of [CLS] and [SEP]; None without special tokens
     pad_id: int
     piece_of_id: Callable[[int], str]
     num_padding: int = 0
     padding_side: Side = "right"
 
     def padded(self, length: int, side: Side) -> Encoding:
+        """A copy that is padded to `length` on `side`; a longer sequence gets no padding."""
         return replace(self, num_padding=max(0, length - len(self)), padding_side=side)
 
     def __len__(self) -> int:
@@ -54,43 +56,51 @@ class Encoding:
 
     @property
     def ids(self) -> list[int]:
+        """The id of each piece."""
         cls, sep = self.special or (self.pad_id, self.pad_id)
         return self._row([text.ids for text in self.texts], cls, [sep] * len(self.texts), self.pad_id)
 
     @property
     def tokens(self) -> list[str]:
+        """The pieces as strings."""
         return [self.piece_of_id(number) for number in self.ids]
 
     @property
     def type_ids(self) -> list[int]:
+        """The segment of each piece: 1 for the second text and its `[SEP]`, otherwise 0."""
         segments = range(len(self.texts))
         return self._row([[segment] * len(self.texts[segment].ids) for segment in segments], 0, list(segments), 0)
 
     @property
     def attention_mask(self) -> list[int]:
+        """0 for padding, otherwise 1."""
         return self._row([[1] * len(text.ids) for text in self.texts], 1, [1] * len(self.texts), 0)
 
     @property
     def special_tokens_mask(self) -> list[int]:
+        """1 for special tokens and padding, otherwise 0."""
         return self._row([[0] * len(text.ids) for text in self.texts], 1, [1] * len(self.texts), 1)
 
     @property
     def offsets(self) -> list[tuple[int, int]]:
+        """The characters that each piece covers in its text; (0, 0) for special tokens and padding."""
         columns = [text.offsets_and_words[0] for text in self.texts]
         return self._row(columns, (0, 0), [(0, 0)] * len(self.texts), (0, 0))
 
     @property
     def word_ids(self) -> list[int | None]:
+        """The number of each piece's word; None for special tokens and padding."""
         columns = [text.offsets_and_words[1] for text in self.texts]
         return self._row(columns, None, [None] * len(self.texts), None)
 
     @property
     def sequence_ids(self) -> list[int | None]:
+        """0 for pieces of the first text, 1 for the second; None for special tokens and padding."""
         numbers = [[index] * len(text.ids) for index, text in enumerate(self.texts)]
         return self._row(numbers, None, [None] * len(self.texts), None)
 
     def _row(self, columns: Sequence[Sequence[T]], first: T, separators: Sequence[T], padding: T) -> list[T]:
-        """The windows of `columns` (one per text) with what stands for `[CLS]`, each `[SEP]` and the padding."""
+        """The windows of `columns` (one per text), with the values for `[CLS]`, each `[SEP]` and padding."""
         row = [] if self.special is None else [first]
         for column, (start, end), separator in zip(columns, self.window, separators, strict=True):
             row += column[start:end]
@@ -101,43 +111,44 @@ class Encoding:
 
 
 class BatchEncoding(UserDict[str, Any]):
-    """Inputs for the model by name (`input_ids`, …), also as attributes, and the way back to characters and words."""
+    """Model inputs by name (`input_ids`, …), also as attributes; its methods map pieces to characters and words."""
 
     def __init__(self, data: dict[str, Any], encodings: list[Encoding]) -> None:
         super().__init__(data)
         self.encodings = encodings
 
     def __getattr__(self, name: str) -> Any:
-        if name == "data":  # asked for while the object is being made
+        if name == "data":  # not set yet
             raise AttributeError(name)
         try:
             return self.data[name]
         except KeyError:
-            raise AttributeError(f"there is no {name!r} here, only {', '.join(self.data)}") from None
+            raise AttributeError(f"this batch has no {name!r}, only {', '.join(self.data)}") from None
 
     def __getitem__(self, key: Any) -> Any:
         return self.encodings[key] if isinstance(key, int) else self.data[key]
 
     def tokens(self, batch_index: int = 0) -> list[str]:
+        """The pieces as strings."""
         return self.encodings[batch_index].tokens
 
     def word_ids(self, batch_index: int = 0) -> list[int | None]:
-        """The number of the word each piece is part of; None for special tokens and padding."""
+        """The number of each piece's word; None for special tokens and padding."""
         return self.encodings[batch_index].word_ids
 
     def sequence_ids(self, batch_index: int = 0) -> list[int | None]:
-        """0 for the first text's pieces, 1 for the second's; None for special tokens and padding."""
+        """0 for pieces of the first text, 1 for the second; None for special tokens and padding."""
         return self.encodings[batch_index].sequence_ids
 
     def token_to_chars(self, batch_index: int, token_index: int | None = None) -> tuple[int, int] | None:
-        """The characters a piece covers, in its text; None for special tokens and padding. (i) is short for (0, i)."""
+        """The characters that a piece covers in its text; None for special tokens and padding. (i) means (0, i)."""
         if token_index is None:
             batch_index, token_index = 0, batch_index
         encoding = self.encodings[batch_index]
         return None if encoding.sequence_ids[token_index] is None else encoding.offsets[token_index]
 
     def char_to_token(self, batch_index: int, char_index: int | None = None, sequence_index: int = 0) -> int | None:
-        """The piece that covers a character; None for white space and what was cut off. (i) is short for (0, i)."""
+        """The piece that covers a character; None for whitespace and truncated text. (i) means (0, i)."""
         if char_index is None:
             batch_index, char_index = 0, batch_index
         encoding = self.encodings[batch_index]
@@ -147,7 +158,7 @@ class BatchEncoding(UserDict[str, Any]):
         return None
 
     def to(self, device: str | torch.device) -> BatchEncoding:
-        """Put all tensors on `device`, in place."""
+        """Move all tensors to `device`, in place."""
         import torch
 
         for name, value in self.data.items():
@@ -156,20 +167,20 @@ class BatchEncoding(UserDict[str, Any]):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled (for worker processes) as its data; the ways back to characters and words stay behind."""
+        """Pickle the data only (for worker processes), without the mapping to characters and words."""
         return BatchEncoding, (self.data, [])
 
 
 def as_arrays(data: dict[str, list[Any]], kind: str) -> dict[str, Any]:
-    """The columns of a batch as torch tensors ("pt") or numpy arrays ("np"), 64-bit integers."""
+    """Convert the columns of a batch to torch tensors ("pt") or numpy arrays ("np") of 64-bit integers."""
     if kind not in ("pt", "np"):
-        raise UsageError(f"return_tensors {kind!r} is not known", remedy='use "pt" or "np"')
+        raise UsageError(f"unknown return_tensors {kind!r}", remedy='use "pt" or "np"')
     import numpy as np
 
     try:
         arrays = {name: np.array(rows, dtype=np.int64) for name, rows in data.items()}
     except ValueError:
-        what = "sequences of different lengths do not make one tensor"
+        what = "sequences of different lengths cannot form one tensor"
         raise UsageError(what, remedy="pass padding=True (and truncation=True)") from None
     if kind == "np":
         return arrays

@@ -1,8 +1,9 @@
-"""Lines of text out of whatever the user names: files, folders, globs, standard input; compressed or not.
+"""Read lines of text from files, folders, globs and standard input, compressed or not.
 
-A file is plain, .gz, .xz or .zst; `.jsonl` (also compressed) gives the text field of each record, the rest
-give their lines. Reading streams: memory holds one block and one line, however large the file. Folders are
-read in order of their names, without hidden files.
+- A file is plain, .gz, .xz or .zst.
+- `.jsonl` files (also compressed) yield the text field of each record; all other files yield their lines.
+- Folders are read in sorted order, without hidden files.
+- Files are streamed: memory holds one block and one line, regardless of the file's size.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _FEW_BYTES = 16
 
 
 class Line(NamedTuple):
-    """One text and where it stands: `file:number`."""
+    """One text and its location."""
 
     file: str
     number: int
@@ -44,6 +45,7 @@ class Line(NamedTuple):
 
     @property
     def place(self) -> str:
+        """The location for messages: `file:number`."""
         return f"{self.file}:{self.number}"
 
 
@@ -54,9 +56,9 @@ def read_lines(
     repairs: Repairs | None = None,
     on_bytes: Callable[[int], object] = lambda _: None,
 ) -> Iterator[Line]:
-    """All lines (or records) of the named files, in order; empty lines too, since they may separate documents.
+    """Yield all lines (or records) of the named files, in order; empty lines too, since they may separate documents.
 
-    `on_bytes` is told how many bytes were read from the files as they are, compressed or not.
+    `on_bytes` is called with the number of bytes of each block read, before decompression.
     """
     counts = Repairs() if repairs is None else repairs
     has_text = False
@@ -66,23 +68,23 @@ def read_lines(
             has_text = has_text or bool(line.text.strip())
             yield line
     if not has_text:
-        raise DataError("there is no text in it", where=", ".join(names))
+        raise DataError("contains no text", where=", ".join(names))
 
 
 def read_file(file: str, *, repairs: Repairs, on_bytes: Callable[[int], object] = lambda _: None) -> Iterator[Line]:
-    """The lines of one file or of standard input as they stand there, empty ones and those of records too."""
+    """Yield the lines of one file or of standard input, including empty lines; records are not parsed."""
     return _lines(_blocks(file, on_bytes), file, repairs)
 
 
 def find_files(names: Sequence[str]) -> list[str]:
-    """The files that `names` stand for: themselves, the files of folders, the matches of globs."""
+    """Expand names of files, folders and globs to files."""
     if not names:
-        raise UsageError("no text is given", remedy="name files, folders, globs or - for standard input")
+        raise UsageError("no input was given", remedy="name files, folders or globs, or - for standard input")
     return [file for name in names for file in _expand(name)]
 
 
 def size_of_files(files: Sequence[str]) -> int | None:
-    """Bytes on disk, or None where there are pipes."""
+    """The total size on disk in bytes; None if one of the files is a pipe or standard input."""
     paths = [Path(file) for file in files]
     return sum(path.stat().st_size for path in paths) if all(path.is_file() for path in paths) else None
 
@@ -96,8 +98,8 @@ def _expand(name: str) -> list[str]:
     if name == STANDARD_INPUT or path.exists():  # also a pipe or a device
         return [name]
     matches = sorted(glob(name, recursive=True))  # noqa: PTH207 (a name may be absolute)
-    if not matches or name in matches:  # the latter is a link that leads nowhere
-        raise UsageError("there is no such file", where=name)
+    if not matches or name in matches:  # a glob finds a broken link by its own name
+        raise UsageError("no such file", where=name)
     return [file for match in matches for file in _expand(match)]
 
 
@@ -107,7 +109,7 @@ def _files_of_folder(folder: str) -> list[str]:
         folders[:] = [name for name in folders if not name.startswith(".")]
         files += [Path(inner) / name for name in names if not name.startswith(".")]
     if not files:
-        raise DataError("the folder holds no files", where=folder)
+        raise DataError("the folder contains no files (hidden files are skipped)", where=folder)
     return list(map(str, sorted(files)))
 
 
@@ -116,22 +118,23 @@ def _refuse_unreadable(error: OSError) -> None:
 
 
 def format_suffix(file: str) -> str:
-    """The suffix that tells the format, in small letters: `.jsonl` for `a.JSONL.gz`; empty where there is none."""
+    """The suffix that determines the format, in lowercase: `.jsonl` for `a.JSONL.gz`; empty if there is none."""
     suffixes = map(str.lower, reversed(Path(file).suffixes))
     return next((suffix for suffix in suffixes if suffix not in COMPRESSED), "")
 
 
 def is_jsonl(file: str) -> bool:
+    """Whether the file name ends in `.jsonl`, before any compression suffix."""
     return format_suffix(file) == ".jsonl"
 
 
 def _blocks(file: str, on_bytes: Callable[[int], object]) -> Iterator[bytes]:
-    """The bytes of `file`, decompressed."""
+    """The decompressed bytes of `file`."""
     try:
         with _open(file) as stream:
 
             def read() -> bytes:
-                block = stream.read1(_BLOCK)  # read1: what somebody types is there at once, not when a block is full
+                block = stream.read1(_BLOCK)  # unlike read, returns typed input before a block is full
                 on_bytes(len(block))
                 return block
 
@@ -141,7 +144,7 @@ def _blocks(file: str, on_bytes: Callable[[int], object]) -> Iterator[bytes]:
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror}", where=file) from None
     except (EOFError, lzma.LZMAError, zlib.error, zstandard.ZstdError) as error:
-        what = f"is not a whole {Path(file).suffix} file: {error}"
+        what = f"is not a complete {Path(file).suffix} file: {error}"
         raise DataError(what, where=file, remedy="copy it again") from None
 
 
@@ -154,7 +157,7 @@ def _open(file: str) -> io.BufferedReader:
 
 
 def _decompress(blocks: Iterable[bytes], suffix: str) -> Iterator[bytes]:
-    """Frame by frame: the libraries' own file objects do not all notice a file that is cut short or goes on wrongly."""
+    """Decompress frame by frame: not all of the libraries' file objects detect a truncated file or trailing garbage."""
     frame = None
     for block in blocks:
         while block:
@@ -166,12 +169,12 @@ def _decompress(blocks: Iterable[bytes], suffix: str) -> Iterator[bytes]:
                 block = frame.unused_data if frame.eof else b""
                 frame = None if frame.eof else frame
     if frame is not None:
-        raise EOFError("it ends too early")
+        raise EOFError("it is truncated")
 
 
 def _lines(blocks: Iterable[bytes], file: str, repairs: Repairs) -> Iterator[Line]:
     number = 0
-    parts: list[str] = []  # of a line that goes on in the next block
+    parts: list[str] = []  # of a line that continues in the next block
     for text in repair_blocks(_refuse_binary(blocks, file), repairs):
         first, *others = text.split("\n")
         parts.append(first)
@@ -184,22 +187,22 @@ def _lines(blocks: Iterable[bytes], file: str, repairs: Repairs) -> Iterator[Lin
 
 
 def _refuse_binary(blocks: Iterable[bytes], file: str) -> Iterator[bytes]:
-    """Pass the blocks on, unless the beginning shows that this is no text."""
+    """Yield the blocks; raise DataError if the first one is not text."""
     is_first = True
     for block in blocks:
         if is_first and block:
             is_first = False
             repairs = Repairs()
             repair_text(block, repairs)
-            # In a few bytes, a single accent in another encoding is a large share.
+            # In a very short file, a single accent in another encoding is a large share.
             if repairs.bad_bytes + repairs.nuls > max(_FEW_BYTES, _MAX_BINARY_SHARE * len(block)):
-                what = "is not text in UTF-8: it looks binary, or has another encoding"
+                what = "is not UTF-8 text: it looks binary or has another encoding"
                 raise DataError(what, where=file, remedy="convert it to UTF-8")
         yield block
 
 
 def parse_record(line: Line) -> dict[str, Any]:
-    """The JSON object that stands on `line`."""
+    """Parse the JSON object on `line`; DataError if there is none."""
     try:
         record = json.loads(line.text)
     except (ValueError, RecursionError) as error:
@@ -216,7 +219,7 @@ def _records(lines: Iterable[Line], text_field: str, repairs: Repairs) -> Iterat
         record = parse_record(line)
         text = record.get(text_field)
         if not isinstance(text, str):
-            what = f"has no text in a field {text_field!r} (found: {', '.join(record)})"
-            remedy = f"call it {text_field!r}, or name it with --text-field"
+            what = f"has no text in the field {text_field!r} (found: {', '.join(record)})"
+            remedy = "rename the field, or set text_field to its name"
             raise DataError(what, where=line.place, remedy=remedy)
         yield line._replace(text=repair_text(text, repairs))

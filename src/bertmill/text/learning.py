@@ -1,8 +1,8 @@
-"""A WordPiece vocabulary out of text: count words, choose an alphabet, merge pairs, write the tokenizer's files.
+"""Learn a WordPiece vocabulary from text: count words, choose an alphabet, merge pairs, write the tokenizer files.
 
-Pieces come in this order: the special tokens, `[unused…]`, the alphabet by code point, what was merged in order of
-learning. The alphabet holds the most frequent characters, as they begin words and, with `##`, as they stand inside.
-The same text gives the same bytes, however it is spread over files and whatever the number of processes.
+Pieces are ordered: special tokens, `[unused…]`, the alphabet by code point, then merged pieces as they were learned.
+The alphabet contains the most frequent characters: those that begin words and, with `##`, those inside words.
+The same text gives the same bytes, regardless of how it is split into files and of the number of processes.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from bertmill.text.vocabulary import SPECIAL_TOKENS
 from bertmill.text.word_counts import Row, count_words
 from bertmill.text.wordpiece import CONTINUATION, UNKNOWN, WordPiece
 
-ALPHABET_COVERAGE = 0.99995  # of all characters of the text
-MAX_WORDS = 1_000_000  # that are learnt from
+ALPHABET_COVERAGE = 0.99995  # share of all characters in the text
+MAX_WORDS = 1_000_000  # to learn from
 
 
 @dataclass
 class WordTable:
-    """What the counted words tell: those to learn from, the characters, and how many words there were."""
+    """Counts from the text: the words to learn from, the characters, and the total number of words."""
 
     words: list[tuple[str, int]] = field(default_factory=list)
     characters: Counter[str] = field(default_factory=Counter)
@@ -40,7 +40,7 @@ class WordTable:
     num_different: int = 0
 
     def alphabet(self, limit: int | None) -> set[str]:
-        """The `limit` most frequent characters, or as many as make up nearly all of the text."""
+        """The `limit` most frequent characters; without a limit, those that make up nearly all of the text."""
         by_frequency = sorted(self.characters.items(), key=lambda item: (-item[1], item[0]))
         if limit is not None:
             return {character for character, _ in by_frequency[:limit]}
@@ -64,9 +64,10 @@ def learn_vocabulary(
     on_progress: Callable[[int, int], object] = lambda _read, _text: None,
     on_counted: Callable[[WordTable], object] = lambda _table: None,
 ) -> dict[str, Any]:
-    """Write the folder `out` with a tokenizer of up to `size` pieces, and return facts about it.
+    """Write a tokenizer of up to `size` pieces to the folder `out` and return facts about it.
 
-    `alphabet` limits the characters, `on_progress` hears what is counted (see `count_words`), `on_counted` the result.
+    `alphabet` limits the number of characters. `on_progress` is called while words are counted (see `count_words`),
+    `on_counted` with the result.
     """
     splitter = WordPiece({UNKNOWN: 0}, lowercase=not cased)
     with new_folder(out) as folder:
@@ -78,7 +79,7 @@ def learn_vocabulary(
         )
         table = tabulate(_set_apart_held_out(rows, held_out_path), min_frequency)
         if not table.num_words:
-            raise DataError("there are no words in it", where=", ".join(files))
+            raise DataError("contains no words", where=", ".join(files))
         on_counted(table)
         characters = table.alphabet(alphabet)
         vocabulary = _learn(table, characters, unused, size, min_frequency)
@@ -100,7 +101,7 @@ def learn_vocabulary(
 
 
 def tabulate(rows: Iterable[Row], min_frequency: int) -> WordTable:
-    """Collect the words that occur often enough, the most frequent `MAX_WORDS` of them, and all characters."""
+    """Collect all characters, and the words that occur at least `min_frequency` times (at most `MAX_WORDS`)."""
     table = WordTable()
     for word, count, _ in rows:
         if not count:
@@ -126,21 +127,21 @@ def _most_frequent(words: list[tuple[str, int]]) -> list[tuple[str, int]]:
 
 
 def _learn(table: WordTable, characters: set[str], num_unused: int, size: int, min_frequency: int) -> dict[str, int]:
-    """Piece → id of the whole vocabulary."""
+    """The complete vocabulary: piece → id."""
     reserved = [*SPECIAL_TOKENS, *(f"[unused{number}]" for number in range(num_unused))]
     alphabet = sorted(characters & table.first_characters)
     alphabet += [CONTINUATION + character for character in sorted(characters & table.inner_characters)]
     num_free = size - len(reserved) - len(alphabet)
     if num_free < 0:
-        what = f"--size {size:,} is too small: {len(reserved):,} special and unused tokens and an alphabet of "
-        what += f"{len(characters):,} characters, at the beginning and inside of words, make {size - num_free:,} pieces"
-        raise UsageError(what, remedy="give a larger --size or a smaller --alphabet")
-    learnt = learn_pieces(table.words, alphabet, num_free, min_frequency=min_frequency)
-    return {piece: number for number, piece in enumerate([*reserved, *alphabet, *learnt])}
+        what = f"size {size:,} is too small: {len(reserved):,} special and unused tokens and an alphabet of "
+        what += f"{len(characters):,} characters, at the beginning and inside of words, need {size - num_free:,} pieces"
+        raise UsageError(what, remedy="increase size or reduce alphabet")
+    learned = learn_pieces(table.words, alphabet, num_free, min_frequency=min_frequency)
+    return {piece: number for number, piece in enumerate([*reserved, *alphabet, *learned])}
 
 
 def _set_apart_held_out(rows: Iterable[Row], path: Path) -> Iterator[Row]:
-    """Pass the rows on, and write the words of held-out lines to a file: they are needed when all is learnt."""
+    """Yield the rows, and write the words of held-out lines to a file, to measure the vocabulary on them later."""
     with path.open("w", encoding="utf-8", newline="\n") as file:
         for row in rows:
             if row[2]:
@@ -156,7 +157,7 @@ def _read_counts(path: Path) -> Iterator[tuple[str, int]]:
 
 
 def measure(wordpiece: WordPiece, counted_words: Iterable[tuple[str, int]]) -> dict[str, float]:
-    """How the vocabulary does on words: their number, pieces per word, shares of whole and of unknown words."""
+    """Measure a vocabulary on counted words: their number, pieces per word, shares of whole and of unknown words."""
     num_words = num_pieces = num_whole = num_unknown = 0
     unknown = [wordpiece.vocabulary[UNKNOWN]]
     for word, count in counted_words:

@@ -1,11 +1,14 @@
-"""Pieces learnt from counted words: again and again the most frequent pair of neighbouring pieces becomes a piece.
+"""Learn pieces from counted words: repeatedly merge the most frequent pair of adjacent pieces into a new piece.
 
-A word is kept as a string with one character per piece (`chr` of the piece's number), a pair as a string of two:
-so finding and merging a pair in a word are `str.find` and `str.replace`. `counts` knows how often each pair occurs,
-`words_with` which words may hold it (a word that no longer does is passed over), and a heap which pair comes next.
-The heap is lazy: what has fallen is corrected when it comes to the top, and pairs under `floor` stay out of it until
-it is empty and the floor is lowered. Equal counts go by the pieces' numbers, so that the result depends on the
-words and their counts alone, in whatever order they come.
+A word is a string with one character per piece (`chr` of the piece's number), and a pair is a string of two characters,
+so a pair is found and merged with `str.find` and `str.replace`.
+
+- `counts`: how often each pair occurs.
+- `words_with`: the words that may contain a pair; a word that no longer contains it is skipped.
+- `heap`: the pair to merge next. The heap is lazy: a count that has decreased is corrected when it reaches the top, and
+  pairs below `floor` are left out until the heap is empty and the floor is lowered.
+
+Ties are broken by the pieces' numbers, so the result depends only on the words and their counts, not on their order.
 """
 
 from __future__ import annotations
@@ -22,9 +25,9 @@ _FLOOR_STEP = 4
 def learn_pieces(
     counted_words: Iterable[tuple[str, int]], alphabet: Sequence[str], num_pieces: int, *, min_frequency: int = 1
 ) -> list[str]:
-    """Up to `num_pieces` new pieces in order of learning; words with a character outside `alphabet` are left out.
+    """Learn up to `num_pieces` new pieces, in order; words with a character outside `alphabet` are ignored.
 
-    `alphabet` holds the pieces of one character, those inside a word with `##`.
+    `alphabet` lists the pieces of one character; those inside a word start with `##`.
     """
     merger = _Merger(alphabet, min_frequency)
     for word, count in counted_words:
@@ -37,7 +40,7 @@ def learn_pieces(
 
 
 class _Merger:
-    """Words, pairs and heap, as described above."""
+    """The words, pairs and heap described in the module docstring."""
 
     def __init__(self, alphabet: Sequence[str], min_frequency: int) -> None:
         self.pieces = list(alphabet)
@@ -56,11 +59,13 @@ class _Merger:
         self._heap: list[tuple[int, str]] = []
 
     def add_word(self, word: str, count: int) -> None:
+        """Add a counted word, unless it has no pair or a character outside the alphabet."""
         if len(word) > 1 and word[0] in self._first and self._inner_characters.issuperset(word[1:]):
             self._words.append(self._first[word[0]] + word[1:].translate(self._inner))
             self._count_of_word.append(count)
 
     def count_pairs(self) -> None:
+        """Count the pairs of all words; call this once, after the last word."""
         for index, (word, count) in enumerate(zip(self._words, self._count_of_word, strict=True)):
             for pair in map(str.__add__, word, word[1:]):
                 self._counts[pair] += count
@@ -68,7 +73,7 @@ class _Merger:
         self._floor = max(self._counts.values(), default=0) + 1
 
     def most_frequent_pair(self) -> str | None:
-        """The pair that is merged next, or None when no pair is frequent enough."""
+        """The pair to merge next; None if no pair is frequent enough."""
         heap, counts = self._heap, self._counts
         while True:
             while heap:
@@ -87,20 +92,20 @@ class _Merger:
             heapq.heapify(heap)
 
     def merge(self, pair: str) -> None:
-        """Put one piece in place of `pair` in all words, and bring the counts up to date."""
+        """Replace `pair` with one piece in all words, and update the counts."""
         left, right = (self.pieces[ord(character)] for character in pair)
         piece = left + right.removeprefix(CONTINUATION)
-        number = self._number.setdefault(piece, len(self.pieces))  # `ab` + `##c` may be known from `a` + `##bc`
+        number = self._number.setdefault(piece, len(self.pieces))  # `ab` + `##c` may exist from `a` + `##bc`
         if number == len(self.pieces):
             self.pieces.append(piece)
         grown = self._replace_in_words(pair, chr(number))
         del self._counts[pair]
-        for neighbours in grown:
-            if (count := self._counts[neighbours]) >= self._floor:
-                heapq.heappush(self._heap, (-count, neighbours))
+        for neighbors in grown:
+            if (count := self._counts[neighbors]) >= self._floor:
+                heapq.heappush(self._heap, (-count, neighbors))
 
     def _replace_in_words(self, pair: str, merged: str) -> set[str]:
-        """Returns the pairs that have become more frequent."""
+        """Return the pairs that have become more frequent."""
         words, counts, words_with = self._words, self._counts, self._words_with
         grown = set()
         for index in words_with.pop(pair):
@@ -110,25 +115,25 @@ class _Merger:
                 continue
             count = self._count_of_word[index]
             words[index] = word.replace(pair, merged)
-            if word.find(pair, at + 1) >= 0:  # more than once, perhaps overlapping: count the word anew
-                for neighbours in map(str.__add__, word, word[1:]):
-                    counts[neighbours] -= count
-                for neighbours in map(str.__add__, words[index], words[index][1:]):
-                    counts[neighbours] += count
-                    if merged in neighbours:
-                        words_with[neighbours].append(index)
-                        grown.add(neighbours)
+            if word.find(pair, at + 1) >= 0:  # several occurrences, which may overlap: recount the word
+                for neighbors in map(str.__add__, word, word[1:]):
+                    counts[neighbors] -= count
+                for neighbors in map(str.__add__, words[index], words[index][1:]):
+                    counts[neighbors] += count
+                    if merged in neighbors:
+                        words_with[neighbors].append(index)
+                        grown.add(neighbors)
                 continue
             if at > 0:
                 counts[word[at - 1 : at + 1]] -= count
-                neighbours = word[at - 1] + merged
-                counts[neighbours] += count
-                words_with[neighbours].append(index)
-                grown.add(neighbours)
+                neighbors = word[at - 1] + merged
+                counts[neighbors] += count
+                words_with[neighbors].append(index)
+                grown.add(neighbors)
             if at + 2 < len(word):
                 counts[word[at + 1 : at + 3]] -= count
-                neighbours = merged + word[at + 2]
-                counts[neighbours] += count
-                words_with[neighbours].append(index)
-                grown.add(neighbours)
+                neighbors = merged + word[at + 2]
+                counts[neighbors] += count
+                words_with[neighbors].append(index)
+                grown.add(neighbors)
         return grown

@@ -1,8 +1,11 @@
-"""Bytes or str → valid text, with every repair counted.
+"""Convert bytes or str to valid text, and count every repair.
 
-What is repaired: a byte order mark goes; UTF-16 with a mark is read as such; every byte that is not valid in
-the encoding, and every lone surrogate, becomes U+FFFD; NUL goes; CR and CRLF become LF. Text comes in blocks
-of any size: a character, a CRLF or a mark may be cut by a block's border.
+- A byte order mark is removed; UTF-16 with a byte order mark is decoded as UTF-16.
+- Bytes that are invalid in the encoding, and lone surrogates, become U+FFFD.
+- NUL is removed.
+- CR and CRLF become LF.
+
+Text comes in blocks of any size: the end of a block may split a character, a CRLF or a byte order mark.
 """
 
 from __future__ import annotations
@@ -14,17 +17,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-_BAD_BYTE = "\udcff"  # what a bad byte is decoded to, to be counted and replaced
+_BAD_BYTE = "\udcff"  # stands for an invalid byte until it is counted and replaced
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _REPLACEMENT = "\ufffd"
-# UTF-32 is not looked for: its little-endian mark begins like UTF-16's, and nobody writes text in it.
+# UTF-32 is not detected: its little-endian mark begins like UTF-16's, and text files hardly ever use it.
 _MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 _LONGEST_MARK = max(map(len, _MARKS))
 
 
 @dataclass
 class Repairs:
-    """How often each thing was repaired."""
+    """The number of repairs of each kind."""
 
     byte_order_marks: int = 0
     utf16: int = 0
@@ -42,14 +45,14 @@ class Repairs:
 
 
 def repair_text(text: bytes | str, repairs: Repairs | None = None) -> str:
-    """`text` as valid text; what was done is added to `repairs`."""
+    """Convert `text` to valid text; the repairs are added to `repairs`."""
     counts = Repairs() if repairs is None else repairs
     return "".join(repair_blocks([text], counts) if isinstance(text, bytes) else _repair_strings([text], counts))
 
 
 def replace_surrogates(text: str, repairs: Repairs) -> str:
-    """`text` as valid text in which every character stands where it stood; what came out of JSON needs no more."""
-    if text.isascii():  # most text is; then the search is spared
+    """Replace lone surrogates, without moving other characters; text parsed from JSON needs no other repair."""
+    if text.isascii():  # common, and faster than the search
         return text
     text, num_replaced = _LONE_SURROGATE.subn(_REPLACEMENT, text)
     repairs.lone_surrogates += num_replaced
@@ -62,7 +65,7 @@ def repair_blocks(blocks: Iterable[bytes], repairs: Repairs) -> Iterator[str]:
 
 
 def _decode(blocks: Iterable[bytes], repairs: Repairs) -> Iterator[str]:
-    """Text by the encoding that the first bytes tell, with U+FFFD for bad bytes."""
+    """Decode according to the byte order mark (default: UTF-8), with U+FFFD for invalid bytes."""
     iterator = iter(blocks)
     head = b""
     for block in iterator:
@@ -83,7 +86,7 @@ def _decode(blocks: Iterable[bytes], repairs: Repairs) -> Iterator[str]:
 
 
 def _repair_strings(texts: Iterable[str], repairs: Repairs) -> Iterator[str]:
-    newlines = io.IncrementalNewlineDecoder(None, translate=True)  # keeps a CR back until it sees what follows
+    newlines = io.IncrementalNewlineDecoder(None, translate=True)  # holds back a CR until the next character
     is_first = True
     for text in texts:
         if is_first and text:
@@ -106,7 +109,7 @@ def _repair_block(text: str, repairs: Repairs) -> str:
 
 
 def _mark_bad_bytes(error: UnicodeError) -> tuple[str, int]:
-    """Codec error handler: one marker per bad byte, then go on."""
+    """Codec error handler: insert one marker per invalid byte and continue."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
     return _BAD_BYTE * (error.end - error.start), error.end

@@ -1,8 +1,8 @@
-"""BertTokenizer: texts in, model inputs out, with the names and defaults people know from Hugging Face.
+"""BertTokenizer: texts in, model inputs out, with Hugging Face's names and defaults.
 
-It lays the pieces of `WordPiece` out as sequences: special tokens, pairs, truncation or windows, padding,
-tensors. Code written for `transformers.BertTokenizer` runs with the import line changed; results are equal
-but for offsets, which here include the accents that were stripped from a piece's last character.
+It lays out the pieces of `WordPiece` as sequences: special tokens, pairs, truncation or windows, padding, tensors.
+Code written for `transformers.BertTokenizer` runs with the import line changed. Results are equal except for offsets,
+which include the accents that were stripped from a piece's last character.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from bertmill.text.vocabulary import check_vocabulary, read_vocabulary
 from bertmill.text.wordpiece import CONTINUATION, WordPiece
 
 Words = Sequence[str]
-Text = str | Words  # a text, or with is_split_into_words its words
+Text = str | Words  # a text; with is_split_into_words, its words
 Padding = bool | Literal["longest", "max_length", "do_not_pad"]
-NO_LIMIT = int(1e30)  # of a tokenizer that does not know its model's length, as in Hugging Face
+NO_LIMIT = int(1e30)  # as in Hugging Face: the tokenizer does not know the length of its model
 
 
 class BertTokenizer:
-    """WordPiece tokenizer of a BERT model."""
+    """The WordPiece tokenizer of a BERT model, with the interface of Hugging Face's `BertTokenizer`."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class BertTokenizer:
         truncation_side: Side = "right",
         name_or_path: str = "",
     ) -> None:
-        """`vocab` is a dict or a `vocab.txt`; `special_tokens` are special beside the five named ones."""
+        """`vocab` is a dict or the path of a `vocab.txt`; `special_tokens` come in addition to the five named ones."""
         named = (pad_token, unk_token, cls_token, sep_token, mask_token)
         self.name_or_path = name_or_path or ("" if isinstance(vocab, dict) else str(vocab))
         vocabulary = vocab if isinstance(vocab, dict) else read_vocabulary(Path(vocab))
@@ -77,33 +77,40 @@ class BertTokenizer:
 
     @classmethod
     def from_pretrained(cls, name: str | Path, **settings: Any) -> BertTokenizer:
-        """Read the tokenizer of a model folder, of an installed model (`minilm`) or from a `vocab.txt`."""
+        """Load the tokenizer of a model folder, an installed model (`minilm`) or a `vocab.txt`.
+
+        `settings` are arguments of the class and override those in the files.
+        """
         path = Path(name) if Path(name).is_file() else find_model(name)
         files = read_tokenizer_files(path)
         arguments = {"name_or_path": str(path), "special_tokens": files.special_tokens, **files.settings, **settings}
         return cls(files.vocabulary, **arguments)
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write `vocab.txt`, `tokenizer.json` and `tokenizer_config.json`, which Hugging Face's tools read too."""
+        """Write `vocab.txt`, `tokenizer.json` and `tokenizer_config.json`, which Hugging Face tools can read."""
         settings = {name: getattr(self, name) for name in _SAVED_SETTINGS}
         settings["never_split"] = self.never_split or None
         write_tokenizer_files(Path(folder), self.vocab, self.all_special_tokens, settings)
 
     @property
     def vocab(self) -> dict[str, int]:
+        """The vocabulary: piece → id."""
         return self.wordpiece.vocabulary
 
     @property
     def vocab_size(self) -> int:
+        """The number of pieces in the vocabulary."""
         return len(self.vocab)
 
     def __len__(self) -> int:
         return len(self.vocab)
 
     def get_vocab(self) -> dict[str, int]:
+        """A copy of the vocabulary: piece → id."""
         return dict(self.vocab)
 
     def num_special_tokens_to_add(self, pair: bool = False) -> int:
+        """The number of special tokens around one text, or around a pair."""
         return 3 if pair else 2
 
     def __call__(
@@ -130,14 +137,14 @@ class BertTokenizer:
     ) -> BatchEncoding:
         """Encode a text, a pair of texts, or a batch of either. Arguments and defaults are Hugging Face's.
 
-        `stride` is the number of pieces that neighbouring windows share. A special string such as `[MASK]` in
-        the text becomes the special id unless `split_special_tokens`.
+        `stride` is the number of pieces that adjacent windows share. A special string such as `[MASK]` in the text
+        becomes the special id unless `split_special_tokens` is set.
         """
         is_batch = isinstance(text, list | tuple) and (
             not is_split_into_words or (len(text) > 0 and isinstance(text[0], list | tuple))
         )
         rows = _rows(text, text_pair, is_batch)
-        if truncation is None:  # as in Hugging Face: a max_length without padding asks for truncation
+        if truncation is None:  # as in Hugging Face: max_length without padding implies truncation
             truncation = max_length is not None and padding is False
         strategy = _strategy(truncation)
         room = self.model_max_length if max_length is None else max_length
@@ -163,35 +170,35 @@ class BertTokenizer:
         return BatchEncoding(data, encodings)
 
     def encode(self, text: Text, text_pair: Text | None = None, **arguments: Any) -> Any:
-        """The ids of one text or pair; takes the arguments of a call."""
+        """The ids of one text or pair; takes the arguments of `__call__`."""
         return self(text, text_pair, **arguments)["input_ids"]
 
     def tokenize(self, text: str, pair: str | None = None, add_special_tokens: bool = False, **more: Any) -> list[str]:
-        """The pieces of a text as strings."""
+        """The pieces of a text or pair, as strings."""
         return self(text, pair, add_special_tokens=add_special_tokens, **more).tokens()
 
     def convert_tokens_to_ids(self, tokens: str | Sequence[str]) -> Any:
-        """The id of a piece or the ids of several; unknown pieces have the id of `[UNK]`."""
+        """The id of a piece, or a list of ids for several; unknown pieces have the id of `[UNK]`."""
         if not isinstance(tokens, str):
             return list(map(self.convert_tokens_to_ids, tokens))
         return self.vocab.get(tokens, self.unk_token_id)
 
     def convert_ids_to_tokens(self, ids: Any, skip_special_tokens: bool = False) -> Any:
-        """The piece of an id or the pieces of several; None for an id that is not in the vocabulary."""
+        """The piece of an id, or a list of pieces for several; None for an id that is not in the vocabulary."""
         if isinstance(ids, int):
             return self._piece_of_id.get(ids)
         skipped = set(self.all_special_ids) if skip_special_tokens else set()
         return [self._piece_of_id.get(int(number)) for number in ids if int(number) not in skipped]
 
     def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
-        """Join pieces to readable text as Hugging Face does: `##` glued on, no spaces before punctuation."""
-        glued = (
+        """Join pieces into readable text as Hugging Face does: without `##`, and no spaces before punctuation."""
+        joined = (
             token.removeprefix(CONTINUATION) if token.startswith(CONTINUATION) else f" {token}" for token in tokens[1:]
         )
-        return "".join(map(_clean_up, [*tokens[:1], *glued]))  # nothing is glued to the first, which stays as it is
+        return "".join(map(_clean_up, [*tokens[:1], *joined]))  # the first piece keeps its `##`
 
     def decode(self, token_ids: Any, skip_special_tokens: bool = False) -> Any:
-        """Text of ids; a list of texts for a list of rows."""
+        """Convert ids to text; a list of rows gives a list of texts."""
         ids = token_ids.tolist() if hasattr(token_ids, "tolist") else token_ids
         if isinstance(ids, int):
             ids = [ids]
@@ -201,7 +208,7 @@ class BertTokenizer:
         return self.convert_tokens_to_string([piece for piece in pieces if piece is not None])
 
     def batch_decode(self, sequences: Any, skip_special_tokens: bool = False) -> list[str]:
-        """The text of each row of ids; of one row, a list with its text."""
+        """Convert each row of ids to text; a single row gives a list of one text."""
         rows = sequences.tolist() if hasattr(sequences, "tolist") else sequences
         if len(rows) > 0 and isinstance(rows[0], int):
             rows = [rows]
@@ -233,15 +240,15 @@ class BertTokenizer:
         self, encodings: list[Encoding], padding: Padding, max_length: int | None, multiple: int | None, side: Side
     ) -> list[Encoding]:
         if padding not in (True, False, "longest", "max_length", "do_not_pad"):
-            raise UsageError(f"padding {padding!r} is not known", remedy="use longest, max_length or do_not_pad")
+            raise UsageError(f"unknown padding {padding!r}", remedy="use longest, max_length or do_not_pad")
         if side not in get_args(Side):
-            raise UsageError(f"padding_side {side!r} is not known", remedy="use left or right")
+            raise UsageError(f"unknown padding_side {side!r}", remedy="use left or right")
         if padding in (False, "do_not_pad") or not encodings:
             return encodings
         if padding == "max_length":
             length = self.model_max_length if max_length is None else max_length
             if length >= NO_LIMIT:
-                raise UsageError("padding to max_length needs a max_length", remedy="pass one")
+                raise UsageError("padding to max_length needs a max_length", remedy="pass max_length")
         else:
             length = max(map(len, encodings))
         if multiple:
@@ -256,7 +263,7 @@ _SAVED_SETTINGS = (
     *("truncation_side", "pad_token", "unk_token", "cls_token", "sep_token", "mask_token"),
 )
 
-_COLUMNS = (  # Hugging Face's names of columns, and ours
+_COLUMNS = (  # Hugging Face's column names, and ours
     ("input_ids", "ids"),
     ("token_type_ids", "type_ids"),
     ("attention_mask", "attention_mask"),
@@ -272,10 +279,10 @@ def _rows(text: Any, text_pair: Any, is_batch: bool) -> list[tuple[Text, ...]]:
     if text_pair is None:
         rows = [row if isinstance(row, tuple) else (row,) for row in text]  # a tuple is a pair, as in Hugging Face
         if any(len(row) not in (1, 2) for row in rows):
-            raise UsageError("a row of a batch is a text or a pair of texts")
+            raise UsageError("each row of a batch must be a text or a pair of texts")
         return rows
     if isinstance(text_pair, str) or len(text_pair) != len(text):
-        raise UsageError(f"text_pair must be a list of {len(text)} texts, as many as text has")
+        raise UsageError(f"text_pair must be a list with as many texts as text ({len(text)})")
     return list(zip(text, text_pair, strict=True))
 
 
@@ -284,7 +291,7 @@ def _strategy(truncation: bool | str) -> Strategy:
         return "longest_first" if truncation else "do_not_truncate"
     if truncation not in get_args(Strategy):
         remedy = f"use one of {', '.join(get_args(Strategy))}"
-        raise UsageError(f"truncation {truncation!r} is not known", remedy=remedy)
+        raise UsageError(f"unknown truncation {truncation!r}", remedy=remedy)
     return cast(Strategy, truncation)
 
 
@@ -292,7 +299,7 @@ def _located(starts: Any, ends: Any, words: Any) -> tuple[list[tuple[int, int]],
     return list(zip(starts.tolist(), ends.tolist(), strict=True)), words.tolist()
 
 
-# In this order; what has no other replacement loses its space.
+# Applied in this order; a string without a replacement only loses its first space.
 _CLEANED = (" .", " ?", " !", " ,", " ' ", " n't", " 'm", " do not", " 's", " 've", " 're")
 _REPLACEMENTS = {" ' ": "'", " do not": " don't"}
 

@@ -1,8 +1,8 @@
-"""A tokenizer's files in a model folder, read and written so that Hugging Face's tools get the same ids.
+"""Read and write the tokenizer files of a model folder, so that Hugging Face tools get the same ids.
 
-`tokenizer.json` holds the whole pipeline, `vocab.txt` the pieces, `tokenizer_config.json` the settings of the
-Python class. Reading takes the vocabulary from `tokenizer.json` if it is there, else from `vocab.txt`; settings
-from `tokenizer_config.json`, and what that leaves open from the normalizer in `tokenizer.json`.
+`tokenizer.json` contains the whole pipeline, `vocab.txt` the pieces, `tokenizer_config.json` the settings of the Python
+class. The vocabulary is read from `tokenizer.json` if it exists, otherwise from `vocab.txt`. Settings are read from
+`tokenizer_config.json`; those it does not set come from the normalizer in `tokenizer.json`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bertmill.text.wordpiece import CONTINUATION, MAX_WORD_CHARACTERS
 
 PIPELINE_FILE = "tokenizer.json"
 CONFIG_FILE = "tokenizer_config.json"
-# What this tokenizer computes; a pipeline that says anything else would get wrong ids.
+# The only pipeline this tokenizer computes; any other would get wrong ids.
 _ONLY_PARTS = {"normalizer": "BertNormalizer", "pre_tokenizer": "BertPreTokenizer", "model": "WordPiece"}
 _ONLY_VALUES = {"continuing_subword_prefix": CONTINUATION, "max_input_chars_per_word": MAX_WORD_CHARACTERS}
 _NORMALIZER_KEYS = {
@@ -34,14 +34,14 @@ _PLAIN_SPECIAL = {"single_word": False, "lstrip": False, "rstrip": False, "norma
 _MAX_PIPELINE_BYTES = 256 << 20
 
 
-# A special token is written as a string or as an object around it.
+# A special token is a string, or an object that contains it.
 _Token = Annotated[
     str | None, BeforeValidator(lambda token: token.get("content") if isinstance(token, dict) else token)
 ]
 
 
 class _Config(BaseModel):
-    """The entries of `tokenizer_config.json` that matter here; they are arguments of BertTokenizer."""
+    """The entries of `tokenizer_config.json` that are used; they are arguments of BertTokenizer."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
@@ -61,7 +61,7 @@ class _Config(BaseModel):
 
 @dataclass
 class TokenizerFiles:
-    """What the files say: the vocabulary, all special tokens that are listed, and the arguments of BertTokenizer."""
+    """The content of the files: the vocabulary, all listed special tokens, and the arguments of BertTokenizer."""
 
     vocabulary: dict[str, int]
     special_tokens: list[str] = field(default_factory=list)
@@ -69,7 +69,7 @@ class TokenizerFiles:
 
 
 def read_tokenizer_files(path: Path) -> TokenizerFiles:
-    """Read a model folder, or a vocabulary file by itself."""
+    """Read the tokenizer of a model folder, or a vocabulary file."""
     if not path.is_dir():
         return TokenizerFiles(read_vocabulary(path))
     config = read_json(path / CONFIG_FILE) if (path / CONFIG_FILE).exists() else {}
@@ -78,7 +78,7 @@ def read_tokenizer_files(path: Path) -> TokenizerFiles:
     elif (path / VOCABULARY_FILE).exists():
         files = TokenizerFiles(read_vocabulary(path / VOCABULARY_FILE))
     else:
-        raise UsageError(f"holds neither {PIPELINE_FILE} nor {VOCABULARY_FILE}", where=path)
+        raise UsageError(f"contains neither {PIPELINE_FILE} nor {VOCABULARY_FILE}", where=path)
     files.settings.update(_checked(config, path / CONFIG_FILE))
     added = config.get("added_tokens_decoder") or {}
     if not isinstance(added, Mapping) or not all(isinstance(token, Mapping) for token in added.values()):
@@ -104,22 +104,22 @@ def _from_pipeline(path: Path) -> TokenizerFiles:
         content = pipeline.get(part)
         found = content.get("type", kind) if isinstance(content, dict) else content
         if found != kind:
-            raise UsageError(f"its {part} is {found}, and BERT's is {kind}", where=path)
+            raise UsageError(f"the {part} is {found}, but BERT uses {kind}", where=path)
     normalizer, model = pipeline["normalizer"], pipeline["model"]
     for name, value in _ONLY_VALUES.items():
         if model.get(name, value) != value:
-            raise UsageError(f"its {name} is {model[name]!r}, and only {value!r} is offered here", where=path)
+            raise UsageError(f"{name} is {model[name]!r}, but only {value!r} is supported", where=path)
     vocabulary = model.get("vocab")
     added = pipeline.get("added_tokens") or []
     if not isinstance(vocabulary, dict) or not isinstance(added, list):
-        raise IntegrityError("has no vocabulary or malformed added tokens", where=path)
+        raise IntegrityError("has no vocabulary, or has malformed added tokens", where=path)
     special = [_added_token(token, vocabulary, path) for token in added]
     settings = {ours: normalizer[theirs] for ours, theirs in _NORMALIZER_KEYS.items() if theirs in normalizer}
     return TokenizerFiles(vocabulary, special, _checked(settings, path))
 
 
 def _added_token(token: Any, vocabulary: dict[str, int], path: Path) -> str:
-    """The text of an added special token, entered in the vocabulary with its id."""
+    """Add a special token to the vocabulary, and return its text."""
     try:
         content, number = str(token["content"]), int(token["id"])
         is_plain = not (token.get("lstrip") or token.get("rstrip") or token.get("single_word"))
@@ -129,8 +129,8 @@ def _added_token(token: Any, vocabulary: dict[str, int], path: Path) -> str:
     if not content:
         raise IntegrityError("has an added token without text", where=path)
     if not (is_plain and is_special):
-        what = f"the added token {content!r} is not special or eats white space, which is not supported"
-        raise UsageError(what, where=path)
+        what = f"the added token {content!r} is not special, or sets lstrip, rstrip or single_word"
+        raise UsageError(what, where=path, remedy="only plain special tokens are supported")
     if vocabulary.setdefault(content, number) != number:
         raise IntegrityError(f"gives {content!r} two different ids", where=path)
     return content
@@ -139,7 +139,7 @@ def _added_token(token: Any, vocabulary: dict[str, int], path: Path) -> str:
 def write_tokenizer_files(
     folder: Path, vocabulary: dict[str, int], special_tokens: list[str], settings: dict[str, Any]
 ) -> None:
-    """Write the three files; `settings` are the arguments of BertTokenizer."""
+    """Write the three tokenizer files; `settings` are the arguments of BertTokenizer."""
     contents = {
         VOCABULARY_FILE: vocabulary_text(vocabulary),
         PIPELINE_FILE: json.dumps(_pipeline(vocabulary, special_tokens, settings), ensure_ascii=False) + "\n",
@@ -148,7 +148,7 @@ def write_tokenizer_files(
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in contents.items():
         write_file(folder / name, content)
-    if (folder / MANIFEST).exists():  # of a model that was saved before its tokenizer
+    if (folder / MANIFEST).exists():  # the model was saved before its tokenizer
         write_manifest(folder, contents)
 
 

@@ -1,6 +1,6 @@
-"""The list of pieces: reading one from disk and refusing one that would give wrong ids.
+"""Read and write `vocab.txt`, and reject vocabularies that would give wrong ids.
 
-`vocab.txt` holds one piece per line; the line number, from 0, is the id.
+`vocab.txt` contains one piece per line; the line number, starting at 0, is the id.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MAX_ID = 1 << 31
 
 
 def read_vocabulary(path: Path) -> dict[str, int]:
-    """Piece → id from a `vocab.txt`."""
+    """Read a `vocab.txt`: piece → id."""
     try:
         if path.exists() and not path.is_file():
             raise UsageError("is not a file", where=path)
@@ -29,8 +29,8 @@ def read_vocabulary(path: Path) -> dict[str, int]:
     except UnicodeDecodeError as error:
         raise IntegrityError(f"is not UTF-8 text (byte {error.start})", where=path) from None
     if text.startswith("\ufeff"):
-        raise IntegrityError("begins with a byte order mark", where=path, remedy="save it without")
-    # Only a line feed ends a line: pieces such as U+2028 or U+0085 are characters like any other.
+        raise IntegrityError("begins with a byte order mark", where=path, remedy="save it without one")
+    # Only a line feed ends a line: U+2028 or U+0085 may be a piece.
     pieces = text.removesuffix("\n").split("\n") if text else []
     pieces = [piece.removesuffix("\r") for piece in pieces]
     _refuse_duplicates(pieces, path)
@@ -38,15 +38,15 @@ def read_vocabulary(path: Path) -> dict[str, int]:
 
 
 def check_vocabulary(vocabulary: dict[str, int], special_tokens: tuple[str, ...], where: str | Path) -> None:
-    """Every id once, and all special tokens there; IntegrityError otherwise."""
+    """Raise IntegrityError unless the vocabulary contains all special tokens and its ids are valid and distinct."""
     if not vocabulary:
-        raise IntegrityError("has no pieces: the vocabulary is empty", where=where)
+        raise IntegrityError("the vocabulary is empty", where=where)
     missing = [token for token in special_tokens if token not in vocabulary]
     if missing == list(special_tokens):
         raise _not_a_vocabulary(where)
     if missing:
         what = f"lacks the special tokens {', '.join(missing)}"
-        raise IntegrityError(what, where=where, remedy="a BERT vocabulary holds them all")
+        raise IntegrityError(what, where=where, remedy="a BERT vocabulary needs all of them")
     wrong = [piece for piece, number in vocabulary.items() if not isinstance(number, int) or not 0 <= number < _MAX_ID]
     if wrong:
         raise IntegrityError(f"the id of {wrong[0]!r} is not a number from 0 to {_MAX_ID - 1:,}", where=where)
@@ -55,13 +55,13 @@ def check_vocabulary(vocabulary: dict[str, int], special_tokens: tuple[str, ...]
 
 
 def vocabulary_text(vocabulary: dict[str, int]) -> str:
-    """The content of `vocab.txt`; ids must be 0, 1, 2, …"""
+    """The content of `vocab.txt`; the ids must be 0, 1, 2, …"""
     pieces = sorted(vocabulary, key=vocabulary.__getitem__)
     if [vocabulary[piece] for piece in pieces] != list(range(len(pieces))):
-        raise IntegrityError("the ids of the vocabulary have gaps, so it cannot be written line by line")
+        raise IntegrityError("the ids of the vocabulary have gaps, so it cannot be saved as vocab.txt")
     broken = [piece for piece in pieces if "\n" in piece or piece.endswith("\r")]
     if broken:
-        raise IntegrityError(f"the piece {broken[0]!r} holds a line break, so it cannot be written line by line")
+        raise IntegrityError(f"the piece {broken[0]!r} contains a line break, so it cannot be saved as vocab.txt")
     return "".join(f"{piece}\n" for piece in pieces)
 
 
@@ -72,10 +72,10 @@ def _refuse_duplicates(pieces: list[str], path: Path) -> None:
     if repeated:
         lines = [number for number, piece in enumerate(pieces, start=1) if piece == repeated[0]]
         what = f"{repeated[0]!r} occurs {len(lines)} times"
-        raise IntegrityError(what, where=f"{path}:{lines[1]}", remedy="a piece has one id")
+        raise IntegrityError(what, where=f"{path}:{lines[1]}", remedy="each piece must occur once")
 
 
 def _not_a_vocabulary(where: str | Path) -> IntegrityError:
-    """A text, most often, that was given in place of what is made from it."""
-    what = f"is not a vocabulary: it holds none of {', '.join(SPECIAL_TOKENS)}"
-    return IntegrityError(what, where=where, remedy="give a vocab.txt, or make a vocabulary with `bertmill vocab`")
+    """The error for a file without special tokens: most often a text instead of the vocabulary learned from it."""
+    what = f"is not a vocabulary: it contains none of {', '.join(SPECIAL_TOKENS)}"
+    return IntegrityError(what, where=where, remedy="pass a vocab.txt, or learn a vocabulary with `bertmill vocab`")

@@ -1,10 +1,12 @@
-"""How often each word occurs in any amount of text, in bounded memory, whatever the number of processes.
+"""Count the words of any amount of text, in bounded memory and with any number of processes.
 
-Blocks of lines are counted in worker processes; each block leaves a run, a file sorted by word with one row
+Worker processes count blocks of lines. Each block produces a run: a file sorted by word, with one row
 `word TAB count TAB held-out count` per word. Runs are merged as they are read, many at a time, so memory holds one
-block per process and one row per run. Words are those of the tokenizer's own code, those that it never matches
-(over 100 characters) left out. One line in a hundred, chosen by a hash of its text, counts as held out.
-The rows do not depend on how the lines are ordered or cut into blocks.
+block per process and one row per run.
+
+Words are those of the tokenizer, except words over 100 characters, which it never matches. One line in a hundred,
+chosen by a hash of its text, is held out. The rows do not depend on the order of the lines or on how they are split
+into blocks.
 """
 
 from __future__ import annotations
@@ -42,9 +44,9 @@ def count_words(
     repairs: Repairs | None = None,
     on_progress: Callable[[int, int], object] = lambda _read, _text: None,
 ) -> Iterator[Row]:
-    """Every word of the files with its counts, sorted by word. Runs go to `folder`.
+    """Yield every word of the files with its counts, sorted by word. Runs are written to `folder`.
 
-    `on_progress` is told of each counted block how many bytes had been read up to its end, and its bytes of text.
+    `on_progress` is called for each counted block with the bytes read up to its end, and its bytes of text.
     """
     progress = ReadingProgress()
     lines = read_lines(files, text_field=text_field, repairs=repairs, on_bytes=progress.count)
@@ -63,12 +65,13 @@ def count_words(
 
 
 def is_held_out(line: str) -> bool:
+    """Whether a line is held out, which depends only on its text."""
     digest = hashlib.blake2b(line.encode(), digest_size=8, key=_HASH_KEY).digest()
     return int.from_bytes(digest, "little") < HELD_OUT_SHARE * (1 << 64)
 
 
 def _count_text(folder: Path, wordpiece: WordPiece, block: tuple[int, str]) -> tuple[Path, int]:
-    """Returns the run of a block, which has a number and a text, and its bytes of text."""
+    """Count a block, given as (number, text); return its run and its bytes of text."""
     number, text = block
     held_out: list[str] = []
     others: list[str] = []
@@ -80,7 +83,7 @@ def _count_text(folder: Path, wordpiece: WordPiece, block: tuple[int, str]) -> t
 
 
 def _words(wordpiece: WordPiece, text: str) -> Counter[str]:
-    """Counted as chunks first and as units then: each different one is taken apart only once."""
+    """Count chunks first, then units, then words, so that each distinct chunk and unit is split only once."""
     units: Counter[str] = Counter()
     for chunk, count in Counter(wordpiece.simplified(text).split(" ")).items():
         if chunk.isascii() and chunk.isalnum():

@@ -1,19 +1,22 @@
-"""WordPiece: a text becomes pieces, each with its id, the characters it covers and the word it is part of.
+"""WordPiece: split a text into pieces, each with its id, the characters it covers and its word.
 
-1. The text is cut at spaces into chunks, and a chunk into units: every CJK ideograph and every punctuation
-   character is one, and so is each run of other characters between them and other white space.
-2. A unit is cleaned (controls dropped), stripped of accents and lowered (uncased models), and split again
-   where that brought out punctuation: `≠` is `=` with a mark. This gives words.
-3. A word is matched greedily, longest piece first; a word that cannot be matched is one `[UNK]`.
-What a chunk or a unit becomes depends on nothing around it, so both are remembered: text repeats itself,
-and almost all of the work is looking chunks up.
+1. Split the text at spaces into chunks, and each chunk into units. Every CJK ideograph and every punctuation character
+   is a unit, and so is each run of other characters between them and other whitespace.
+2. Clean each unit (drop controls), strip accents and lowercase it (uncased models), and split it again if that produced
+   punctuation: `≠` is `=` with a mark. The results are words.
+3. Match each word greedily, longest piece first. A word that cannot be matched becomes one `[UNK]`.
 
-Ids equal those of Hugging Face's BertTokenizer (`tokenizers`), which deviates from Google's original code:
-private-use and lone-surrogate characters are dropped (Google keeps private use); one CJK range starts at
-U+2B920 instead of U+2B820; letters are lowered one at a time (no final sigma), after the accents are
-stripped, not before; words of more than 100 characters are unknown (Google: 200); character classes are
-those of Unicode 8. Special strings such as `[MASK]` in the text become special ids unless `split_special`;
-in Google's code they are ordinary text.
+The pieces of a chunk or unit do not depend on its context, so both are cached. Text repeats itself, so almost all of
+the work is looking up chunks.
+
+Ids equal those of Hugging Face's BertTokenizer (`tokenizers`), which differs from Google's original code:
+
+- Private-use characters and lone surrogates are dropped (Google keeps private use).
+- One CJK range starts at U+2B920 instead of U+2B820.
+- Letters are lowercased one at a time (no final sigma), after accents are stripped, not before.
+- Words of more than 100 characters are unknown (Google: 200).
+- Character classes are those of Unicode 8.
+- Special strings such as `[MASK]` in the text become special ids, unless `split_special` is set (Google: plain text).
 """
 
 from __future__ import annotations
@@ -42,15 +45,15 @@ CONTINUATION = "##"
 UNKNOWN = "[UNK]"
 MAX_WORD_CHARACTERS = 100
 MAX_CACHED_STRINGS = 1 << 16
-MAX_CACHED_CHARACTERS = 40  # longer ones hardly repeat
+MAX_CACHED_CHARACTERS = 40  # longer strings rarely repeat
 _ASCII_UNITS = re.compile("[0-9A-Za-z]+|[^0-9A-Za-z]")  # of printable ASCII
-_COMMON_MARKS = tuple((mark, f" {mark} ") for mark in ",.()-\"':;")  # each search costs, so not all marks
+_COMMON_MARKS = tuple((mark, f" {mark} ") for mark in ",.()-\"':;")  # only the common ones: each search takes time
 
-Row = tuple[int, int, int, int]  # id of a piece, where it starts, where it ends, and 1 if it begins a word, else 0
+Row = tuple[int, int, int, int]  # id, start and end of a piece, and 1 if it begins a word, else 0
 
 
 class Pieces(NamedTuple):
-    """The pieces of a text, by column: piece i covers `text[starts[i]:ends[i]]` in word number `words[i]`."""
+    """The pieces of a text, as columns: piece i covers `text[starts[i]:ends[i]]` and belongs to word `words[i]`."""
 
     ids: NDArray[np.uint32]
     starts: NDArray[np.uint32]
@@ -59,7 +62,7 @@ class Pieces(NamedTuple):
 
 
 class WordPiece:
-    """The tokenizer proper: text to pieces by one vocabulary. Knows nothing of `[CLS]`, pairs or padding."""
+    """Splits text into the pieces of one vocabulary, without `[CLS]`, pairs or padding."""
 
     def __init__(
         self,
@@ -72,7 +75,7 @@ class WordPiece:
         special_tokens: Collection[str] = (),
         unknown: str = UNKNOWN,
     ) -> None:
-        """`strip_accents` follows `lowercase` when None; `never_split` words, between white space, stay as they are."""
+        """`strip_accents` defaults to `lowercase`; words in `never_split` stay whole if whitespace surrounds them."""
         self.vocabulary = vocabulary
         self.lowercase = lowercase
         self.strip_accents = lowercase if strip_accents is None else strip_accents
@@ -81,7 +84,7 @@ class WordPiece:
         self.special_tokens = tuple(special_tokens)
         self.unknown = unknown
         self._unknown_id = vocabulary[unknown]
-        self._inner_pieces = {  # those that go on inside a word, by what they add
+        self._inner_pieces = {  # pieces inside a word, by their text without `##`
             piece.removeprefix(CONTINUATION): number
             for piece, number in vocabulary.items()
             if piece.startswith(CONTINUATION)
@@ -95,7 +98,7 @@ class WordPiece:
         self._ids_of_chunk = _Cache(self._encode_chunk)
 
     def settings(self) -> dict[str, Any]:
-        """The arguments that make an equal tokenizer, as JSON can hold them."""
+        """The arguments that create an equal tokenizer, as JSON values."""
         return {
             "vocabulary": self.vocabulary,
             "lowercase": self.lowercase,
@@ -107,7 +110,7 @@ class WordPiece:
         }
 
     def ids(self, text: str, *, split_special: bool = False) -> array[int]:
-        """The ids of all pieces of `text`. The fast way: a look-up for every chunk seen before, and one join."""
+        """The ids of all pieces of `text`. This is the fast path: one lookup per cached chunk, and one join."""
         ids = array("I")
         if split_special or not self._special.search(text):
             chunks = (text if self.never_split else self.simplified(text)).split(" ")
@@ -125,7 +128,7 @@ class WordPiece:
         import numpy as np
 
         rows: list[bytes] = []  # of each chunk
-        offsets: list[int] = []  # where it starts in the text
+        offsets: list[int] = []  # start of each chunk in the text
         for start, end, is_special in [(0, len(text), False)] if split_special else self._segments(text):
             if is_special:
                 rows.append(_packed([(self.vocabulary[text[start:end]], 0, end - start, 1)]))
@@ -133,7 +136,7 @@ class WordPiece:
             else:
                 part = text[start:end]
                 if self.lowercase and not self.never_split:
-                    part = _lower_ascii(part)  # no character moves, and there are fewer different chunks
+                    part = _lower_ascii(part)  # moves no character, and leaves fewer distinct chunks
                 chunks = part.split(" ")
                 rows += map(self._rows_of_chunk.__getitem__, chunks)
                 offsets += accumulate((len(chunk) + 1 for chunk in chunks[:-1]), initial=start)
@@ -144,13 +147,13 @@ class WordPiece:
         return Pieces(ids, starts + offset, ends + offset, np.cumsum(begins_word, dtype=np.uint32) - 1)
 
     def units(self, chunk: str) -> list[str]:
-        """The units of a chunk: see step 1 above."""
+        """Split a chunk into units (step 1 of the module docstring)."""
         if chunk.isascii() and chunk.isprintable() and not self.never_split:
             return _ASCII_UNITS.findall(chunk)
         return self._units.findall(chunk)
 
     def words(self, unit: str) -> list[str]:
-        """The words that a unit becomes: see step 2 above."""
+        """Split a unit into words (step 2 of the module docstring)."""
         if unit in self.never_split:
             return [unit]
         if unit.isascii() and unit.isprintable():
@@ -159,7 +162,7 @@ class WordPiece:
         return ["".join(character for character, _ in origins) for origins in split_punctuation(characters)]
 
     def _segments(self, text: str) -> Iterator[tuple[int, int, bool]]:
-        """(start, end, whether it is a special string) of the parts of `text`, in order, empty ones left out."""
+        """Yield (start, end, is_special) of the non-empty parts of `text`, in order."""
         end_of_last = 0
         for match in self._special.finditer(text):
             if match.start() > end_of_last:
@@ -170,7 +173,7 @@ class WordPiece:
             yield end_of_last, len(text), False
 
     def simplified(self, text: str) -> str:
-        """A text of the same pieces that has fewer different chunks: ASCII lowered, common marks set apart."""
+        """Lowercase ASCII (if uncased) and separate common marks: the same pieces from fewer distinct chunks."""
         if self.lowercase:
             text = _lower_ascii(text)
         for mark, mark_apart in _COMMON_MARKS:
@@ -178,14 +181,14 @@ class WordPiece:
         return text
 
     def _encode_chunk(self, chunk: str) -> bytes:
-        """What `_analyse_chunk` gives, ids only."""
-        if chunk.isascii() and chunk.isalnum() and not self.never_split:  # most chunks: a word
+        """Like `_analyse_chunk`, but only the ids."""
+        if chunk.isascii() and chunk.isalnum() and not self.never_split:  # most chunks are a word
             return self._encode_unit(chunk)
         return b"".join(map(self._ids_of_unit.__getitem__, self.units(chunk)))
 
     def _analyse_chunk(self, chunk: str) -> bytes:
         is_simple = chunk.isascii() and chunk.isprintable() and not self.never_split
-        if is_simple and chunk.isalnum():  # most chunks: a word
+        if is_simple and chunk.isalnum():  # most chunks are a word
             return _packed(self._analyse_unit(chunk))
         rows = []
         for match in (_ASCII_UNITS if is_simple else self._units).finditer(chunk):
@@ -195,7 +198,7 @@ class WordPiece:
         return _packed(rows)
 
     def _encode_unit(self, unit: str) -> bytes:
-        """What `_analyse_unit` gives, ids only."""
+        """Like `_analyse_unit`, but only the ids."""
         if unit.isascii() and unit.isalnum() and unit not in self.never_split:
             return array("I", self.match(unit.lower() if self.lowercase else unit)[0]).tobytes()
         return array("I", [row[0] for row in self._analyse_unit(unit)]).tobytes()
@@ -209,7 +212,7 @@ class WordPiece:
         return self._analyse_carefully(unit)
 
     def _analyse_carefully(self, unit: str) -> list[Row]:
-        """For units whose characters may change in number: offsets go through each character's origin."""
+        """For units whose number of characters may change: offsets are those of each character's origin."""
         rows = []
         characters = normalise(unit, strip_accents=self.strip_accents, lowercase=self.lowercase)
         for origins in split_punctuation(characters):
@@ -219,7 +222,7 @@ class WordPiece:
         return rows
 
     def _covered(self, unit: str, origins: list[Origin]) -> tuple[int, int]:
-        """The part of `unit` that the characters came from, with the stripped marks that stand on the last one."""
+        """The range of `unit` that the characters came from, including marks that were stripped from the last one."""
         indices = [index for _, index in origins]
         end = max(indices) + 1
         while self.strip_accents and end < len(unit) and unit[end] in NONSPACING_CHARACTERS:
@@ -227,7 +230,7 @@ class WordPiece:
         return min(indices), end
 
     def match(self, word: str) -> tuple[list[int], list[int]]:
-        """Ids of the pieces of `word` and where each ends: always the longest that fits, or one unknown piece."""
+        """The ids and ends of the pieces of `word`: always the longest piece that fits, or one unknown piece."""
         length = len(word)
         if length > MAX_WORD_CHARACTERS:
             return [self._unknown_id], [length]
@@ -249,7 +252,7 @@ class WordPiece:
 
 
 def _lower_ascii(text: str) -> str:
-    """Only A to Z: other letters are lowered after their accents are stripped."""
+    """Lowercase A to Z only: other letters are lowercased after their accents are stripped."""
     if text.isascii():
         return text.lower()
     return text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
@@ -263,7 +266,7 @@ ValueT = TypeVar("ValueT")
 
 
 class _Cache(dict[str, ValueT]):
-    """Remembers what `compute` gave for a string; starts afresh when full, and the words that matter are soon back."""
+    """Caches the result of `compute` for each string; cleared when full, since frequent words soon return."""
 
     def __init__(self, compute: Callable[[str], ValueT]) -> None:
         super().__init__()
@@ -288,6 +291,6 @@ def _unit_pattern(chinese_characters: bool, never_split: Collection[str]) -> re.
 
 
 def _any_of(strings: Collection[str]) -> re.Pattern[str]:
-    """A pattern that finds the longest of `strings` wherever one stands, and nothing if there are none."""
+    """A pattern that matches the longest of `strings` at any position; without strings it matches nothing."""
     longest_first = sorted(strings, key=lambda string: (-len(string), string))
     return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")

@@ -1,9 +1,10 @@
-"""The words of a text as people count them, where nobody has said what the words are.
+"""Find the words of a raw text, for input that is not already split into words.
 
-An ideograph is a word. So is a run of letters and digits; a mark between two of them joins them (`well-known`,
-`3,000`, `O'Brien`), but for the endings that corpora of newspapers set apart (`John` `'s`). Any other mark is a word by
-itself, but for the last period of an abbreviation such as `U.S.`. White space is between words, and every other
-character is in one.
+- An ideograph is a word.
+- A run of letters and digits is a word. A mark between two runs joins them (`well-known`, `3,000`, `O'Brien`), except
+  for the endings that newspaper corpora separate (`John` `'s`).
+- Any other mark is a word, except the last period of an abbreviation such as `U.S.`.
+- Whitespace separates words; every other character is part of one.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ _WORD = re.compile(
     rf"|[{IDEOGRAPH_CLASS}{PUNCTUATION_CLASS}]",
     re.IGNORECASE,
 )
-_IDEOGRAPH = re.compile(f"[{IDEOGRAPH_CLASS}\u3000-\u303f\uff00-\uffef]")  # and the marks of Chinese text
+_IDEOGRAPH = re.compile(f"[{IDEOGRAPH_CLASS}\u3000-\u303f\uff00-\uffef]")  # with Chinese punctuation
 
 
 def find_words(text: str) -> list[Span]:
-    """Where each word starts and ends."""
+    """The start and end of each word."""
     return [match.span() for match in _WORD.finditer(text)]
 
 
 def join_words(words: list[str]) -> tuple[str, list[Span]]:
-    """A text of these words, and where each stands in it: with a space between, but not beside an ideograph."""
+    """Join words into a text, with spaces except next to ideographs; also returns the start and end of each word."""
     parts: list[str] = []
     spans: list[Span] = []
     end = 0
