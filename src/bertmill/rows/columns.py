@@ -96,7 +96,7 @@ PRESET_METRICS = {"cola": "matthews"}  # where the usual metric is not the task'
 
 
 def read_fields(file: RowFile, *, labelled: bool, unfold: Unfold = lambda _content, _file: None) -> Iterator[Record]:
-    """Read the records of a file, with their fields renamed to text, pair, label and choices. Absent fields are omitted.
+    """Read the records of a file and rename their fields to text, pair, label and choices. Absent fields are omitted.
 
     If `labelled` is false, labels in the file are ignored. `unfold` is passed to `read_records`.
     """
