@@ -46,7 +46,7 @@ def class_metrics(predicted: NDArray[np.integer], expected: NDArray[np.integer],
 
 @dataclass(frozen=True)
 class ClassFigures:
-    """Precision, recall, F1 and the number of expected rows of one class."""
+    """Precision, recall and F1 of one class. `rows` is how often it is expected (for tag: in spans or words)."""
 
     label: str
     precision: float
