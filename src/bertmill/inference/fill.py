@@ -1,6 +1,6 @@
 """Predict the most likely pieces at each [MASK] of a text.
 
-If a text is longer than the model's positions, each [MASK] is predicted from as many of the surrounding pieces as fit. A
+If a text is longer than the model's positions, each [MASK] is predicted from as many surrounding pieces as fit. A
 left-to-right model predicts it only from the pieces before it.
 """
 

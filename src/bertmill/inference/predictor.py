@@ -74,7 +74,7 @@ class Predictor:
         """Return the part of `context` that answers `question`: `answer`, `start`, `end` (characters) and `score`.
 
         A list of questions returns a list; they may share one context. If `top_k` is above 1, each result is a list of
-        the best answers. With `handle_impossible_answer`, the answer is "" if no span exceeds the tuned threshold.
+        the best answers. With `handle_impossible_answer`, the answer may be "", decided by the tuned null threshold.
         """
         runner = self._task_runner("answer")
         task: Any = runner.task
@@ -89,14 +89,15 @@ class Predictor:
         return best[0] if isinstance(question, str) else best
 
     def fill(self, text: str, top_k: int = 5) -> list[Guess] | list[list[Guess]]:
-        """Return the `top_k` most likely pieces for the [MASK] in `text`, or one such list per [MASK] if it has several.
+        """Return the `top_k` most likely pieces for the [MASK] in `text`, or one list per [MASK] if there are several.
 
         A guess has `score` (its probability), `token` (its id), `token_str` and `sequence` (the completed text).
         """
         with self._loading:
             if self._filler is None:
-                purpose, remedy = "masked language modeling", "use a pre-trained model"
-                model = load_with_head(BertForMaskedLM, self.folder, purpose, remedy)
+                model = load_with_head(
+                    BertForMaskedLM, self.folder, "masked language modeling", "use a pre-trained model"
+                )
                 self._filler = MaskFiller(model.to(self.device), self.tokenizer)
         guesses = self._filler.fill(text, top_k)
         return guesses[0] if len(guesses) == 1 else guesses
