@@ -86,7 +86,7 @@ def test_each_mask_of_a_long_text_is_predicted_from_the_pieces_around_it(model: 
         assert scores(guesses) == pytest.approx(scores(alone), abs=1e-5)
 
 
-def test_what_cannot_be_filled_is_refused(model: Predictor, classifier: Path) -> None:
+def test_what_cannot_be_filled_is_rejected(model: Predictor, classifier: Path) -> None:
     with pytest.raises(DataError, match=r"the text has no \[MASK\]"):
         model.fill("the dog")
     with pytest.raises(UsageError, match="top_k must be at least 1, not 0"):

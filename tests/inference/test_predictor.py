@@ -41,7 +41,7 @@ def classes(classifier: Path) -> Predictor:
     ],
     ids=str,
 )
-def test_an_input_that_does_not_fit_the_task_is_refused(wrong: Any, message: str, classes: Predictor) -> None:
+def test_an_input_that_does_not_fit_the_task_is_rejected(wrong: Any, message: str, classes: Predictor) -> None:
     with pytest.raises(BertmillError, match=message):
         classes.predict(["the cat", wrong])
 
@@ -141,7 +141,7 @@ def test_answers_may_be_as_long_as_the_metadata_says(answerer: Path, tmp_path: P
     assert " " not in best["answer"]
 
 
-def test_calls_that_do_not_fit_the_task_are_refused(tagger: Path, answerer: Path) -> None:
+def test_calls_that_do_not_fit_the_task_are_rejected(tagger: Path, answerer: Path) -> None:
     model = bertmill.load(answerer)
     with pytest.raises(UsageError, match="fine-tuned for the task tag, not answer"):
         bertmill.load(tagger).answer("a", "b")

@@ -97,12 +97,12 @@ def test_windows_are_those_of_training_unless_settings_say_otherwise(classifier:
     assert Runner(classifier, windows=given).windows.metadata() == {"max_length": 32, "stride": 4, "truncate": True}
 
 
-def test_a_model_without_a_head_is_refused(tiny: Path) -> None:
+def test_a_model_without_a_head_is_rejected(tiny: Path) -> None:
     with pytest.raises(UsageError, match="is not fine-tuned for a task; fine-tune it with `bertmill finetune`"):
         Runner(tiny)
 
 
-def test_weights_that_are_missing_or_not_finite_are_refused(classifier: Path, tmp_path: Path) -> None:
+def test_weights_that_are_missing_or_not_finite_are_rejected(classifier: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(classifier, tmp_path / "model", ignore=shutil.ignore_patterns("manifest.json"))
     weights = load_file(folder / "model.safetensors")
     save_file(weights | {"classifier.bias": torch.full_like(weights["classifier.bias"], torch.nan)},

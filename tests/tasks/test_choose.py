@@ -53,7 +53,7 @@ def test_a_label_is_a_text_a_number_or_a_letter(label: object, number: int) -> N
         ("x", "the label 'x' fits several equal choices"),
     ],
 )
-def test_a_label_that_is_not_a_choice_is_refused(label: object, message: str) -> None:
+def test_a_label_that_is_not_a_choice_is_rejected(label: object, message: str) -> None:
     with pytest.raises(BadRowError, match=message):
         right_choice(label, ["x", "y", "x"] if label == "x" else ["ate.", "sat.", "flew."])
 

@@ -169,7 +169,7 @@ def test_a_message_names_the_line_of_a_question(tmp_path: Path) -> None:
         ("[]", "a.json: the file has no rows"),
     ],
 )
-def test_other_json_is_refused(tmp_path: Path, content: str, message: str) -> None:
+def test_other_json_is_rejected(tmp_path: Path, content: str, message: str) -> None:
     with pytest.raises(DataError) as caught:
         read(row_file(write(tmp_path / "a.json", content)))
     assert message in str(caught.value)

@@ -79,14 +79,14 @@ def test_an_unknown_label_is_reported_with_its_place() -> None:
         encoded(Classify(("a", "b")), "c")
 
 
-def test_an_unlabelled_row_has_no_target() -> None:
+def test_an_unlabeled_row_has_no_target() -> None:
     task = Classify(("a", "b"))
     assert encoded(task, None).target is None
     assert task.labels(row(None)) == ()
     assert task.labels(row("a")) == ("a",)
 
 
-def test_rows_with_choices_are_refused(tmp_path: Path) -> None:
+def test_rows_with_choices_are_rejected(tmp_path: Path) -> None:
     content = '{"text": "a", "choices": ["b", "c"], "label": "x"}\n'
     with pytest.raises(DataError, match=r"a.jsonl:1: has choices, which the task classify does not read"):
         read(tmp_path / "a.jsonl", content)

@@ -69,7 +69,7 @@ def test_a_task_of_one_file_is_trained_evaluated_and_used_from_the_command_line(
 
 
 @pytest.mark.parametrize("recorded", ["shout", "classify", ["tag"], 7])
-def test_a_recorded_task_that_is_unknown_or_does_not_fit_the_head_is_refused(
+def test_a_recorded_task_that_is_unknown_or_does_not_fit_the_head_is_rejected(
     recorded: object, untrained: MakeModel
 ) -> None:
     config = BertConfig.from_pretrained(untrained(Choose()))
@@ -78,7 +78,7 @@ def test_a_recorded_task_that_is_unknown_or_does_not_fit_the_head_is_refused(
     assert task_of_folder(config, {"task": "pretrain"}, Path("folder")) == Choose()
 
 
-def test_an_unknown_task_is_refused_with_the_known_ones() -> None:
+def test_an_unknown_task_is_rejected_with_the_known_ones() -> None:
     with pytest.raises(
         UsageError, match=r"there is no task called 'clasify'; did you mean classify\?; known: classify"
     ):
@@ -121,7 +121,7 @@ def test_the_help_of_a_task_shows_a_row_the_columns_and_the_metrics(
 
 
 @pytest.mark.parametrize("name", EVERY_TASK)
-def test_a_bare_folder_is_recognised_by_its_head(name: str, untrained: MakeModel) -> None:
+def test_a_bare_folder_is_recognized_by_its_head(name: str, untrained: MakeModel) -> None:
     task = EVERY_TASK[name]
     folder = untrained(task)
     assert read_metadata(folder) == {}

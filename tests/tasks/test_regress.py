@@ -33,12 +33,12 @@ def test_labels_are_numbers_in_any_notation(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("label", ["high", "nan", "inf", "1_000"])
-def test_a_label_that_is_not_a_number_is_refused(label: str, tmp_path: Path) -> None:
+def test_a_label_that_is_not_a_number_is_rejected(label: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=rf"a.tsv:3: the label '{label}' is .*; correct it, or use classify"):
         read(tmp_path / "a.tsv", "1", label)
 
 
-def test_a_label_whose_square_overflows_is_refused(tmp_path: Path) -> None:
+def test_a_label_whose_square_overflows_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="'-1e300' is too large"):
         read(tmp_path / "a.tsv", "-1e300")
 
@@ -50,7 +50,7 @@ def test_numbers_that_are_all_equal_cannot_be_learned(tmp_path: Path) -> None:
             Regress.from_rows(rows, TaskOptions(), WINDOWS.tokenizer, RowFile("a.tsv"))
 
 
-def test_rows_with_choices_are_refused(tmp_path: Path) -> None:
+def test_rows_with_choices_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "a", "choices": ["b", "c"], "label": 1}\n', encoding="utf-8")
     with pytest.raises(DataError, match=r"a.jsonl:1: has choices, which the task regress does not read"):

@@ -31,7 +31,7 @@ TOKENIZER = BertTokenizer.from_pretrained("minilm")
         ({"text": "a", "pair": ["b"]}, "the field 'pair' should be a text, not list"),
     ],
 )
-def test_a_field_that_is_not_a_text_is_refused(fields: dict[str, Any], message: str) -> None:
+def test_a_field_that_is_not_a_text_is_rejected(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(BadRowError, match=message):
         read_texts(fields)
 

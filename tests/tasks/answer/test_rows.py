@@ -132,7 +132,7 @@ def test_a_bad_question_is_reported_with_its_place(tmp_path: Path, question: Any
     assert message in str(error.value)
 
 
-def test_another_form_than_squad_is_refused(tmp_path: Path) -> None:
+def test_another_form_than_squad_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="the format tsv cannot be read for this task"):
         list(read_questions(RowFile("a.tsv"), labelled=True))
     with pytest.raises(DataError, match="the field 'passage' is missing"):

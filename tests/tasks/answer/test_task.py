@@ -175,7 +175,7 @@ def test_the_shortest_answer_of_a_question_counts_for_the_limit() -> None:
 @pytest.mark.parametrize(
     "metadata", [{"null_threshold": "low"}, {"max_answer_pieces": 0}, {"max_answer_pieces": "many"}]
 )
-def test_metadata_that_makes_no_sense_is_refused(metadata: dict[str, Any]) -> None:
+def test_metadata_that_makes_no_sense_is_rejected(metadata: dict[str, Any]) -> None:
     config = BertConfig.of_size("tiny").with_settings(architectures=["BertForQuestionAnswering"])
     with pytest.raises(IntegrityError, match="null_threshold or max_answer_pieces is not a valid number"):
         AnswerQuestions.from_folder(config, metadata)
@@ -225,7 +225,7 @@ def test_short_windows_overlap_by_more_than_an_answer() -> None:
     assert all(next_start < end - DEFAULT_ANSWER_PIECES for (_, end), (next_start, _) in pairwise(example.ranges))
 
 
-def test_truncation_is_refused() -> None:
+def test_truncation_is_rejected() -> None:
     with pytest.raises(UsageError, match="this task reads every piece: inputs cannot be truncated"):
         TASK.encode(row_of(PASSAGE), Windows(TOKENIZER, 32, truncate=True))
 

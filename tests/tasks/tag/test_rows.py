@@ -112,7 +112,7 @@ def test_standard_input_may_hold_records(labelled: bool, columns: str | None, mo
 
 
 @pytest.mark.parametrize(("labelled", "expected"), [(True, ["a"]), (False, ["a", "O"])])
-def test_standard_input_is_columns_if_labelled_and_else_lines(
+def test_standard_input_is_columns_if_labeled_and_else_lines(
     labelled: bool, expected: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "_open", lambda _: io.BufferedReader(io.BytesIO(b"a O\n")))
@@ -165,7 +165,7 @@ def test_bad_sentences_are_skipped_and_counted(tmp_path: Path) -> None:
     assert file.counts.skipped == {"different number of columns": 1}
 
 
-def test_settings_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+def test_settings_that_do_not_fit_are_rejected(tmp_path: Path) -> None:
     for columns in ("text=1", "text=1,pair=2,label=3", "text=words,label=tags"):
         with pytest.raises(UsageError):
             read(tmp_path / "a.conll", CONLL, columns=columns)

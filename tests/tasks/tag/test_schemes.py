@@ -73,7 +73,7 @@ def test_iob2_tags_have_the_same_spans_read_either_way(tags: list[str]) -> None:
         ("O O", None),
     ],
 )
-def test_schemes_are_recognised(tags: str, scheme: str | None) -> None:
+def test_schemes_are_recognized(tags: str, scheme: str | None) -> None:
     assert scheme_of([tags.split()]) == scheme
 
 
