@@ -1,6 +1,6 @@
 """Run every command in the README and the docs, and compare its output with the page.
 
-- A `console` block contains commands after `$ `, each followed by its output. In the output, `…` matches any text, and a
+- A `console` block contains commands after `$ `, each followed by its output. `…` matches any text in the output, and a
   line with only `…` matches any lines.
 - A `python` block runs as a script.
 - A block that takes more than 30 s has `<!-- slow -->` on the previous line and runs in `make slow`.
