@@ -1,4 +1,4 @@
-"""What all tests share: the network guard, the real data, and the program, run in this process or in its own."""
+"""Shared by all tests: the network guard, the real data, and fixtures that run the program."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ import pytest
 GUARD = Path(__file__).parent / "network_guard"
 sys.path.insert(0, str(GUARD))
 sys.modules.pop("sitecustomize", None)
-import sitecustomize  # noqa: E402 (the guard, now in this process)
+import sitecustomize  # noqa: E402 (activates the guard in this process)
 
-os.environ["PYTHONPATH"] = str(GUARD)  # and in every child
+os.environ["PYTHONPATH"] = str(GUARD)  # activates it in child processes
 os.environ["HF_HUB_OFFLINE"] = "1"
-# A shell's background jobs ignore Ctrl-C, and so would every child that a test sends it to.
+# Background jobs of a shell ignore SIGINT. Child processes would inherit this, and tests send them SIGINT.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-from tests import program  # noqa: E402 (guarded too)
+from tests import program  # noqa: E402 (imported under the guard)
 
-# Each worker of pytest-xdist and its children get cores of their own: where threads of two processes share a core,
-# they wait for each other.
+# Each pytest-xdist worker and its children get their own cores, because threads of two processes on one core wait for
+# each other.
 if "PYTEST_XDIST_WORKER" in os.environ and hasattr(os, "sched_setaffinity"):
     index, count = int(os.environ["PYTEST_XDIST_WORKER"][2:]), int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, cores[index % len(cores) :: count])
 
-hypothesis.settings.register_profile("house", deadline=None, derandomize=True)
-hypothesis.settings.load_profile("house")
+hypothesis.settings.register_profile("bertmill", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("bertmill")
 
 pytest_plugins = ["tests.finetuned"]
 
@@ -43,6 +43,7 @@ RunCommand = Callable[..., program.Result]
 
 @pytest.fixture(autouse=True)
 def no_network() -> Iterator[None]:
+    """Fail tests that try to connect to another host."""
     yield
     attempts, sitecustomize.ATTEMPTS[:] = list(sitecustomize.ATTEMPTS), []
     assert not attempts
@@ -50,7 +51,7 @@ def no_network() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def data() -> Path:
-    """The folder of real data, from BERTMILL_DATA; tests that need it are skipped if it is not set or absent."""
+    """The folder of real data, from BERTMILL_DATA. Skips the test if the variable or the folder is missing."""
     name = os.environ.get("BERTMILL_DATA")
     if not name:
         pytest.skip("needs real data: BERTMILL_DATA is not set")
@@ -61,26 +62,26 @@ def data() -> Path:
 
 @pytest.fixture(scope="session")
 def compiler() -> None:
-    """Tests of `--compile` are skipped where there is no C++ compiler, or no headers of Python."""
+    """Skips the test if there is no C++ compiler or no Python headers, which `--compile` needs."""
     headers = Path(sysconfig.get_path("include")) / "Python.h"
     if shutil.which(os.environ.get("CXX", "g++")) is None or not headers.exists():
-        pytest.skip("torch.compile needs a C++ compiler and the headers of Python")
+        pytest.skip("torch.compile needs a C++ compiler and the Python headers")
 
 
 @pytest.fixture(scope="session")
 def bf16() -> None:
-    """Tests that compute in bfloat16 are skipped where that would end them all."""
+    """Skips the test on machines where computing in bfloat16 crashes the process."""
     import torch
 
     from bertmill.machine import bf16_speedup
 
     if bf16_speedup(torch.device("cpu")) is None:
-        pytest.skip("this machine does not survive products of bfloat16")
+        pytest.skip("bfloat16 matrix products crash on this machine")
 
 
 @pytest.fixture
 def no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """torch.compile finds no C++ compiler, and nothing that was compiled before."""
+    """torch.compile finds no C++ compiler and no cached code."""
     from torch import _dynamo, _inductor
 
     _dynamo.reset()
@@ -91,7 +92,7 @@ def no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
 
 @pytest.fixture(scope="session")
 def read_lines(data: Path) -> Callable[[str, int], list[str]]:
-    """The non-empty lines of the first so many bytes of a text file under the data folder."""
+    """Returns the non-empty lines in the first `num_bytes` bytes of a text file in the data folder."""
 
     def read(name: str, num_bytes: int = -1) -> list[str]:
         path = data / name
@@ -104,7 +105,7 @@ def read_lines(data: Path) -> Callable[[str, int], list[str]]:
 
 @pytest.fixture
 def bertmill(tmp_path: Path) -> RunCommand:
-    """Run the program in this process, in an empty folder; returns exit code, stdout and stderr."""
+    """Runs the program in this process, in an empty folder. Returns exit code, stdout and stderr."""
 
     def run(*words: str | Path, stdin: str | bytes = "") -> program.Result:
         return program.run_here(list(map(str, words)), tmp_path, _encoded(stdin))
@@ -114,7 +115,7 @@ def bertmill(tmp_path: Path) -> RunCommand:
 
 @pytest.fixture
 def bertmill_process(tmp_path: Path) -> RunCommand:
-    """The same, with the installed program in a process of its own."""
+    """Runs the installed program in its own process, in an empty folder. Returns exit code, stdout and stderr."""
 
     def run(*words: str | Path, stdin: str | bytes = "") -> program.Result:
         return program.run_process(list(map(str, words)), tmp_path, _encoded(stdin))

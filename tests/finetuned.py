@@ -1,7 +1,6 @@
-"""Tiny models, fine-tuned once per session, and the rows they learned: fixtures for training, inference and cli.
+"""Fixtures for training, inference and cli: tiny models, fine-tuned once per session, and their training rows.
 
-The vocabulary is a hundred pieces, so that a step takes milliseconds. This module imports torch only when a fixture is
-used.
+The vocabulary has about a hundred pieces, so that a step takes milliseconds. Fixtures import torch on first use.
 """
 
 from __future__ import annotations
@@ -26,24 +25,26 @@ RunMain = Callable[..., str]
 
 
 def text_of(draw: random.Random, longest: int = 12) -> str:
+    """Return a random text of at most `longest` words."""
     return " ".join(draw.choices(WORDS, k=draw.randint(1, longest)))
 
 
 def finetune_words(model: Path, rows: Path, out: Path, task: str = "classify", **more: Any) -> list[str]:
-    """The command line of a fine-tuning; underscores in `more` become dashes."""
+    """Return the command line of a fine-tuning run. Underscores in `more` become dashes."""
     flags = {"model": model, "train": rows, "out": out, "batch-size": 8, "epochs": 4, "threads": 1, **more}
     pairs = ((f"--{name.replace('_', '-')}", str(value)) for name, value in flags.items())
     return ["finetune", task, *(word for pair in pairs for word in pair)]
 
 
 def read_metadata(model: Path) -> dict[str, Any]:
+    """Return the content of bertmill.json."""
     metadata: dict[str, Any] = json.loads((model / "bertmill.json").read_text(encoding="utf-8"))
     return metadata
 
 
 @pytest.fixture
 def run_main(capsys: pytest.CaptureFixture[str]) -> RunMain:
-    """Run a command in process; returns what it prints."""
+    """Runs a command in this process, which must succeed. Returns what it prints to stdout."""
 
     def run(*words: object) -> str:
         from bertmill.cli.main import main
@@ -57,7 +58,7 @@ def run_main(capsys: pytest.CaptureFixture[str]) -> RunMain:
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model of random weights that knows the words above and spells others."""
+    """A model with random weights whose vocabulary has the words above, and single letters for other words."""
     import torch
 
     from bertmill.model.bert import BertModel
@@ -78,7 +79,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def untrained(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> MakeModel:
-    """Makes models with a random head for a task, without metadata."""
+    """Creates a model with a random head for a task, without metadata."""
 
     def make(task: AnyTask) -> Path:
         import torch
@@ -97,7 +98,7 @@ def untrained(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> MakeModel
 
 @pytest.fixture(scope="session")
 def rows_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Sentences with the label yes if `good` occurs in them."""
+    """Texts with the label yes if they contain the word `good`."""
     draw = random.Random(0)
     path = tmp_path_factory.mktemp("rows") / "rows.tsv"
     texts = [text_of(draw) for _ in range(120)]
@@ -108,7 +109,7 @@ def rows_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def finished(tiny: Path, rows_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run: a classifier with windows of 16 pieces."""
+    """The finished run of a classifier with windows of 16 pieces."""
     from bertmill.cli.main import main
 
     out = tmp_path_factory.mktemp("runs") / "run"
@@ -119,6 +120,7 @@ def finished(tiny: Path, rows_file: Path, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="session")
 def classifier(finished: Path) -> Path:
+    """The model of the finished run."""
     return finished / "model"
 
 
@@ -131,7 +133,7 @@ def _sentence(draw: random.Random, place: str | None) -> list[str]:
 
 @pytest.fixture(scope="session")
 def tagged_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Sentences in columns, with places as entities in IOB1."""
+    """Sentences in CoNLL columns, with places as entities in IOB1."""
     draw = random.Random(1)
     lines = ["-DOCSTART- O", ""]
     for _ in range(120):
@@ -145,7 +147,7 @@ def tagged_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def questions_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """SQuAD 2.0: the answer to `where is it?` is the only place in the passage, if there is one."""
+    """Questions in SQuAD 2.0's format. The answer to `where is it?` is the only place in the passage, if any."""
     draw = random.Random(2)
     paragraphs = []
     for number in range(160):
@@ -169,9 +171,11 @@ def _trained(task: str, tiny: Path, file: Path, out: Path, epochs: int) -> Path:
 
 @pytest.fixture(scope="session")
 def tagger(tiny: Path, tagged_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model fine-tuned on `tagged_file`."""
     return _trained("tag", tiny, tagged_file, tmp_path_factory.mktemp("runs") / "tag", 6)
 
 
 @pytest.fixture(scope="session")
 def answerer(tiny: Path, questions_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model fine-tuned on `questions_file`."""
     return _trained("answer", tiny, questions_file, tmp_path_factory.mktemp("runs") / "answer", 12)

@@ -1,7 +1,7 @@
 """Run `bertmill` from a test, in this process or as the installed program.
 
-A process of its own imports torch anew, which takes seconds; in this process it takes none. Both ways end with the
-same result. Signals, pipes, closed streams and what is imported need a process of their own.
+Both ways give the same result. A new process takes seconds to import torch, so tests use this process by default. Tests
+of signals, pipes, closed streams and imports need a separate process.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TIMEOUT_S = 120
 
 
 def run_process(words: Sequence[str], folder: Path, stdin: bytes = b"") -> Result:
-    """Run the installed program with `words`, and with `folder` as its working directory."""
+    """Run the installed program with the arguments `words` in the working directory `folder`."""
     done = subprocess.run([PROGRAM, *words], cwd=folder, input=stdin, capture_output=True, timeout=TIMEOUT_S)
     return Result(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
@@ -34,7 +34,7 @@ def run_process(words: Sequence[str], folder: Path, stdin: bytes = b"") -> Resul
 def run_here(
     words: Sequence[str], folder: Path, stdin: bytes = b"", environment: Mapping[str, str] | None = None
 ) -> Result:
-    """Run the program with `words` in this process."""
+    """Run the program with the arguments `words` in this process."""
     with mock.patch.object(sys, "argv", ["bertmill", *words]):
         return capture(lambda: main(words), folder, stdin, environment)
 
@@ -42,9 +42,9 @@ def run_here(
 def capture(
     function: Callable[[], int | None], folder: Path, stdin: bytes = b"", environment: Mapping[str, str] | None = None
 ) -> Result:
-    """Call `function` as if it were a program: its result is the exit code, and what it changes is restored.
+    """Call `function` like a program: it returns the exit code, its output is captured, and process state is restored.
 
-    An error that would end a program with a traceback is raised.
+    Unexpected errors, which would end a program with a traceback, are raised.
     """
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         given.write(stdin)
@@ -64,7 +64,7 @@ def capture(
 
 @contextmanager
 def _process_state() -> Iterator[None]:
-    """Restore signal handlers and the number of threads."""
+    """Restore the signal handlers and the number of threads on exit."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     torch = sys.modules.get("torch")
     num_threads = torch.get_num_threads() if torch else None
@@ -79,7 +79,7 @@ def _process_state() -> Iterator[None]:
 
 @contextmanager
 def _standard_streams(*files: IO[bytes]) -> Iterator[None]:
-    """Redirect standard input, output and error to `files`, both the descriptors 0 to 2 and Python's streams."""
+    """Redirect stdin, stdout and stderr to `files`: both the file descriptors 0 to 2 and Python's streams."""
     sys.stdout.flush()
     sys.stderr.flush()
     with ExitStack() as stack:

@@ -74,12 +74,12 @@ HEAD = "text\tlabel\na\tno\n"
     ("task", "name", "content", "message"),
     [
         ("classify", "bad.tsv", HEAD + "a film\tmaybe\n", "bad.tsv:3: the label 'maybe' is not one of no, yes"),
-        ("classify", "bad.tsv", HEAD + "a film\n", "bad.tsv:3: this row has 1 column, the first row has 2"),
+        ("classify", "bad.tsv", HEAD + "a film\n", "bad.tsv:3: this row has 1 column, but the first row has 2"),
         ("classify", "bad.tsv", HEAD + " \tno\n", "bad.tsv:3: the field 'text' is empty"),
-        ("classify", "bad.tsv", HEAD + "a\tno\u200b\n", r"bad.tsv:3: the label 'no\u200b' has unprintable"),
+        ("classify", "bad.tsv", HEAD + "a\tno\u200b\n", r"bad.tsv:3: the label 'no\u200b' contains unprintable"),
         ("classify", "bad.tsv", HEAD + "a film\t\n", "bad.tsv:3: the label is empty"),
-        ("tag", "bad.conll", "good O\nfilm\n", "bad.conll:2: has 1 columns, the first line has 2"),
-        ("tag", "bad.jsonl", '{"words": ["a"], "tags": ["O", "O"]}\n', "bad.jsonl:1: has 1 words and 2 tags"),
+        ("tag", "bad.conll", "good O\nfilm\n", "bad.conll:2: the line has 1 column, but the first line has 2"),
+        ("tag", "bad.jsonl", '{"words": ["a"], "tags": ["O", "O"]}\n', "bad.jsonl:1: the row has 1 word but 2 tags"),
         ("tag", "bad.conll", "good B-ORG\n", "bad.conll:1, word 1: the tag 'B-ORG' is not one of O, B-LOC, I-LOC"),
         ("answer", "bad.jsonl", '{"question": "q", "context": "c", "answer": "d"}\n', "bad.jsonl:1: the answer 'd'"),
     ],
@@ -94,5 +94,5 @@ def test_a_bad_row_is_one_line_with_its_place(
     assert main(["evaluate", str(model), "--data", str(file), "--quiet"]) == 3
     said = capsys.readouterr().err
     assert message in said
-    assert "--on-bad-row skip" in said
+    assert "set on_bad_row=skip" in said
     assert said.count("\n") == 1

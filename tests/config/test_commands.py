@@ -97,8 +97,8 @@ def test_wrong_settings_of_pretrain_are_refused(given: dict[str, Any], message: 
 @pytest.mark.parametrize(
     ("task", "given", "message"),
     [
-        ("classify", {"multi_label": True, "label_smoothing": 0.1}, "cannot be used with --multi-label"),
-        ("classify", {"multi_label": True, "class_weights": "balanced"}, "cannot be used with --multi-label"),
+        ("classify", {"multi_label": True, "label_smoothing": 0.1}, "cannot be used with multi_label"),
+        ("classify", {"multi_label": True, "class_weights": "balanced"}, "cannot be used with multi_label"),
         ("classify", {"label_smoothing": 1}, "--label-smoothing: .*less than 1"),
         ("classify", {"dev": "1.5"}, "--dev: should be a share between 0 and 1"),
         ("regress", {"seeds": 0}, "--seeds: "),

@@ -1,4 +1,4 @@
-"""Tests for filling masks: what a guess depends on, long texts, and what is refused."""
+"""Tests for filling masks: what a guess depends on, long texts, and invalid calls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PIECES = [*SPECIAL_TOKENS, "the", "dog", "cat", "sees", "a", "bird", "##s"]
 
 
 def random_model(folder: Path, *, causal: bool) -> Predictor:
-    """A model whose random weights are large, so that every piece of the text changes its guesses."""
+    """Return a model with large random weights, so that every piece of the text affects its guesses."""
     torch.manual_seed(0)
     config = BertConfig.of_size("tiny").with_settings(
         vocab_size=len(PIECES), causal=causal, initializer_range=0.5, max_position_embeddings=16
@@ -42,7 +42,7 @@ def scores(guesses: list[dict[str, object]]) -> list[object]:
     return [guess["score"] for guess in guesses]
 
 
-def test_what_follows_matters_unless_the_model_reads_left_to_right(model: Predictor, causal: Predictor) -> None:
+def test_pieces_after_the_mask_matter_unless_the_model_reads_left_to_right(model: Predictor, causal: Predictor) -> None:
     for predictor in (model, causal):
         one, other = (predictor.fill(f"the dog [MASK] {rest}", top_k=12) for rest in ("a bird", "the cats"))
         assert (scores(one) == scores(other)) == (predictor is causal)
@@ -68,7 +68,7 @@ def test_a_guess_has_the_probability_of_the_model_and_the_completed_text(model: 
         assert guess["sequence"] == ("thes sees" if piece == "##s" else f"the {piece} sees")
 
 
-def test_every_mask_of_a_text_has_guesses_of_its_own(model: Predictor) -> None:
+def test_every_mask_of_a_text_has_its_own_guesses(model: Predictor) -> None:
     one, other = model.fill("the [MASK] sees a [MASK]", top_k=2)
     assert isinstance(one, list)
     assert isinstance(other, list)
@@ -81,15 +81,15 @@ def test_each_mask_of_a_long_text_is_predicted_from_the_pieces_around_it(model: 
     words[5] = words[40] = "[MASK]"
     together = model.fill(" ".join(words), top_k=3)
     for place, guesses in zip((5, 40), together, strict=True):
-        start = max(0, place - 7)  # 14 pieces fit beside [CLS] and [SEP]
+        start = max(0, place - 7)  # 14 pieces fit between [CLS] and [SEP]
         alone = model.fill(" ".join(words[start : start + 14]), top_k=3)
         assert scores(guesses) == pytest.approx(scores(alone), abs=1e-5)
 
 
-def test_what_cannot_be_filled_is_refused(model: Predictor, classifier: Path) -> None:
+def test_calls_that_cannot_be_filled_are_rejected(model: Predictor, classifier: Path) -> None:
     with pytest.raises(DataError, match=r"the text has no \[MASK\]"):
         model.fill("the dog")
     with pytest.raises(UsageError, match="top_k must be at least 1, not 0"):
         model.fill("[MASK]", top_k=0)
-    with pytest.raises(UsageError, match="the model has no head for masked words; use a pre-trained model"):
+    with pytest.raises(UsageError, match="the model has no head for masked language modeling; use a pre-trained model"):
         load(classifier).fill("[MASK]")

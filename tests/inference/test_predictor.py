@@ -1,4 +1,4 @@
-"""Tests for `bertmill.load`: inputs of every form, and the same answers as the command line and Hugging Face."""
+"""Tests for `bertmill.load`: all forms of input, and the same answers as the command line and Hugging Face."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ def classes(classifier: Path) -> Predictor:
     ("wrong", "message"),
     [
         (None, "the field 'text' is missing"),
-        (7, "the field 'text' should be a text, not int"),
+        (7, "the field 'text' must be a string, not int"),
         ("", "the field 'text' is empty"),
         (("a", " "), "the field 'pair' is empty"),
-        (("a", "dog", "sees"), "an input has 3 parts, and the task takes text, pair"),
-        (["a", "dog"], "the field 'text' should be a text, not list"),
+        (("a", "dog", "sees"), "an input has 3 values, but the task takes only text, pair"),
+        (["a", "dog"], "the field 'text' must be a string, not list"),
         ({}, "the field 'text' is missing"),
         ({"pair": "a dog"}, "the field 'text' is missing"),
         ({"text": None}, "the field 'text' is missing"),
         ({"text": "a dog", "pair": None}, "the field 'pair' is missing"),
-        ({"text": ("a", "dog"), "pair": "sees"}, "the field 'text' should be a text, not tuple"),
+        ({"text": ("a", "dog"), "pair": "sees"}, "the field 'text' must be a string, not tuple"),
         ({"text": "a dog", "choices": ["a", "b"]}, "the task classify does not take the field 'choices'"),
         ({"text": "a dog", "label": "x"}, "the task classify does not take the field 'label'; use text, pair"),
     ],
     ids=str,
 )
-def test_an_input_that_does_not_fit_the_task_is_refused(wrong: Any, message: str, classes: Predictor) -> None:
+def test_an_input_that_does_not_match_the_task_is_rejected(wrong: Any, message: str, classes: Predictor) -> None:
     with pytest.raises(BertmillError, match=message):
         classes.predict(["the cat", wrong])
 
@@ -49,13 +49,13 @@ def test_an_input_that_does_not_fit_the_task_is_refused(wrong: Any, message: str
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        ("a text", "predict takes a list of inputs; put the text into a list"),
+        ("a text", "predict expects a list of inputs; put the text in a list"),
         (None, "expected a text or a list of texts, not NoneType"),
         ({"text": "a"}, "expected a text or a list of texts, not dict"),
     ],
     ids=str,
 )
-def test_predict_takes_a_list(inputs: Any, message: str, classes: Predictor) -> None:
+def test_predict_expects_a_list(inputs: Any, message: str, classes: Predictor) -> None:
     with pytest.raises(UsageError, match=message):
         classes.predict(inputs)
 
@@ -67,7 +67,9 @@ def test_a_pair_is_a_tuple_or_a_dict(classes: Predictor) -> None:
     assert classes.predict([]) == []
 
 
-def test_python_and_the_command_line_agree(classes: Predictor, rows_file: Path, run_main: RunMain) -> None:
+def test_python_and_the_command_line_give_the_same_answers(
+    classes: Predictor, rows_file: Path, run_main: RunMain
+) -> None:
     printed = [json.loads(line) for line in run_main("predict", classes.folder, rows_file, "--quiet").splitlines()]
     texts = [line.split("\t")[0] for line in rows_file.read_text(encoding="utf-8").splitlines()[1:]]
     assert [answer.pop("id") for answer in printed] == list(range(1, len(texts) + 1))
@@ -85,7 +87,7 @@ def test_hugging_face_opens_a_classifier_with_the_same_answers(classes: Predicto
 # Tags
 
 
-def test_a_text_or_a_list_of_words_is_tagged(tagger: Path) -> None:
+def test_texts_and_lists_of_words_are_tagged(tagger: Path) -> None:
     model = bertmill.load(tagger)
     text = "good film\tin New York, and a book in Paris."
     answer = model.tag(text)
@@ -112,7 +114,7 @@ def test_hugging_face_opens_a_tagger_with_the_same_tags(tagger: Path) -> None:
 PASSAGE = "good film  PARIS cold book"
 
 
-def test_questions_are_answered_like_the_pipeline_of_hugging_face(answerer: Path) -> None:
+def test_answer_has_the_interface_of_the_hugging_face_pipeline(answerer: Path) -> None:
     model = bertmill.load(answerer)
     best = model.answer(question="where is it?", context=PASSAGE)
     assert isinstance(best, dict)
@@ -132,7 +134,7 @@ def test_questions_are_answered_like_the_pipeline_of_hugging_face(answerer: Path
     assert model.predict([("where is it?", PASSAGE)])[0]["answer"] == "PARIS"
 
 
-def test_answers_may_be_as_long_as_the_metadata_says(answerer: Path, tmp_path: Path) -> None:
+def test_the_metadata_limits_the_length_of_answers(answerer: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(answerer, tmp_path / "model")
     changed = {**read_metadata(folder), "max_answer_pieces": 1, "null_threshold": -1e9}
     (folder / "bertmill.json").write_text(json.dumps(changed), encoding="utf-8")
@@ -141,13 +143,13 @@ def test_answers_may_be_as_long_as_the_metadata_says(answerer: Path, tmp_path: P
     assert " " not in best["answer"]
 
 
-def test_calls_that_do_not_fit_the_task_are_refused(tagger: Path, answerer: Path) -> None:
+def test_calls_that_do_not_match_the_task_are_rejected(tagger: Path, answerer: Path) -> None:
     model = bertmill.load(answerer)
     with pytest.raises(UsageError, match="fine-tuned for the task tag, not answer"):
         bertmill.load(tagger).answer("a", "b")
     with pytest.raises(UsageError, match="fine-tuned for the task answer, not tag"):
         model.tag("a")
-    with pytest.raises(UsageError, match="there are 2 questions and 1 contexts"):
+    with pytest.raises(UsageError, match="got 2 questions but 1 context; pass one context per question"):
         model.answer(["a", "b"], ["c"])
     with pytest.raises(UsageError, match="expected a text or a list of texts, not NoneType"):
         model.answer("a", None)  # type: ignore[arg-type]

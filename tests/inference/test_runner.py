@@ -1,4 +1,4 @@
-"""Tests for runners: answers do not depend on the batch, windows are those of training, threads may share a runner."""
+"""Tests for runners: answers do not depend on the batch, windows are those of training, threads can share a runner."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_answers_do_not_depend_on_the_batch(runner: Runner, texts: list[dict[str
             assert other["label"] == answer["label"] or abs(answer["score"] - 0.5) < 1e-4
 
 
-def test_threads_share_a_runner(runner: Runner, texts: list[dict[str, str]]) -> None:
+def test_threads_can_share_a_runner(runner: Runner, texts: list[dict[str, str]]) -> None:
     expected = runner.answer(texts)
     num_threads = 4
     barrier = threading.Barrier(num_threads)
@@ -67,42 +67,44 @@ def test_a_stream_and_a_batch_of_requests_give_the_same_answers(runner: Runner, 
         assert ours["scores"] == pytest.approx(theirs["scores"], abs=1e-6)
 
 
-def test_a_request_that_is_wrong_is_reported_with_its_number(runner: Runner) -> None:
+def test_an_invalid_request_is_reported_with_its_number(runner: Runner) -> None:
     with pytest.raises(BadRowError, match="request 1: the field 'text' is empty"):
         runner.answer([{"text": "a film"}, {"text": " "}])
 
 
-def test_a_document_of_ten_thousand_words_is_read_whole(runner: Runner) -> None:
+def test_a_document_of_ten_thousand_words_is_read_completely(runner: Runner) -> None:
     dull = "dull " * 10_000
     without, within = runner.answer([{"text": dull}, {"text": dull + "good " * 5_000}])
     assert without["label"] == "no"
     assert without["scores"]["yes"] < within["scores"]["yes"]
 
 
-def test_a_long_document_runs_in_portions(classifier: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_document_runs_in_batches(classifier: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
     runner = Runner(classifier, "cpu")
     runner.model.register_forward_pre_hook(lambda _, given: sizes.append(given[0].num_pieces))
     example = runner.task.encode(runner.task.request({"text": "dull film " * 5_000}), runner.windows)
-    ((_, portions),) = stream_outputs(runner.task, runner.model, [example], runner.device)
+    ((_, batched),) = stream_outputs(runner.task, runner.model, [example], runner.device)
     assert max(sizes) <= PIECES_PER_BATCH < sum(sizes)
     monkeypatch.setattr("bertmill.tasks.base.PIECES_PER_BATCH", 10**9)
     (whole,) = run_batch(runner.task, runner.model, [example], torch.device("cpu"))
-    assert portions == pytest.approx(whole, abs=1e-5)
+    assert batched == pytest.approx(whole, abs=1e-5)
 
 
-def test_windows_are_those_of_training_unless_settings_say_otherwise(classifier: Path) -> None:
+def test_windows_are_those_of_training_unless_settings_override_them(classifier: Path) -> None:
     assert Runner(classifier).windows.max_length == 16
     given = WindowSettings(max_length=32, stride=4, truncate=True)
     assert Runner(classifier, windows=given).windows.metadata() == {"max_length": 32, "stride": 4, "truncate": True}
 
 
-def test_a_model_without_a_head_is_refused(tiny: Path) -> None:
-    with pytest.raises(UsageError, match="is not fine-tuned for a task; fine-tune it with `bertmill finetune`"):
+def test_a_model_without_a_head_is_rejected(tiny: Path) -> None:
+    with pytest.raises(
+        UsageError, match="the model is not fine-tuned for a task; fine-tune it with `bertmill finetune`"
+    ):
         Runner(tiny)
 
 
-def test_weights_that_are_missing_or_not_finite_are_refused(classifier: Path, tmp_path: Path) -> None:
+def test_missing_or_non_finite_weights_are_rejected(classifier: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(classifier, tmp_path / "model", ignore=shutil.ignore_patterns("manifest.json"))
     weights = load_file(folder / "model.safetensors")
     save_file(weights | {"classifier.bias": torch.full_like(weights["classifier.bias"], torch.nan)},
@@ -118,7 +120,7 @@ def test_weights_that_are_missing_or_not_finite_are_refused(classifier: Path, tm
         Runner(folder)
 
 
-def test_rows_are_read_with_the_options_of_the_training(untrained: MakeModel, tmp_path: Path) -> None:
+def test_rows_are_read_with_the_options_of_training(untrained: MakeModel, tmp_path: Path) -> None:
     rows = tmp_path / "rows.tsv"
     rows.write_text("text\tlabel\na film\t\n", encoding="utf-8")
     several = Runner(untrained(Classify(("a", "b"), multi_label=True)), "cpu")

@@ -1,4 +1,4 @@
-"""A search of Python code for lines that know the names or classes of a registry."""
+"""Search Python code for lines that depend on the names or classes of a registry."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterator
 def lines_that_know(
     code: str, names: Collection[str], classes: Collection[str], *, field_names: Collection[str] = ()
 ) -> Iterator[int]:
-    """The lines in which a name or class is compared, checked, matched or a key.
+    """Yield the numbers of lines that compare, check or match a name or class, or use it as a key.
 
-    `field_names` are names that are also ordinary keys: a dict may have one of them among other keys.
+    `field_names` are names that are also ordinary keys: a dict may contain one of them among other keys.
     """
     for node in ast.walk(ast.parse(code)):
         match node:

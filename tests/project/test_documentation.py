@@ -1,10 +1,12 @@
-"""Every command in the README and the docs is run, and prints what the page says it prints.
+"""Run every command in the README and the docs, and compare its output with the page.
 
-A `console` block holds commands after `$ ` and, below each, its output; `…` stands for any text, a line of
-only `…` for any lines. A `python` block is run as a script. A block that takes over 30 s has `<!-- slow -->`
-on the line before it and runs in `make slow`. README.zh.md shows the blocks of README.md, which are run once.
+- A `console` block contains commands after `$ `, each followed by its output. `…` matches any text in the output, and a
+  line with only `…` matches any lines.
+- A `python` block runs as a script.
+- A block that takes more than 30 s has `<!-- slow -->` on the previous line and runs in `make slow`.
+- README.zh.md shows the same blocks as README.md, which run only once.
 
-A plain `bertmill` or `python -c` command and a `python` block run in this process; a shell runs all other commands.
+Plain `bertmill` and `python -c` commands and `python` blocks run in this process, all other commands in a shell.
 """
 
 import os
@@ -22,9 +24,9 @@ from tests import program
 ROOT = Path(__file__).parent.parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "README.zh.md", *(ROOT / "docs").glob("*.md")])
 BLOCK = re.compile(r"(<!-- slow -->\n)?^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-# These run the tests or install things; that they exist is checked instead.
+# These run the tests or install packages. The test only checks that they exist.
 NOT_RUN_HERE = {"make test", "make check", "make slow", "make bench", "make docs"}
-# Words and quoted words: nothing that a shell would replace, redirect or start.
+# Plain and quoted words, with nothing that a shell would expand, redirect or execute.
 PLAIN = re.compile(r"""(bertmill|python -c) ([\w ./:=+,@%-]|'[^']*'|"[^"$`\\!]*")*""")
 
 
@@ -55,7 +57,7 @@ def parameters() -> list:  # type: ignore[type-arg]
 
 
 @pytest.mark.parametrize("block", parameters())
-def test_what_a_page_shows_is_what_happens(block: Block, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_commands_print_the_output_on_the_page(block: Block, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "100"}
     if "BERTMILL_DATA" in block.content or "-m benchmarks" in block.content:
         environment["BERTMILL_DATA"] = str(request.getfixturevalue("data"))
@@ -93,12 +95,12 @@ def run_python(code: str, folder: Path, environment: dict[str, str]) -> program.
 
 
 def is_plain(command: str) -> bool:
-    """Whether no shell is needed to run the command."""
+    """Whether the command can run without a shell."""
     return PLAIN.fullmatch(command) is not None
 
 
 def commands(content: str) -> list[tuple[str, str]]:
-    """(command, expected output) of a console block."""
+    """Return the commands of a console block with their expected outputs."""
     parts = re.split(r"^\$ ", content, flags=re.MULTILINE)[1:]
     pairs = []
     for part in parts:
@@ -116,7 +118,7 @@ def pattern_of(expected: str) -> str:
     return "\n".join(lines)
 
 
-def test_a_wrong_output_would_be_noticed() -> None:
+def test_a_different_output_does_not_match() -> None:
     assert re.fullmatch(pattern_of("a\n…\nb 1 … 2"), "a\nx\ny\nb 1 x 2")
     assert not re.fullmatch(pattern_of("a\nb"), "a\nc")
 
@@ -138,7 +140,7 @@ def test_a_wrong_output_would_be_noticed() -> None:
         ("make demo", False),
     ],
 )
-def test_a_command_that_needs_a_shell_gets_one(command: str, plain: bool) -> None:
+def test_only_plain_commands_run_without_a_shell(command: str, plain: bool) -> None:
     assert is_plain(command) == plain
 
 
@@ -148,7 +150,7 @@ def test_both_readmes_show_the_same_commands() -> None:
     assert english
 
 
-def test_no_block_escapes_by_its_kind() -> None:
+def test_every_block_has_a_known_kind() -> None:
     for page in PAGES:
         for number, fence in enumerate(re.findall(r"^\s*```(.*)$", page.read_text(), re.MULTILINE)):
             assert fence in ([""] if number % 2 else ["console", "python", "text", "toml"]), page

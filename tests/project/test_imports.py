@@ -1,4 +1,4 @@
-"""The import order of docs/architecture.md: a package imports only packages before it."""
+"""Imports follow the order in docs/architecture.md: a package only imports earlier packages."""
 
 import ast
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 import bertmill
 
 SOURCE = Path(bertmill.__file__).parent
-# Packages in the order in which they may import; packages of one set do not import each other.
+# Packages in import order. Packages in the same set do not import each other.
 ORDER = [
     {"version"},
     {"errors"},
@@ -51,7 +51,7 @@ def imported_packages(path: Path) -> set[str]:
     return packages
 
 
-def test_every_import_points_to_an_earlier_package() -> None:
+def test_packages_only_import_earlier_packages() -> None:
     wrong = []
     for path in SOURCE.rglob("*.py"):
         package = package_of(path.relative_to(SOURCE).parts)
@@ -62,9 +62,9 @@ def test_every_import_points_to_an_earlier_package() -> None:
     assert not wrong
 
 
-def test_no_file_has_a_name_that_says_nothing() -> None:
-    empty_names = {"utils", "util", "common", "helpers", "misc"}
-    assert not [path for path in SOURCE.rglob("*") if path.stem in empty_names]
+def test_no_file_has_a_generic_name() -> None:
+    generic_names = {"utils", "util", "common", "helpers", "misc"}
+    assert not [path for path in SOURCE.rglob("*") if path.stem in generic_names]
 
 
 def test_settings_rows_registries_and_the_tokenizer_do_not_import_torch() -> None:

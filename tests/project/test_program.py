@@ -1,4 +1,4 @@
-"""The program that tests run in their own process behaves as the installed one and leaves no trace."""
+"""Running the program in the test process gives the same results as the installed program and restores all state."""
 
 import os
 import signal
@@ -22,14 +22,14 @@ from tests.program import capture
     ],
     ids=["standard input", "an error", "help", "no command"],
 )
-def test_both_ways_to_run_the_program_give_the_same(
+def test_both_ways_to_run_the_program_give_the_same_result(
     bertmill: RunCommand, bertmill_process: RunCommand, words: list[str], stdin: bytes
 ) -> None:
     here, there = (run(*words, stdin=stdin) for run in (bertmill, bertmill_process))
     assert (here.returncode, here.stdout, here.stderr) == (there.returncode, there.stdout, there.stderr)
 
 
-def test_what_a_function_changes_is_restored(tmp_path: Path) -> None:
+def test_process_state_is_restored(tmp_path: Path) -> None:
     def state() -> tuple[object, ...]:
         handlers = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
         files = [os.fstat(number) for number in range(3)]
@@ -49,7 +49,7 @@ def test_what_a_function_changes_is_restored(tmp_path: Path) -> None:
     assert state() == before
 
 
-def test_everything_written_is_captured_and_nothing_else(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_all_output_is_captured(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     def write() -> None:
         assert Path.cwd() == tmp_path
         assert sys.stdin.read() == "given"
@@ -63,7 +63,7 @@ def test_everything_written_is_captured_and_nothing_else(tmp_path: Path, capfd: 
     assert capfd.readouterr() == ("", "")
 
 
-def test_an_unexpected_error_is_raised(tmp_path: Path) -> None:
+def test_unexpected_errors_are_raised(tmp_path: Path) -> None:
     streams = sys.stdout, sys.stderr
     with pytest.raises(ZeroDivisionError):
         capture(lambda: 1 // 0, tmp_path)

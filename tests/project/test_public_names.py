@@ -1,4 +1,4 @@
-"""What the package offers is what its documentation names."""
+"""The public names of the package are documented."""
 
 import re
 from pathlib import Path

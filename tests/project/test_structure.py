@@ -1,4 +1,4 @@
-"""The structure that docs/architecture.md promises: its tree, and files and functions of readable size."""
+"""The source matches docs/architecture.md, and files and functions are short enough to read."""
 
 import ast
 import re
@@ -28,7 +28,7 @@ def test_the_tree_names_every_source_file_in_at_most_45_lines() -> None:
     assert not {stem for stem in stems if not re.search(rf"\b{stem}\b", tree)}
 
 
-def test_the_walks_name_files_that_exist() -> None:
+def test_the_walks_name_existing_files() -> None:
     walks = PAGE.split("## Two walks")[1].split("## ")[0]
     counts = []
     for walk in re.findall(r"\((\d+) files\): (.*?)\.\n", walks, re.DOTALL):
@@ -41,7 +41,7 @@ def test_the_walks_name_files_that_exist() -> None:
     assert counts[1] <= 35
 
 
-def test_files_and_functions_are_of_readable_size() -> None:
+def test_files_and_functions_are_short() -> None:
     too_long = []
     for path in source_files():
         text = path.read_text(encoding="utf-8")
@@ -53,7 +53,7 @@ def test_files_and_functions_are_of_readable_size() -> None:
     assert not too_long
 
 
-# Tests of what several modules do together, and of registries, which are packages.
+# Tests of several modules together, and of registries, which are packages.
 ACROSS_MODULES = {
     "corpus/objectives/test_objectives.py",
     "model/test_compile.py",

@@ -1,4 +1,4 @@
-"""Files of rows, and a typed row with one label."""
+"""Helpers that write files of rows, and a typed row with one label."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from bertmill.rows.source import RowFile
 
 @dataclass(frozen=True)
 class LabelledRow(Row):
+    """A row with one label."""
+
     label: str = ""
 
     def fields(self) -> dict[str, Any]:
@@ -28,7 +30,7 @@ class LabelledRow(Row):
 
 
 def write(path: Path, content: bytes | str) -> str:
-    """Write a file, compressed if its suffix says so; returns its name."""
+    """Write a file, compressed according to its suffix. Returns its path."""
     compressors: dict[str, Callable[[bytes], bytes]] = {
         ".gz": gzip.compress,
         ".xz": lzma.compress,
@@ -48,7 +50,7 @@ def row_file(path: str | Path, **settings: Any) -> RowFile:
 
 
 def read_labelled(file: RowFile) -> Iterator[LabelledRow]:
-    """The first text and the label of every row."""
+    """Yield the text and the label of every row."""
 
     def parse(record: Record) -> LabelledRow:
         return LabelledRow(record.place, (record.fields["text"],), label_text(record.fields["label"]))

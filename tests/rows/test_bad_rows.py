@@ -1,4 +1,4 @@
-"""Bad rows are counted by reason; more than one in twenty stop the reading."""
+"""Bad rows are counted by reason; more than 5 % of them stop reading."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bertmill.rows.bad_rows import BadRowError, RowCounts, unknown_label
 from bertmill.text.repair import Repairs
 
 
-def test_remarks_say_what_was_done_with_the_rows() -> None:
+def test_remarks_list_corrected_skipped_and_repaired_rows() -> None:
     counts = RowCounts(num_rows=1000, repairs=Repairs(nuls=2), notices=["a notice"])
     counts.corrected["tags"] += 3
     for reason in ("empty text", "empty label", "empty text"):
@@ -25,12 +25,12 @@ def test_remarks_say_what_was_done_with_the_rows() -> None:
     assert not list(RowCounts(num_rows=7).remarks())
 
 
-@pytest.mark.parametrize(("num_bad", "is_refused"), [(5, False), (6, True)])
-def test_more_than_one_bad_row_in_twenty_is_too_many_at_the_end(num_bad: int, is_refused: bool) -> None:
+@pytest.mark.parametrize(("num_bad", "is_rejected"), [(5, False), (6, True)])
+def test_more_than_five_percent_bad_rows_are_too_many_at_the_end(num_bad: int, is_rejected: bool) -> None:
     counts = RowCounts(num_rows=100)
     for number in range(num_bad):
         counts.skip(BadRowError("empty text", "empty"), f"a.tsv:{number + 2}", "a.tsv")
-    if not is_refused:
+    if not is_rejected:
         counts.require_few_skipped("a.tsv")
         return
     with pytest.raises(DataError) as caught:
@@ -41,7 +41,7 @@ def test_more_than_one_bad_row_in_twenty_is_too_many_at_the_end(num_bad: int, is
     )
 
 
-def test_after_a_thousand_rows_too_many_bad_ones_stop_at_once() -> None:
+def test_after_a_thousand_rows_too_many_bad_rows_stop_reading_immediately() -> None:
     counts = RowCounts(num_rows=999)
     problem = BadRowError("empty text", "empty")
     for _ in range(100):
@@ -51,10 +51,10 @@ def test_after_a_thousand_rows_too_many_bad_ones_stop_at_once() -> None:
         counts.skip(problem, "a.tsv:2", "a.tsv")
 
 
-def test_an_unknown_label_lists_the_known_ones() -> None:
+def test_the_error_for_an_unknown_label_lists_the_known_labels() -> None:
     problem = unknown_label("tag", "x", list("abcdefghijkl"), "a.tsv:3")
     assert problem.reason == "unknown tag"
     assert str(problem) == (
-        "a.tsv:3: the tag 'x' is not one of a, b, c, d, e, f, g, h, i, j …; correct it, or train with data that has it"
+        "a.tsv:3: the tag 'x' is not one of a, b, c, d, e, f, g, h, i, j …; correct it, or add it to the training data"
     )
     assert "not one of a, b;" in str(unknown_label("label", "x", ["a", "b"], str(Path("a.tsv"))))

@@ -1,4 +1,4 @@
-"""Columns are those that the user names, or those with common names; otherwise the error names the remedy."""
+"""Columns come from settings or from common names; otherwise an error explains which setting to use."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def fields(path: str, *, labelled: bool = True, **settings: Any) -> list[Mapping
     return [record.fields for record in read(path, labelled=labelled, **settings)]
 
 
-# Columns that the user names
+# Columns from settings
 
 
 @pytest.mark.parametrize(
@@ -48,33 +48,33 @@ def test_columns_are_given_by_name_or_by_number(text: str, columns: Columns) -> 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "cannot be read at ''"),
-        ("sentence", "cannot be read at 'sentence'; write KEY=COLUMN,… with each of text, pair, label, choices"),
-        ("text=a,txt=b", "cannot be read at 'txt=b'"),
-        ("text=a,text=b", "cannot be read at 'text=b'"),
-        ("text=", "cannot be read at 'text='"),
-        ("label=a", "names no text; add text=COLUMN"),
-        ("text=a,label=a", "uses a column twice"),
-        ("text=a,choices=b++c", "or an empty name"),
-        ("text=0,label=1", "columns are counted from 1"),
+        ("", "columns '' is invalid at ''"),
+        ("sentence", "is invalid at 'sentence'; write KEY=COLUMN,… with each of text, pair, label, choices"),
+        ("text=a,txt=b", "is invalid at 'txt=b'"),
+        ("text=a,text=b", "is invalid at 'text=b'"),
+        ("text=", "is invalid at 'text='"),
+        ("label=a", "does not name a text; add text=COLUMN"),
+        ("text=a,label=a", "repeats a column"),
+        ("text=a,choices=b++c", "or has an empty name"),
+        ("text=0,label=1", "column numbers start at 1"),
     ],
 )
-def test_columns_that_cannot_be_parsed_are_refused(text: str, message: str) -> None:
+def test_columns_that_cannot_be_parsed_are_rejected(text: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_columns(text)
     assert message in str(caught.value)
 
 
-def test_presets_and_columns_exclude_each_other() -> None:
+def test_presets_and_columns_cannot_be_combined() -> None:
     assert given_columns(RowSettings(preset="cola")) == Columns("4", label="2", has_header=False)
     assert given_columns(RowSettings()) is None
-    with pytest.raises(UsageError, match="--columns and --preset exclude each other"):
+    with pytest.raises(UsageError, match="columns and preset cannot be used together"):
         given_columns(RowSettings(columns="text=a", preset="cola"))
     with pytest.raises(UsageError, match=r"there is no preset called 'sst3'; did you mean sst2\?; known: sst2, cola"):
         given_columns(RowSettings(preset="sst3"))
 
 
-def test_a_table_without_header_is_read_by_number(tmp_path: Path) -> None:
+def test_a_table_without_a_header_is_read_by_column_number(tmp_path: Path) -> None:
     file = write(tmp_path / "a.tsv", "gj04\t1\t\tOne text.\ngj04\t0\t*\tAnother.\n")
     expected = [{"text": "One text.", "label": "1"}, {"text": "Another.", "label": "0"}]
     assert fields(file, columns="text=4,label=2") == fields(file, preset="cola") == expected
@@ -86,7 +86,7 @@ def test_columns_that_are_not_named_are_not_read(tmp_path: Path) -> None:
     assert fields(file, columns="text=pair,label=score") == [{"text": "b", "label": "d"}]
 
 
-def test_choices_are_gathered_from_several_columns_or_from_one_list(tmp_path: Path) -> None:
+def test_choices_come_from_several_columns_or_from_one_list(tmp_path: Path) -> None:
     file = write(tmp_path / "a.csv", "q,a,b,right\nwhy,this,that,1\n")
     expected = [{"text": "why", "label": "1", "choices": ["this", "that"]}]
     assert fields(file, columns="text=q,label=right,choices=a+b") == expected
@@ -98,20 +98,20 @@ def test_choices_are_gathered_from_several_columns_or_from_one_list(tmp_path: Pa
     ("columns", "message"),
     [
         ("text=nothing,label=label", "a.tsv:1: there is no column 'nothing'; the first row is text = 'text', label = "),
-        ("text=text,label=twice", "a.tsv:1: there are several columns 'twice'"),
+        ("text=text,label=twice", "a.tsv:1: there is more than one column 'twice'"),
         ("text=7,label=2", "a.tsv:1: there is no column '7'; the first row is 1 = 'text', 2 = 'label'"),
         ("text=1,label=2", "a.tsv:1: the first row looks like a header: text, label; use names instead of numbers"),
-        ("text=text", "--columns names no label; add label=COLUMN"),
+        ("text=text", "columns does not name a label; add label=COLUMN"),
     ],
 )
-def test_columns_that_do_not_fit_the_file_are_refused(tmp_path: Path, columns: str, message: str) -> None:
+def test_columns_that_do_not_match_the_file_are_rejected(tmp_path: Path, columns: str, message: str) -> None:
     with pytest.raises(BertmillError) as caught:
         fields(write(tmp_path / "a.tsv", "text\tlabel\ttwice\ttwice\na\t1\t2\t3\n"), columns=columns)
     assert message in str(caught.value)
-    assert "--columns" in str(caught.value)
+    assert "columns" in str(caught.value)
 
 
-def test_a_column_that_a_record_lacks_is_a_problem_of_this_record(tmp_path: Path) -> None:
+def test_a_missing_column_is_a_problem_of_the_record(tmp_path: Path) -> None:
     file = write_records(tmp_path / "a.jsonl", {"text": "a", "label": 1}, {"text": "b"})
     good, bad = read(file)
     assert good == Record(f"{file}:1", {"text": "a", "label": 1})
@@ -137,7 +137,7 @@ HEADERS = {
 
 
 @pytest.mark.parametrize("preset", sorted(PRESETS.keys() - {"cola"}))
-def test_the_headers_of_glue_are_recognised_without_a_preset(tmp_path: Path, preset: str) -> None:
+def test_the_headers_of_glue_are_recognized_without_a_preset(tmp_path: Path, preset: str) -> None:
     names = HEADERS[preset].split("\t")
     row = "\t".join(f"value of {name}" for name in names)
     file = write(tmp_path / "a.tsv", f"{HEADERS[preset]}\n{row}\n")
@@ -151,7 +151,7 @@ def test_the_headers_of_glue_are_recognised_without_a_preset(tmp_path: Path, pre
 
 
 @pytest.mark.parametrize("preset", ["sst2", "rte"])
-def test_a_preset_needs_no_label_where_none_is_read(tmp_path: Path, preset: str) -> None:
+def test_a_preset_does_not_require_a_label_for_prediction(tmp_path: Path, preset: str) -> None:
     header = HEADERS[preset].removesuffix("\tlabel")
     file = write(tmp_path / "a.tsv", f"{header}\n{header}\n")
     assert [set(row) for row in fields(file, preset=preset, labelled=False)] == [
@@ -182,7 +182,7 @@ def test_a_preset_needs_no_label_where_none_is_read(tmp_path: Path, preset: str)
         ("a.json", '[{"sentence": "a", "label": null}]', {"text": "a", "label": None}),
     ],
 )
-def test_common_names_are_recognised_in_headers_and_records(
+def test_common_names_are_recognized_in_headers_and_records(
     tmp_path: Path, name: str, content: str, expected: dict[str, Any]
 ) -> None:
     assert fields(write(tmp_path / name, content))[-1] == expected
@@ -192,30 +192,30 @@ def test_common_names_are_recognised_in_headers_and_records(
     "content",
     [
         "gj04\t1\t\tOne text.\ngj04\t0\t*\tAnother.\n",  # no header
-        "spam\tBuy now!\nham\tSee you.\n" * 10,  # values are not looked at
+        "spam\tBuy now!\nham\tSee you.\n" * 10,  # values are not considered
         "text number 1\tpos\ntext number 2\tneg\n",
         "text\treview\tlabel\na\tb\t1\n",  # two texts
         "text\tlabel\tscore\na\tb\t1\n",  # two labels
         "Text\ttext\tlabel\na\tb\t1\n",
         "text\tid\tother\na\tb\t1\n",  # no label
-        "index\tsentence\n0\tA text\n1\tAnother\n",  # no label, though there are two columns
+        "index\tsentence\n0\tA text\n1\tAnother\n",  # two columns, but no label
     ],
 )
-def test_columns_without_known_names_need_a_flag(tmp_path: Path, content: str) -> None:
+def test_columns_without_known_names_need_a_setting(tmp_path: Path, content: str) -> None:
     with pytest.raises(DataError) as caught:
         fields(write(tmp_path / "a.tsv", content))
     assert "a.tsv:1: cannot tell which columns hold the text and the label: 1 = '" in str(caught.value)
-    assert "; name them with --columns text=COLUMN,label=COLUMN, by header or by number" in str(caught.value)
+    assert "; set columns to text=COLUMN,label=COLUMN, with header names, or with numbers" in str(caught.value)
 
 
 def test_the_keys_of_a_record_without_known_names_are_listed(tmp_path: Path) -> None:
     file = write_records(tmp_path / "a.jsonl", {"id": 3, "body_text": "x" * 50})
-    with pytest.raises(DataError, match=rf"id = '3', body_text = '{'x' * 30}…'; name them with --columns"):
+    with pytest.raises(DataError, match=rf"id = '3', body_text = '{'x' * 30}…'; set columns to text=COLUMN"):
         fields(file)
 
 
-def test_a_table_of_one_column_cannot_be_labelled(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"a.tsv:1: .*text,label.*; separate columns by commas in a \.csv and by tabs"):
+def test_a_table_with_one_column_has_no_labels(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"a.tsv:1: .*text,label.*; separate columns with commas in a \.csv file and"):
         fields(write(tmp_path / "a.tsv", "text,label\nfine,1\n"))
 
 
@@ -238,23 +238,21 @@ def test_texts_are_found_without_labels(tmp_path: Path, content: str, texts: lis
     assert fields(file, labelled=False) == [{"text": text} for text in texts]
 
 
-def test_several_columns_without_known_names_need_a_flag_without_labels_too(tmp_path: Path) -> None:
+def test_several_columns_without_known_names_need_a_setting_for_prediction_too(tmp_path: Path) -> None:
     file = write(tmp_path / "a.tsv", "ham\tText number 1\nspam\tText number 2\n")
-    with pytest.raises(
-        DataError, match=r"which columns hold the text: 1 = 'ham', 2 = .*name them with --columns text="
-    ):
+    with pytest.raises(DataError, match=r"which columns hold the text: 1 = 'ham', 2 = .*set columns to text="):
         fields(file, labelled=False)
     assert fields(file, labelled=False, columns="text=2")[1] == {"text": "Text number 2"}
 
 
-def test_labels_are_not_read_where_they_are_not_wanted(tmp_path: Path) -> None:
+def test_labels_are_ignored_for_prediction(tmp_path: Path) -> None:
     file = write_records(tmp_path / "a.jsonl", {"text": "a", "label": "x"}, {"text": "b"}, {"text": "c", "label": {}})
     expected = [{"text": "a"}, {"text": "b"}, {"text": "c"}]
     assert fields(file, labelled=False) == expected
     assert fields(file, labelled=False, columns="text=text,label=label") == expected
 
 
-def test_a_given_label_is_missed_only_where_it_is_read(tmp_path: Path) -> None:
+def test_a_missing_label_column_is_an_error_only_if_labels_are_read(tmp_path: Path) -> None:
     file = write(tmp_path / "a.tsv", "index\tsentence\n0\tA text\n")
     given = "text=sentence,label=label"
     assert fields(file, labelled=False, columns=given) == [{"text": "A text"}]
@@ -262,7 +260,7 @@ def test_a_given_label_is_missed_only_where_it_is_read(tmp_path: Path) -> None:
         fields(file, columns=given)
 
 
-def test_a_header_is_not_a_row_without_labels_either(tmp_path: Path) -> None:
+def test_a_header_is_not_read_as_a_row_for_prediction_either(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="looks like a header: sentence, label"):
         fields(write(tmp_path / "a.tsv", "sentence\tlabel\nA text\t1\n"), columns="text=1,label=2", labelled=False)
 
@@ -273,24 +271,24 @@ def test_a_header_is_not_a_row_without_labels_either(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "reason", "what"),
     [
-        ("x", "too few columns", "this row has 1 column, the first row has 3"),
-        ("x\ty", "too few columns", "this row has 2 columns, the first row has 3"),
-        ("x\ty\tz\t", "too many columns", "this row has 4 columns, the first row has 3"),
+        ("x", "too few columns", "this row has 1 column, but the first row has 3"),
+        ("x\ty", "too few columns", "this row has 2 columns, but the first row has 3"),
+        ("x\ty\tz\t", "too many columns", "this row has 4 columns, but the first row has 3"),
     ],
 )
-def test_a_row_of_another_width_is_a_bad_row(tmp_path: Path, row: str, reason: str, what: str) -> None:
+def test_a_row_with_another_number_of_columns_is_a_bad_row(tmp_path: Path, row: str, reason: str, what: str) -> None:
     _, bad = read(write(tmp_path / "a.tsv", f"text\tlabel\tid\na\tb\tc\n{row}\n"))
     assert bad.problem is not None
     assert (bad.problem.reason, bad.problem.what) == (reason, what)
-    assert bad.problem.remedy == "correct it, or check --separator and --quotes"
+    assert bad.problem.remedy == "correct it, or check separator and quotes"
 
 
-def test_a_second_text_that_the_first_record_does_not_have_is_not_lost_silently(tmp_path: Path) -> None:
+def test_a_second_text_that_the_first_record_does_not_have_is_an_error(tmp_path: Path) -> None:
     file = write_records(tmp_path / "a.jsonl", {"text": "a", "label": "x"}, {"text": "b", "pair": "c", "label": "y"})
     good, bad = read(file)
     assert good.problem is None
     assert bad.problem is not None
-    assert bad.problem.what == "this row has a second text in 'pair', the first row has one text only"
+    assert bad.problem.what == "this row has a second text in 'pair', but the first row has only one text"
     assert fields(file, columns="text=text,label=label") == [{"text": "a", "label": "x"}, {"text": "b", "label": "y"}]
 
 
@@ -298,20 +296,20 @@ def test_a_second_text_that_the_first_record_does_not_have_is_not_lost_silently(
 
 
 @pytest.mark.parametrize("name", ["a.conll", "a.tsv"])
-def test_a_format_of_another_task_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_format_of_another_task_is_rejected(tmp_path: Path, name: str) -> None:
     with pytest.raises(
-        UsageError, match=r"the format conll cannot be read for this task; .*tsv, csv, jsonl, json, par"
+        UsageError, match=r"this task cannot read the format conll; .* to one of tsv, csv, jsonl, json, par"
     ):
         fields(write(tmp_path / name, "text\tlabel\na\tb\n"), format="conll")
 
 
 @pytest.mark.parametrize("settings", [{"quotes": "literal"}, {"separator": ";"}])
-def test_settings_of_tables_are_refused_for_records(tmp_path: Path, settings: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match=f"--{next(iter(settings))} cannot be used with this task and format"):
+def test_table_settings_are_rejected_for_records(tmp_path: Path, settings: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=f": {next(iter(settings))} cannot be used with this task and format"):
         fields(write_records(tmp_path / "a.jsonl", {"text": "a", "label": "b"}), **settings)
 
 
-def test_an_endless_file_of_bad_records_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_an_endless_file_of_bad_records_stops(monkeypatch: pytest.MonkeyPatch) -> None:
     endless = repeat(Record("-:1", {}, problem=BadRowError("bad", "bad")))
     monkeypatch.setattr("bertmill.rows.columns.read_records", lambda file, unfold: endless)
     with pytest.raises(DataError, match="1,000 of 1,000 rows"):
@@ -340,12 +338,12 @@ def test_parquet_gives_the_same_fields(tmp_path: Path) -> None:
         (["question", "label"], Columns("question", label="label")),
         (["text", "review", "label"], None),  # two texts
         (["text", "label", "score"], Columns("text")),  # two labels
-        (["Text", "text", "label"], None),  # one name twice
+        (["Text", "text", "label"], None),  # a repeated name
         (["text", "pair", "premise", "hypothesis"], None),  # two pairs
         (["a", "b"], None),
     ],
 )
-def test_texts_pairs_and_labels_are_recognised_if_there_is_one_answer(
+def test_texts_pairs_and_labels_are_recognized_if_they_are_unambiguous(
     names: list[str], expected: Columns | None
 ) -> None:
     assert recognise_columns(names) == expected
@@ -357,19 +355,21 @@ def test_texts_pairs_and_labels_are_recognised_if_there_is_one_answer(
     [
         (["sent1", "sent2", "ending0", "ending1"], [], ("ending0", "ending1")),
         (["question", "Option A", "option_b"], [], ("Option A", "option_b")),
-        (["question", "choice1"], [], ()),  # one is not a choice
+        (["question", "choice1"], [], ()),  # a single column is not a set of choices
         (["question", "options"], ["options"], ("options",)),
-        (["question", "options"], [], ()),  # it holds no list
+        (["question", "options"], [], ()),  # not a list
         (["question", "choices", "endings"], ["choices", "endings"], ()),
     ],
 )
-def test_choices_are_several_columns_or_a_list(names: list[str], lists: list[str], choices: tuple[str, ...]) -> None:
+def test_choices_are_recognized_in_several_columns_or_a_list(
+    names: list[str], lists: list[str], choices: tuple[str, ...]
+) -> None:
     columns = recognise_columns(names, lists)
     assert columns is not None
     assert columns.choices == choices
 
 
 @given(names=st.lists(st.text("textlab 12SMS", max_size=6)))
-def test_only_names_of_the_file_are_found(names: list[str]) -> None:
+def test_recognized_columns_are_columns_of_the_file(names: list[str]) -> None:
     columns = recognise_columns(names)
     assert columns is None or set(columns.names) <= set(names)

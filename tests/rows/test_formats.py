@@ -1,4 +1,4 @@
-"""Every format gives back what was written to it; the suffix decides the format."""
+"""Reading returns what was written, in every format; the suffix determines the format."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from bertmill.text.repair import Repairs
 from tests.linear_time import assert_linear_time
 from tests.rows.factory import row_file, write
 
-# Text repair removes or replaces NUL, carriage returns, surrogates and byte order marks; tests/text covers it.
+# Text repair changes NUL, carriage returns, surrogates and byte order marks. Its tests are in tests/text.
 CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0\r\ufeff") | st.sampled_from('",\t\n a')
 LITERAL_CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0\r\n\t\ufeff") | st.sampled_from(
     '",'
@@ -52,7 +52,7 @@ def as_csv(rows: list[list[str]], separator: str = ",", quoting: int = csv.QUOTE
 
 
 @given(table=tables(CHARACTERS), quoting=st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]))
-def test_a_csv_gives_back_what_csv_writer_wrote(
+def test_reading_a_csv_returns_what_csv_writer_wrote(
     tmp_path_factory: pytest.TempPathFactory, table: list[list[str]], quoting: int
 ) -> None:
     file = tmp_path_factory.getbasetemp() / "written.csv"
@@ -68,7 +68,7 @@ def test_standard_quotes_work_with_any_separator(
 
 
 @given(table=tables(LITERAL_CHARACTERS), name=st.sampled_from(["a.tsv", "a.txt", "a", "a.data"]))
-def test_any_text_without_tab_and_newline_survives_a_tsv(
+def test_any_text_without_tabs_and_newlines_can_be_read_from_a_tsv(
     tmp_path_factory: pytest.TempPathFactory, table: list[list[str]], name: str
 ) -> None:
     file = tmp_path_factory.getbasetemp() / name
@@ -76,7 +76,9 @@ def test_any_text_without_tab_and_newline_survives_a_tsv(
 
 
 @given(table=tables(CHARACTERS.filter(lambda character: character not in ",\n")))
-def test_literal_quotes_in_a_csv_survive_too(tmp_path_factory: pytest.TempPathFactory, table: list[list[str]]) -> None:
+def test_literal_quotes_can_be_read_from_a_csv(
+    tmp_path_factory: pytest.TempPathFactory, table: list[list[str]]
+) -> None:
     file = write(tmp_path_factory.getbasetemp() / "literal.csv", "".join(",".join(row) + "\n" for row in table))
     assert cells(file, quotes="literal") == table
 
@@ -100,13 +102,13 @@ def test_literal_quotes_in_a_csv_survive_too(tmp_path_factory: pytest.TempPathFa
         ("a.csv", 'a,"b"\n', {"quotes": "literal"}, [["a", '"b"']]),
     ],
 )
-def test_the_suffix_decides_unless_settings_say_otherwise(
+def test_the_suffix_determines_the_format_unless_settings_override_it(
     tmp_path: Path, name: str, content: str, settings: dict[str, str], expected: list[list[str]]
 ) -> None:
     assert cells(write(tmp_path / name, content), **settings) == expected
 
 
-def test_blank_lines_are_not_rows_except_inside_quotes_and_places_are_where_rows_start(tmp_path: Path) -> None:
+def test_blank_lines_are_skipped_except_inside_quotes_and_places_are_where_rows_start(tmp_path: Path) -> None:
     file = write(tmp_path / "a.csv", 'text,label\n"one\n\ntwo",1\n\nx,0\n')
     assert list(read_table(row_file(file))) == [
         (f"{file}:1", ["text", "label"]),
@@ -121,22 +123,22 @@ def test_blank_lines_are_not_rows_except_inside_quotes_and_places_are_where_rows
     ("content", "message"),
     [
         ('text,label\n"a"b,1\n', 'a.csv:2: malformed quotes in "a"b; quote the field and double the quotes'),
-        ('text,label\na 3" pipe,1\nx,0\n', 'a.csv:2: malformed quotes in a 3" pipe; '),  # not in quotes itself
+        ('text,label\na 3" pipe,1\nx,0\n', 'a.csv:2: malformed quotes in a 3" pipe; '),  # the field is not quoted
         ('text,label\nb "c",1\n', 'a.csv:2: malformed quotes in b "c"; '),
         ('text,label\n"a" "b",1\n', 'a.csv:2: malformed quotes in "a" "b"; '),
-        ('text,label\n"a,1\nb" c,1\n', "a.csv:2: malformed quotes in "),  # where the row starts
+        ('text,label\n"a,1\nb" c,1\n', "a.csv:2: malformed quotes in "),  # the line where the row starts
         ('text,label\nx,1\n"a,1\n\n', "a.csv:3: a quote in this row is never closed; "),
         ('text,label\nx,"\n', "a.csv:2: a quote in this row is never closed; "),
     ],
 )
-def test_malformed_quotes_are_an_error_that_names_the_row_and_the_flag(
+def test_malformed_quotes_are_an_error_that_names_the_row_and_the_setting(
     tmp_path: Path, content: str, message: str
 ) -> None:
     file = write(tmp_path / "a.csv", content)
     with pytest.raises(DataError) as caught:
         cells(file)
     assert message in str(caught.value)
-    assert "--quotes literal" in str(caught.value)
+    assert "set quotes=literal" in str(caught.value)
     assert cells(file, quotes="literal") == [line.split(",") for line in content.splitlines() if line]
 
 
@@ -146,12 +148,12 @@ def test_a_cell_of_a_tsv_that_looks_quoted_gives_exactly_one_warning(tmp_path: P
     file = row_file(path)
     assert [row.values for row in read_table(file)][2] == [cell, "1"]
     assert list(file.counts.remarks()) == [
-        f"{path}:3: a cell looks CSV-quoted, but quotes are literal here; use --quotes standard if quotes wrap fields"
+        f"{path}:3: a cell looks CSV-quoted, but quotes are literal here; set quotes=standard if quotes wrap fields"
     ]
 
 
 @given(text=st.text(LITERAL_CHARACTERS))
-def test_exactly_the_cells_that_csv_writer_quotes_because_of_a_quote_give_a_warning(
+def test_only_quoted_cells_that_contain_a_quote_give_a_warning(
     tmp_path_factory: pytest.TempPathFactory, text: str
 ) -> None:
     quoted = as_csv([[text, "x"]], "\t", csv.QUOTE_ALL).partition("\t")[0]
@@ -161,27 +163,27 @@ def test_exactly_the_cells_that_csv_writer_quotes_because_of_a_quote_give_a_warn
 
 
 @pytest.mark.parametrize("cell", ['"HEY HEY"', '""', '"', 'he said ""hi""', '"open ""', '"a" "b"', '"Yes"" no'])
-def test_quotes_of_ordinary_text_give_no_warning(tmp_path: Path, cell: str) -> None:
+def test_quotes_in_ordinary_text_give_no_warning(tmp_path: Path, cell: str) -> None:
     file = row_file(write(tmp_path / "a.tsv", f"{cell}\t1\n"))
     assert [row.values for row in read_table(file)] == [[cell, "1"]]
     assert not file.counts.notices
 
 
 @pytest.mark.parametrize("quotes", ["literal", "standard"])
-def test_whoever_sets_quotes_gets_no_warning(tmp_path: Path, quotes: str) -> None:
+def test_there_is_no_warning_if_quotes_is_set(tmp_path: Path, quotes: str) -> None:
     file = row_file(write(tmp_path / "a.tsv", '"a ""b"""\t1\n'), quotes=quotes)
     list(read_table(file))
     assert not file.counts.notices
 
 
-def test_looking_for_quoted_cells_takes_linear_time(tmp_path: Path) -> None:
+def test_the_search_for_quoted_cells_takes_linear_time(tmp_path: Path) -> None:
     def read(text: str) -> None:
         list(read_table(row_file(write(tmp_path / "a.tsv", text))))
 
     assert_linear_time(read, '"' * 400_001)
 
 
-def test_a_quote_that_is_never_closed_does_not_fill_the_memory(tmp_path: Path) -> None:
+def test_a_quote_that_is_never_closed_needs_bounded_memory(tmp_path: Path) -> None:
     file = write(tmp_path / "a.csv", 'text,label\n"open,1\n' + f"{'x' * 999},1\n" * 60_000)  # 60 MB
     tracemalloc.start()
     with pytest.raises(DataError, match=r"a\.csv:2: a quote in this row is never closed"):
@@ -212,7 +214,7 @@ def test_tables_are_streamed(tmp_path: Path, name: str) -> None:
         ('"a;b";c\n', {"separator": ";", "quotes": "standard"}, ["a;b", "c"]),
     ],
 )
-def test_standard_input_is_a_tsv_unless_settings_say_otherwise(
+def test_standard_input_is_a_tsv_unless_settings_override_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: str, settings: dict[str, str], expected: list[str]
 ) -> None:
     with Path(write(tmp_path / "stdin", content)).open() as stdin:
@@ -220,7 +222,7 @@ def test_standard_input_is_a_tsv_unless_settings_say_otherwise(
         assert list(read_table(row_file("-", **settings))) == [("-:1", expected)]
 
 
-def test_standard_input_may_hold_records(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_standard_input_may_contain_records(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with Path(write(tmp_path / "stdin", '{"text": "x"}\n')).open() as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
         assert list(read_records(row_file("-", format="jsonl"))) == [Record("-:1", {"text": "x"})]
@@ -231,7 +233,7 @@ def test_standard_input_may_hold_records(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
 @pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.jsonl"])
-def test_byte_order_marks_and_utf_16_are_understood(tmp_path: Path, encoding: str, name: str) -> None:
+def test_files_with_byte_order_marks_and_utf_16_are_read(tmp_path: Path, encoding: str, name: str) -> None:
     contents = {"a.tsv": "北京\t1\r\n", "a.csv": '"北京",1\r\n', "a.jsonl": '["北京", "1"]\r\n'}
     file = row_file(write(tmp_path / name, contents[name].encode(encoding)))
     if name == "a.jsonl":
@@ -244,7 +246,7 @@ def test_byte_order_marks_and_utf_16_are_understood(tmp_path: Path, encoding: st
     assert file.counts.repairs.utf16 == (encoding == "utf-16")
 
 
-def test_a_file_that_is_missing_or_binary_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_missing_or_binary_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"none.tsv: cannot be read"):
         cells(str(tmp_path / "none.tsv"))
     with pytest.raises(BertmillError, match="it looks binary"):
@@ -263,7 +265,7 @@ RECORDS = st.lists(st.dictionaries(st.text("abc", min_size=1), VALUES, min_size=
 
 
 @given(records=RECORDS, ascii_only=st.booleans())
-def test_records_come_back_from_jsonl_and_json(
+def test_reading_jsonl_and_json_returns_what_was_written(
     tmp_path_factory: pytest.TempPathFactory, records: list[dict[str, Any]], ascii_only: bool
 ) -> None:
     folder = tmp_path_factory.getbasetemp()
@@ -281,14 +283,14 @@ def test_records_are_repaired_and_counted(tmp_path: Path) -> None:
     read = list(read_records(file))
     assert [record.fields for record in read] == [{"text": "a\ufffd", "labels": ["x\0", 1]}, {"text": "\\"}]
     assert [record.place for record in read] == [f"{path}:1", f"{path}:3"]
-    assert file.counts.repairs == Repairs(lone_surrogates=1)  # a record may hold NUL
+    assert file.counts.repairs == Repairs(lone_surrogates=1)  # a record may contain NUL
     path = write(tmp_path / "a.json", json.dumps(records))
     file = row_file(path)
     assert [record.fields for record in read_records(file)] == [record.fields for record in read]
     assert file.counts.repairs == Repairs(lone_surrogates=1)
 
 
-def test_strings_are_repaired_in_lists_and_objects_too() -> None:
+def test_strings_in_lists_and_objects_are_repaired() -> None:
     repairs = Repairs()
     assert repair_strings({"a": ["\udc00", {"b": "\ud800x"}, 1]}, repairs) == {"a": ["\ufffd", {"b": "\ufffdx"}, 1]}
     assert repairs == Repairs(lone_surrogates=2)
@@ -316,7 +318,7 @@ def test_a_json_file_is_a_list_of_records_with_their_lines(tmp_path: Path) -> No
     assert third.problem.what == "expected a JSON object, found a number"
 
 
-def test_json_that_is_not_a_list_is_refused_unless_a_task_knows_its_form(tmp_path: Path) -> None:
+def test_json_that_is_not_a_list_is_rejected_unless_a_task_reads_its_structure(tmp_path: Path) -> None:
     file = row_file(write(tmp_path / "a.json", '{"a": 1}'))
     with pytest.raises(DataError, match=r"a.json: expected a list of records \(found: object\); write a list, or a"):
         read_records(file)
@@ -332,7 +334,7 @@ def test_json_that_is_not_a_list_is_refused_unless_a_task_knows_its_form(tmp_pat
 # Parquet
 
 
-def test_parquet_is_read_by_name(tmp_path: Path) -> None:
+def test_parquet_files_are_read_as_records(tmp_path: Path) -> None:
     arrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     path = str(tmp_path / "a.parquet")
@@ -342,13 +344,15 @@ def test_parquet_is_read_by_name(tmp_path: Path) -> None:
     assert len(records) == 4000
     assert records[0].fields == {"text": "北\n京", "label": 1, "choices": ["a", "b"]}
     assert records[3999].place == f"{path}: row 4000"
-    with pytest.raises(DataError, match=r"b.parquet: is not a complete .parquet file"):
+    with pytest.raises(DataError, match=r"b.parquet: not a complete .parquet file"):
         list(read_records(row_file(write(tmp_path / "b.parquet", "text"))))
     with pytest.raises(UsageError, match=r"c.parquet: cannot be read"):
         list(read_records(row_file(tmp_path / "c.parquet")))
 
 
-def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_parquet_without_pyarrow_explains_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(UsageError, match=r"a.parquet: reading .parquet needs pyarrow; pip install pyarrow"):
+    with pytest.raises(UsageError, match=r"a.parquet: reading .parquet files requires pyarrow; .*pip install pyarrow"):
         list(read_records(row_file(tmp_path / "a.parquet")))

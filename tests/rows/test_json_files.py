@@ -1,4 +1,4 @@
-"""Whole files of JSON: what is in them as Python's library reads it, and where everything begins."""
+"""JSON files have the same values as with the standard library, and objects and lists record their lines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read(folder: Path, text: str) -> Any:
 
 
 def parts(value: Any) -> Iterator[JsonObject | JsonList]:
-    """All objects and lists, in the order in which they begin."""
+    """Yield all objects and lists in the order in which they start."""
     if isinstance(value, JsonObject | JsonList):
         yield value
         for item in value.values() if isinstance(value, JsonObject) else value:
@@ -36,21 +36,21 @@ def parts(value: Any) -> Iterator[JsonObject | JsonList]:
 
 
 @given(value=VALUES)
-def test_values_are_those_of_the_library_and_know_their_lines(tmp_path_factory: Any, value: Any) -> None:
+def test_values_equal_those_of_the_standard_library_and_record_their_lines(tmp_path_factory: Any, value: Any) -> None:
     text = json.dumps(value, indent=1)
     found = read(tmp_path_factory.getbasetemp(), text)
     assert found == value
-    # An indented file has at most one beginning per line, and it is the end of that line.
+    # In an indented file, at most one object or list starts on each line, and its bracket ends the line.
     lines = [number for number, line in enumerate(text.split("\n"), 1) if line.rstrip(",]}").endswith(("{", "["))]
     assert [part.line for part in parts(found)] == lines
 
 
-def test_what_has_no_line_has_that_of_what_it_stands_in(tmp_path: Path) -> None:
+def test_the_line_of_a_string_or_number_is_that_of_its_container(tmp_path: Path) -> None:
     found = read(tmp_path, '\n[\n1, {"a": "b"}]')
     assert (line_of(found[0], found), line_of(found[1], found), line_of(found[1]["a"], found[1])) == (2, 3, 3)
 
 
-def test_types_have_jsons_names(tmp_path: Path) -> None:
+def test_types_have_json_names(tmp_path: Path) -> None:
     found = read(tmp_path, '[{}, [], "", true, null, 1, 1.5]')
     assert list(map(type_of, found)) == ["object", "list", "string", "boolean", "null", "number", "number"]
 
@@ -58,19 +58,19 @@ def test_types_have_jsons_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('[\n{"a": 1},\n}', "a.json:3: is not JSON: "),
-        ("[" * 100_000, "a.json: is not JSON: "),
-        ("", "a.json:1: there is nothing in it"),
-        ('{"a": 1}\n{"a": 2}\n', "a.json:2: is not JSON: Extra data (character 1); name it .jsonl if"),
+        ('[\n{"a": 1},\n}', "a.json:3: invalid JSON: "),
+        ("[" * 100_000, "a.json: invalid JSON: "),
+        ("", "a.json:1: the file is empty"),
+        ('{"a": 1}\n{"a": 2}\n', "a.json:2: invalid JSON: Extra data (character 1); rename it to .jsonl if"),
     ],
 )
-def test_what_is_not_json_is_told(tmp_path: Path, text: str, message: str) -> None:
+def test_invalid_json_is_reported(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(DataError) as caught:
         read(tmp_path, text)
     assert message in str(caught.value)
 
 
-def test_a_file_that_is_too_large_to_hold_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_too_large_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bertmill.rows.json_files._MAX_CHARACTERS", 10)
-    with pytest.raises(DataError, match=r"has more than 10 characters; write a \.jsonl"):
+    with pytest.raises(DataError, match=r"the file has more than 10 characters; convert it to \.jsonl"):
         read(tmp_path, json.dumps([{"text": "a"}]))

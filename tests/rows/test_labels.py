@@ -1,4 +1,4 @@
-"""Labels become text; what is not a label is a bad row."""
+"""Labels become text; an invalid label is a bad row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bertmill.rows.labels import are_many_numbers, as_number, is_empty, label_te
     ("value", "text"),
     [("x", "x"), (" x y ", "x y"), (3, "3"), (0.5, "0.5"), (True, "true"), (False, "false"), ("北京", "北京")],
 )
-def test_a_label_is_text_without_blanks_around_it(value: Any, text: str) -> None:
+def test_a_label_becomes_text_without_surrounding_spaces(value: Any, text: str) -> None:
     assert label_text(value) == text
 
 
@@ -34,25 +34,25 @@ def test_a_label_is_text_without_blanks_around_it(value: Any, text: str) -> None
         ("a\tb", "unprintable label"),
     ],
 )
-def test_what_is_not_a_label_is_a_bad_row(value: Any, reason: str) -> None:
+def test_an_invalid_label_is_a_bad_row(value: Any, reason: str) -> None:
     with pytest.raises(BadRowError) as caught:
         label_text(value)
     assert caught.value.reason == reason
 
 
-def test_the_message_shows_what_cannot_be_printed() -> None:
-    with pytest.raises(BadRowError, match=r"the label 'a\\u200bb' has unprintable characters; remove them"):
+def test_the_message_escapes_unprintable_characters() -> None:
+    with pytest.raises(BadRowError, match=r"the label 'a\\u200bb' contains unprintable characters; remove them"):
         require_printable("a\u200bb")
     assert require_printable("a b") == "a b"
 
 
 @given(number=st.floats(allow_nan=False))
-def test_a_written_number_is_read_back(number: float) -> None:
+def test_the_text_of_a_number_is_parsed_as_the_same_number(number: float) -> None:
     assert as_number(str(number)) == number
 
 
 @pytest.mark.parametrize("label", ["", "x", "1_000", "1,5", "nan", "0x10"])
-def test_what_is_not_a_number_is_nan(label: str) -> None:
+def test_other_text_is_parsed_as_nan(label: str) -> None:
     assert math.isnan(as_number(label))
 
 
@@ -70,5 +70,5 @@ def test_many_different_numbers_look_like_values(labels: list[str], expected: bo
 
 
 @pytest.mark.parametrize(("value", "expected"), [(None, True), ("\n", True), (math.nan, True), (0, False), ([], False)])
-def test_nothing_white_space_and_nan_are_empty(value: Any, expected: bool) -> None:
+def test_none_whitespace_and_nan_are_empty(value: Any, expected: bool) -> None:
     assert is_empty(value) == expected

@@ -1,4 +1,4 @@
-"""Records and rows: ids, texts, equality."""
+"""Ids, texts and equality of records and rows."""
 
 from __future__ import annotations
 
@@ -22,17 +22,19 @@ from tests.rows.factory import LabelledRow
         ({"a": 1}, None),
     ],
 )
-def test_a_record_may_have_an_id(fields: dict[str, Any], expected: str | int | None) -> None:
+def test_the_id_of_a_record_is_the_first_id_column_that_is_set(
+    fields: dict[str, Any], expected: str | int | None
+) -> None:
     assert record_id(fields) == expected
 
 
-def test_rows_are_equal_whatever_their_ids() -> None:
+def test_ids_do_not_affect_equality() -> None:
     row = LabelledRow("a:1", ("text",), "x")
     assert replace(row, id=7) == row
     assert replace(row, label="y") != row
 
 
-def test_a_row_holds_its_texts_only_unless_a_task_adds_others() -> None:
+def test_all_texts_of_a_row_are_its_texts_by_default() -> None:
     row = LabelledRow("a:1", ("one", "two"), "x")
     assert row.all_texts == ("one", "two")
     assert row.fields() == {"text": "one"}

@@ -1,4 +1,4 @@
-"""A row file knows its format; every bad row stops the reading or is counted."""
+"""The format of a file is known, and a bad row stops reading or is counted."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.rows.factory import LabelledRow, read_labelled, row_file, write, writ
         ("-", "tsv"),
     ],
 )
-def test_the_suffix_decides_the_format(path: str, expected: str) -> None:
+def test_the_suffix_determines_the_format(path: str, expected: str) -> None:
     assert row_file(path).format == expected
     assert row_file(path, format="jsonl").format == "jsonl"
 
@@ -37,15 +37,15 @@ def test_a_task_may_require_formats_and_default_settings() -> None:
     file = row_file("a.csv", preset="sst2", quotes="literal")
     file.require_format("csv", "tsv")
     with pytest.raises(
-        UsageError, match=r"a\.csv: the format csv cannot be read for this task; .*--format: jsonl, json"
+        UsageError, match=r"a\.csv: this task cannot read the format csv; .*set format, to one of jsonl, json"
     ):
         file.require_format("jsonl", "json")
     file.require_default("columns", "separator")
-    with pytest.raises(UsageError, match=r"a\.csv: --preset and --quotes cannot be used with this task and format"):
+    with pytest.raises(UsageError, match=r"a\.csv: preset and quotes cannot be used with this task and format"):
         file.require_default("preset", "columns", "quotes")
 
 
-def test_texts_keep_every_character_and_labels_lose_blanks_around_them(tmp_path: Path) -> None:
+def test_labels_are_stripped_and_texts_are_unchanged(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "text\tlabel\n  two blanks \u3000 \t 1 \n")
     assert list(read_labelled(row_file(path))) == [LabelledRow(f"{path}:2", ("  two blanks \u3000 ",), "1")]
 
@@ -63,15 +63,15 @@ def test_a_row_is_identified_by_its_id_or_by_its_number(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "good", "bad", "reason", "what"),
     [
-        ("a.tsv", "t\tx\n", "t\n", "too few columns", "this row has 1 column, the first row has 2; correct it"),
-        ("a.csv", "t,x\n", "t,x,y\n", "too many columns", "this row has 3 columns, the first row has 2; correct it"),
+        ("a.tsv", "t\tx\n", "t\n", "too few columns", "this row has 1 column, but the first row has 2; correct it"),
+        ("a.csv", "t,x\n", "t,x,y\n", "too many columns", "this row has 3 columns, but the first row has 2; correct"),
         ("a.tsv", "t\tx\n", "t\t\n", "empty label", "the label is empty; correct it"),
         ("a.jsonl", '{"text": "t", "label": 1}\n', "{\n", "not a JSON object", "is not JSON: "),
         ("a.jsonl", '{"text": "t", "label": 1}\n', "3\n", "not a JSON object", "is not a JSON object (found: int)"),
         ("a.jsonl", '{"text": "t", "label": 1}\n', '{"text": "t"}\n', "missing column", "this row has no column 'lab"),
     ],
 )
-def test_a_bad_row_stops_the_reading_or_is_counted(
+def test_a_bad_row_stops_reading_or_is_counted(
     tmp_path: Path, name: str, good: str, bad: str, reason: str, what: str
 ) -> None:
     header = {"a.tsv": "text\tlabel\n", "a.csv": "text,label\n"}.get(name, good)
@@ -80,14 +80,14 @@ def test_a_bad_row_stops_the_reading_or_is_counted(
     with pytest.raises(DataError) as caught:
         list(read_labelled(row_file(path)))
     assert str(caught.value).startswith(f"{path}:21: {what}")
-    assert str(caught.value).endswith(", or skip such rows with --on-bad-row skip")
+    assert str(caught.value).endswith(", or set on_bad_row=skip to skip such rows")
     file = row_file(path, on_bad_row="skip")
     assert len(list(read_labelled(file))) == 20
     assert file.counts.skipped == {reason: 1}
     assert list(file.counts.remarks(" in a")) == [f"skipped in a: 1 of 21 rows ({reason} 1)"]
 
 
-def test_too_many_bad_rows_stop_after_the_good_ones_of_a_short_file(tmp_path: Path) -> None:
+def test_too_many_bad_rows_stop_reading_at_the_end_of_a_short_file(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "text\tlabel\n" + "t\t\n" * 6 + "t\tx\n" * 94)
     reading = read_labelled(row_file(path, on_bad_row="skip"))
     assert len(list(islice(reading, 94))) == 94
@@ -95,7 +95,7 @@ def test_too_many_bad_rows_stop_after_the_good_ones_of_a_short_file(tmp_path: Pa
         next(reading)
 
 
-def test_too_many_bad_rows_stop_early_in_a_long_file(tmp_path: Path) -> None:
+def test_too_many_bad_rows_stop_reading_early_in_a_long_file(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "text\tlabel\n" + "t\tx\n" * 900 + "t\t\n" * 100_000)
     file = row_file(path, on_bad_row="skip")
     with pytest.raises(DataError, match="100 of 1,000 rows"):
@@ -103,7 +103,7 @@ def test_too_many_bad_rows_stop_early_in_a_long_file(tmp_path: Path) -> None:
     assert file.counts.num_rows == 1000
 
 
-def test_a_file_of_bad_records_only_says_so(tmp_path: Path) -> None:
+def test_a_file_with_only_bad_records_is_rejected(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", "no\n" * 3000)
     with pytest.raises(DataError, match=r"a.jsonl:1: is not JSON"):
         list(read_labelled(row_file(path)))
@@ -115,7 +115,7 @@ def test_a_file_of_bad_records_only_says_so(tmp_path: Path) -> None:
     ("name", "content"),
     [("a.tsv", ""), ("a.tsv", "\n\n"), ("a.tsv", "text\tlabel\n"), ("a.csv", ""), ("a.jsonl", "\n"), ("a.json", "[]")],
 )
-def test_a_file_without_rows_is_refused(tmp_path: Path, name: str, content: str) -> None:
+def test_a_file_without_rows_is_rejected(tmp_path: Path, name: str, content: str) -> None:
     with pytest.raises(DataError, match=rf"{name}: the file has no rows"):
         list(read_labelled(row_file(write(tmp_path / name, content))))
 

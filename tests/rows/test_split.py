@@ -1,4 +1,4 @@
-"""A split is a function of seed and texts: no subject on both sides, every stratum in training."""
+"""A split depends only on the seed and the texts: no subject is on both sides, every stratum is in training."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_the_order_of_rows_does_not_matter(rows: list[Row], seed: int, order: ra
     assert list(map(Counter, split_rows(shuffled, 0.3, seed, stratified))) == list(map(Counter, parts))
 
 
-def test_both_parts_keep_the_order_of_the_file_and_depend_on_the_seed() -> None:
+def test_both_sides_keep_the_order_of_the_file_and_depend_on_the_seed() -> None:
     rows = make_rows(300, 3)
     train, dev = split_rows(rows, 0.2, 1, stratified)
     assert train == [row for row in rows if row in set(train)]
@@ -71,7 +71,7 @@ def test_rows_about_one_subject_stay_together() -> None:
     assert len(dev) == pytest.approx(18, abs=2)
 
 
-def test_labels_keep_their_proportion(data: Path) -> None:
+def test_labels_keep_their_proportions(data: Path) -> None:
     file = row_file(data / "sms_spam/SMSSpamCollection")
     rows = [(row.texts[0], row.label) for row in read_labelled(file)]
     train, dev = split_rows(rows, 0.1, 7, stratified)
@@ -87,7 +87,7 @@ def test_a_text_with_many_rows_does_not_use_up_the_share(share: float) -> None:
     rows = [(f"text {text}", "") for text, size in enumerate(sizes) for _ in range(size)]
     for seed in range(5):
         _, dev = split_rows(rows, share, seed, by_text)
-        assert len(dev) == pytest.approx(share * len(rows), abs=4)  # half of a text of 7
+        assert len(dev) == pytest.approx(share * len(rows), abs=4)  # half of a text with 7 rows
 
 
 def test_many_small_strata_contribute_together() -> None:
@@ -101,9 +101,9 @@ def test_without_strata_the_share_is_exact() -> None:
     assert (len(train), len(dev)) == (75, 25)
 
 
-def test_too_few_rows_are_refused() -> None:
+def test_too_few_rows_are_rejected() -> None:
     with pytest.raises(DataError) as caught:
-        split_rows(make_rows(100, 100), 0.25, 0, stratified, where="a.tsv")  # training needs each label
+        split_rows(make_rows(100, 100), 0.25, 0, stratified, where="a.tsv")  # each label must stay in training
     assert str(caught.value) == (
         "a.tsv: 100 rows with 100 different texts are too few for a dev share of 0.25; provide more rows, or a dev file"
     )

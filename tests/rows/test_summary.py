@@ -1,4 +1,4 @@
-"""The data summary counts rows, lengths, labels and dev rows that occur in train."""
+"""The data summary reports rows, lengths, labels and dev rows that also occur in train."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def rows_of(*labels: str) -> list[LabelledRow]:
     return [LabelledRow(f"a:{number}", (f"text {number}",), label) for number, label in enumerate(labels, start=1)]
 
 
-def test_the_summary_as_text() -> None:
+def test_the_summary_lists_counts_and_sample_rows() -> None:
     train = [
         LabelledRow("train:1", ("one",), "good"),
         LabelledRow("train:2", ("one two\nthree",), "bad"),
@@ -52,7 +52,7 @@ def test_the_summary_as_text() -> None:
 
 
 @given(lengths=st.lists(st.integers(1, 30), min_size=1, max_size=50))
-def test_a_quantile_is_the_smallest_length_that_this_share_of_the_rows_does_not_exceed(lengths: list[int]) -> None:
+def test_a_quantile_is_the_smallest_length_that_covers_its_share_of_the_rows(lengths: list[int]) -> None:
     found = quantiles(lengths)
     assert (found["min"], found["max"]) == (min(lengths), max(lengths))
     for name, percent in (("50 %", 50), ("90 %", 90), ("99 %", 99)):
@@ -62,7 +62,7 @@ def test_a_quantile_is_the_smallest_length_that_this_share_of_the_rows_does_not_
         assert found[name] == reached[0]
 
 
-def test_a_length_is_that_of_all_texts() -> None:
+def test_the_length_of_a_row_is_that_of_all_its_texts() -> None:
     row = LabelledRow("a:1", ("a b", "c", "d e f"), "g")
     lines = list(summarise([row], [row], count_words, one_label))
     assert lines[0] == "train: 1 row; pieces: min 6, 50 % 6, 90 % 6, 99 % 6, max 6"
@@ -76,7 +76,7 @@ def test_only_twenty_labels_are_listed() -> None:
     assert "… and 3 more labels" in lines
 
 
-def test_many_numbers_are_summarised_by_their_range() -> None:
+def test_many_numbers_are_summarized_by_their_range() -> None:
     lines = list(summarise(rows_of(*map(str, range(30)), "29"), rows_of("2.5"), count_words, one_label))
     assert lines[2:4] == [
         "labels of train: from 0 to 29, mean 14.97",
@@ -84,17 +84,17 @@ def test_many_numbers_are_summarised_by_their_range() -> None:
     ]
 
 
-def test_numbers_beside_a_word_are_counted() -> None:
+def test_labels_are_counted_if_one_of_them_is_not_a_number() -> None:
     lines = list(summarise(rows_of(*map(str, range(30))), rows_of("other"), count_words, one_label))
     assert "label 0: train 1 (3.3%), dev 0 (0.0%)" in lines
 
 
-def test_a_part_without_labels_has_no_range() -> None:
+def test_rows_without_labels_have_no_range() -> None:
     lines = list(summarise(rows_of(*map(str, range(30))), rows_of(""), count_words, split_label))
     assert [line for line in lines if line.startswith("labels")] == ["labels of train: from 0 to 29, mean 14.5"]
 
 
-def test_each_of_several_labels_counts_and_a_sample_may_have_none() -> None:
+def test_every_label_of_a_row_is_counted_and_a_sample_may_have_no_label() -> None:
     rows = rows_of("", "a", "a|b", "a|b")
     lines = list(summarise(rows, rows, count_words, split_label))
     assert lines[2:4] == ["label a: train 3 (75.0%), dev 3 (75.0%)", "label b: train 2 (50.0%), dev 2 (50.0%)"]
@@ -111,7 +111,7 @@ def test_control_characters_do_not_reach_the_terminal() -> None:
     assert all(line.isprintable() for line in lines)
 
 
-def test_texts_in_both_parts_are_found(data: Path) -> None:
+def test_texts_in_both_train_and_dev_are_found(data: Path) -> None:
     train, dev = (
         list(read_labelled(row_file(data / f"chnsenticorp/{part}.tsv", columns="text=1,label=2")))
         for part in ("train", "dev")

@@ -1,4 +1,4 @@
-"""Tests for what all tasks share: bad rows, portions of windows, and defaults."""
+"""Tests for the code that all tasks share: bad rows, batches of windows, and probabilities."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def rows(*labels: str) -> list[ClassRow]:
     return [ClassRow(f"f.tsv:{number}", ("text",), label) for number, label in enumerate(labels, start=1)]
 
 
-def test_a_row_that_the_task_cannot_use_stops_the_encoding() -> None:
-    with pytest.raises(DataError, match=r"f.tsv:2: the label 'c' is not one of a, b; .* --on-bad-row skip"):
+def test_a_row_that_the_task_cannot_use_stops_encoding() -> None:
+    with pytest.raises(DataError, match=r"f.tsv:2: the label 'c' is not one of a, b; .* on_bad_row=skip"):
         list(encode_rows(TASK, rows("a", "c"), WINDOWS, RowFile("f.tsv")))
 
 
-def test_bad_rows_may_be_skipped_and_are_counted() -> None:
+def test_skipped_bad_rows_are_counted() -> None:
     file = RowFile("f.tsv", RowSettings(on_bad_row="skip"))
     file.counts.num_rows = 40
     examples = list(encode_rows(TASK, rows(*"ab" * 19, "c"), WINDOWS, file))
@@ -37,14 +37,14 @@ def test_bad_rows_may_be_skipped_and_are_counted() -> None:
     assert file.counts.skipped == {"unknown label": 1}
 
 
-def test_too_many_bad_rows_stop_the_encoding_at_the_end() -> None:
+def test_too_many_bad_rows_stop_encoding_at_the_end() -> None:
     file = RowFile("f.tsv", RowSettings(on_bad_row="skip"))
     file.counts.num_rows = 10
     with pytest.raises(DataError, match="more than 5% of the rows are bad"):
         list(encode_rows(TASK, rows(*"abababa", "c"), WINDOWS, file))
 
 
-def test_windows_run_in_portions_unless_gradients_are_needed() -> None:
+def test_windows_run_in_batches_unless_gradients_are_needed() -> None:
     class Recorder(torch.nn.Module):
         def forward(self, batch: PackedBatch) -> int:
             return batch.num_pieces
@@ -52,9 +52,9 @@ def test_windows_run_in_portions_unless_gradients_are_needed() -> None:
     example = TASK.encode(ClassRow("f:1", ("word " * 4000,)), WINDOWS)
     device = torch.device("cpu")
     with torch.inference_mode():
-        portions = list(run_windows(Recorder(), [example], device))
-    assert max(portions) <= PIECES_PER_BATCH < sum(portions)
-    assert list(run_windows(Recorder(), [example], device)) == [sum(portions)] == [example.num_pieces]
+        batch_sizes = list(run_windows(Recorder(), [example], device))
+    assert max(batch_sizes) <= PIECES_PER_BATCH < sum(batch_sizes)
+    assert list(run_windows(Recorder(), [example], device)) == [sum(batch_sizes)] == [example.num_pieces]
 
 
 def test_probabilities_are_a_softmax_in_double_precision() -> None:

@@ -1,4 +1,4 @@
-"""Tests for choose: sequences, the right choice, losses and answers."""
+"""Tests for choose: sequences, the correct choice, losses and answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_each_choice_is_a_sequence_that_continues_the_pair() -> None:
     assert [windows[0].ids.tolist() for windows in example.sequences] == expected
 
 
-def test_rows_may_differ_in_their_number_of_choices() -> None:
+def test_rows_may_have_different_numbers_of_choices() -> None:
     examples = [encoded(("She ran.",), "a", "b", "c", right=1), encoded(("She ran.",), "a", "b", right=0)]
     outputs = [torch.tensor([0.0, 2.0, 1.0]), torch.tensor([1.0, 3.0])]
     expected = sum(float(-output.log_softmax(0)[target]) for output, target in zip(outputs, [1, 0], strict=True))
@@ -43,17 +43,17 @@ def test_a_label_is_a_text_a_number_or_a_letter(label: object, number: int) -> N
 @pytest.mark.parametrize(
     ("label", "message"),
     [
-        (3, "the label 3 is none of the 3 choices; use the text of a choice, a number from 0 to 2, or a letter"),
-        (-1, "is none of"),
-        (True, "is none of"),
-        ("D", "is none of"),
-        ("ran", "is none of"),
+        (3, "the label 3 matches none of the 3 choices; use the text of a choice, a number from 0 to 2, or a letter"),
+        (-1, "matches none of"),
+        (True, "matches none of"),
+        ("D", "matches none of"),
+        ("ran", "matches none of"),
         ("", "the label is empty"),
         (None, "the label is empty"),
-        ("x", "the label 'x' fits several equal choices"),
+        ("x", "the label 'x' matches several identical choices"),
     ],
 )
-def test_a_label_that_is_not_a_choice_is_refused(label: object, message: str) -> None:
+def test_a_label_that_is_not_a_choice_is_rejected(label: object, message: str) -> None:
     with pytest.raises(BadRowError, match=message):
         right_choice(label, ["x", "y", "x"] if label == "x" else ["ate.", "sat.", "flew."])
 
@@ -62,10 +62,10 @@ def test_a_label_that_is_not_a_choice_is_refused(label: object, message: str) ->
     ("choices", "message"),
     [
         (None, "the field 'choices' is missing; provide at least two choices"),
-        ("ab", "the field 'choices' should be a list of texts"),
-        (["a", 2], "the field 'choices' should be a list of texts"),
-        (["a"], "needs at least two texts, none of them empty"),
-        (["a", " "], "needs at least two texts, none of them empty"),
+        ("ab", "the field 'choices' must be a list of strings"),
+        (["a", 2], "the field 'choices' must be a list of strings"),
+        (["a"], "needs at least two texts, and none may be empty"),
+        (["a", " "], "needs at least two texts, and none may be empty"),
     ],
 )
 def test_a_request_needs_at_least_two_choices(choices: object, message: str) -> None:
@@ -79,7 +79,7 @@ def test_an_answer_has_the_number_and_the_text_of_the_choice() -> None:
     assert TASK.show(answer) == "choice 1 0.7500 y"
 
 
-def test_a_score_is_whether_the_choice_is_right() -> None:
+def test_a_score_is_whether_the_choice_is_correct() -> None:
     example = encoded(("a",), "x", "y", right=0)
     right, wrong = np.array([2, 1], np.float32), np.array([1, 3], np.float32)
     assert TASK.score(example, right).tolist() == [True]
@@ -89,7 +89,7 @@ def test_a_score_is_whether_the_choice_is_right() -> None:
     assert TASK.metrics(np.array([[True], [False], [True], [True]])) == {"accuracy": 0.75}
 
 
-def test_labels_are_numbers_of_choices() -> None:
+def test_the_label_in_the_summary_is_the_number_of_the_choice() -> None:
     row = ChoiceRow("f:1", ("a",), ("x", "y"), 1)
     assert TASK.labels(row) == ("choice 1",)
     assert row.all_texts == ("a", "x", "y")

@@ -1,4 +1,4 @@
-"""Rows of choose: from tables, records and dialogues in DREAM's form; a label names one of the choices."""
+"""Rows of choose: read from tables, records and DREAM's dialogues; a label names one of the choices."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def write_json(path: Path, content: Any, indent: int | None = None) -> str:
     return write(path, json.dumps(content, indent=indent))
 
 
-# The right choice
+# The correct choice
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def write_json(path: Path, content: Any, indent: int | None = None) -> str:
         ("1", ["cat", "dog"], 1),
         (" 1 ", ["cat", "dog"], 1),
         ("B", ["cat", "dog"], 1),
-        ("1", ["1", "2"], 0),  # a text before a number
+        ("1", ["1", "2"], 0),  # a text takes precedence over a number
         (1, ["1", "2"], 1),
     ],
 )
@@ -46,7 +46,7 @@ def test_a_label_is_a_text_a_number_or_a_letter(label: Any, choices: list[str], 
 
 
 @pytest.mark.parametrize("label", [2, -1, "2", "C", "AB", "bird", True, 0.0, ["cat"]])
-def test_a_label_that_is_none_of_the_choices_is_a_bad_row(label: Any) -> None:
+def test_a_label_that_matches_no_choice_is_a_bad_row(label: Any) -> None:
     with pytest.raises(BadRowError) as caught:
         right_choice(label, ["cat", "dog"])
     assert caught.value.reason == "label is not a choice"
@@ -60,8 +60,8 @@ def test_an_empty_label_is_a_bad_row(label: Any) -> None:
 
 
 @pytest.mark.parametrize("label", ["cat", 2, "C"])
-def test_a_label_that_fits_two_choices_is_a_bad_row(label: object) -> None:
-    with pytest.raises(BadRowError, match="fits several equal choices"):
+def test_a_label_that_matches_two_choices_is_a_bad_row(label: object) -> None:
+    with pytest.raises(BadRowError, match="matches several identical choices"):
         right_choice(label, ["cat", "dog", "cat"])
 
 
@@ -85,13 +85,13 @@ def test_choices_are_read_from_records(tmp_path: Path) -> None:
     assert row.fields() == {"text": "c", "pair": "q", "choices": ["a", "b"]}
 
 
-def test_a_label_that_is_not_wanted_may_be_anything(tmp_path: Path) -> None:
+def test_the_label_is_not_checked_for_prediction(tmp_path: Path) -> None:
     hidden = {"context": "c", "choices": ["a", "b"], "answer": -1}  # as in the test rows of SWAG
     path = write_records(tmp_path / "a.jsonl", hidden)
     assert read(row_file(path), labelled=False) == [ChoiceRow(f"{path}:1", ("c",), ("a", "b"))]
 
 
-def test_a_list_of_records_is_read_like_lines_of_records(tmp_path: Path) -> None:
+def test_a_json_list_is_read_like_jsonl(tmp_path: Path) -> None:
     record = {"text": "a\ud800", "choices": ["x", "y"], "label": 1}
     path = write_json(tmp_path / "a.json", [record, record | {"text": "b"}])
     assert read(row_file(path)) == [
@@ -103,7 +103,7 @@ def test_a_list_of_records_is_read_like_lines_of_records(tmp_path: Path) -> None
 # DREAM
 
 
-def test_dialogues_become_a_row_per_question(tmp_path: Path) -> None:
+def test_each_question_of_a_dialogue_is_a_row(tmp_path: Path) -> None:
     path = write_json(tmp_path / "a.json", [[["M: Hi.", "W: Hello."], [QUESTION, QUESTION], "7-1"]])
     first, second = read(row_file(path))
     assert first == ChoiceRow(
@@ -137,12 +137,12 @@ def test_dialogues_become_a_row_per_question(tmp_path: Path) -> None:
             "dialogue x, question 1",
             "the field 'choices' needs at least two",
         ),
-        ([["a"], [QUESTION | {"choice": "b"}], "x"], "dialogue x, question 1", "the field 'choices' should be a list"),
+        ([["a"], [QUESTION | {"choice": "b"}], "x"], "dialogue x, question 1", "the field 'choices' must be a list"),
         ([["a"], [QUESTION | {"choice": None}], "x"], "dialogue x, question 1", "the field 'choices' is missing"),
-        ([["a"], [QUESTION | {"answer": "Nobody."}], "x"], "dialogue x, question 1", "the label 'Nobody.' is none of"),
+        ([["a"], [QUESTION | {"answer": "A cat."}], "x"], "dialogue x, question 1", "the label 'A cat.' matches none"),
     ],
 )
-def test_bad_dialogues_stop_the_reading_or_are_counted(tmp_path: Path, entry: Any, place: str, what: str) -> None:
+def test_bad_dialogues_stop_reading_or_are_counted(tmp_path: Path, entry: Any, place: str, what: str) -> None:
     path = write_json(tmp_path / "a.json", [[["a"], [QUESTION] * 40, "good"], entry])
     with pytest.raises(DataError) as caught:
         read(row_file(path))
@@ -157,7 +157,7 @@ def test_a_message_names_the_line_of_a_question(tmp_path: Path) -> None:
     path = write_json(tmp_path / "a.json", entries, indent=1)
     lines = Path(path).read_text().splitlines()
     last_object = max(number for number, line in enumerate(lines, start=1) if line.strip() == "{")
-    with pytest.raises(DataError, match=rf"a\.json:{last_object}, dialogue x, question 2: the label 3 is none"):
+    with pytest.raises(DataError, match=rf"a\.json:{last_object}, dialogue x, question 2: the label 3 matches none"):
         read(row_file(path))
 
 
@@ -169,7 +169,7 @@ def test_a_message_names_the_line_of_a_question(tmp_path: Path) -> None:
         ("[]", "a.json: the file has no rows"),
     ],
 )
-def test_other_json_is_refused(tmp_path: Path, content: str, message: str) -> None:
+def test_other_json_is_rejected(tmp_path: Path, content: str, message: str) -> None:
     with pytest.raises(DataError) as caught:
         read(row_file(write(tmp_path / "a.json", content)))
     assert message in str(caught.value)

@@ -51,7 +51,7 @@ def test_labels_are_ordered_by_value_then_by_name() -> None:
 def test_a_single_label_cannot_be_learned(multi_label: bool) -> None:
     with pytest.raises(DataError, match=r"f.tsv: all rows have the same label 'a'; classify needs at least two"):
         count_labels([row("a"), row("a")], multi_label, "f.tsv")
-    with pytest.raises(DataError, match=r"f.tsv: all rows have no label; .* --multi-label"):
+    with pytest.raises(DataError, match=r"f.tsv: no row has a label; .* multi_label"):
         count_labels([row(())], multi_label, "f.tsv")
 
 
@@ -61,12 +61,12 @@ def test_the_task_has_the_labels_of_its_rows_and_its_options() -> None:
     task = Classify.from_rows(rows, options, WINDOWS.tokenizer, RowFile("f.tsv"))
     assert task == Classify(("a", "b"), class_weights=(1.0, 2.0), label_smoothing=0.1)
     assert task.folder_entries() == ({"id2label": {0: "a", 1: "b"}, "problem_type": "single_label_classification"}, {})
-    with pytest.raises(ValueError, match="cannot be used with --multi-label"):
+    with pytest.raises(ValueError, match="cannot be used with multi_label"):
         ClassifyOptions(multi_label=True, class_weights="balanced")
 
 
 def test_many_numbers_as_labels_give_a_remark() -> None:
-    remark = "the labels are 30 numbers, and each is a class; regress learns values"
+    remark = "all 30 labels are numbers, and each is a class; use regress to predict a number"
     for multi_label, count, expected in ((False, 2, []), (True, 30, []), (False, 30, [remark])):
         file = RowFile("f.tsv")
         rows = [row(str(number)) for number in range(count)]
@@ -79,31 +79,31 @@ def test_an_unknown_label_is_reported_with_its_place() -> None:
         encoded(Classify(("a", "b")), "c")
 
 
-def test_an_unlabelled_row_has_no_target() -> None:
+def test_an_unlabeled_row_has_no_target() -> None:
     task = Classify(("a", "b"))
     assert encoded(task, None).target is None
     assert task.labels(row(None)) == ()
     assert task.labels(row("a")) == ("a",)
 
 
-def test_rows_with_choices_are_refused(tmp_path: Path) -> None:
+def test_rows_with_choices_are_rejected(tmp_path: Path) -> None:
     content = '{"text": "a", "choices": ["b", "c"], "label": "x"}\n'
-    with pytest.raises(DataError, match=r"a.jsonl:1: has choices, which the task classify does not read"):
+    with pytest.raises(DataError, match=r"a.jsonl:1: the row has choices, which the task classify does not read"):
         read(tmp_path / "a.jsonl", content)
 
 
 # Several labels
 
 
-def test_several_labels_are_one_field_or_a_list() -> None:
+def test_several_labels_are_one_string_or_a_list() -> None:
     task = Classify(("a", "b", "c"), multi_label=True)
     assert encoded(task, "a|c").target == encoded(task, ("c", "a")).target == (1.0, 0.0, 1.0)
     assert encoded(task, ()).target == (0.0, 0.0, 0.0)
-    with pytest.raises(BadRowError, match=r"file.tsv:7: has 2 labels; use --multi-label"):
+    with pytest.raises(BadRowError, match=r"file.tsv:7: the row has 2 labels; set multi_label"):
         encoded(Classify(("a", "b")), ("a", "b"))
 
 
-def test_a_file_has_one_separator_of_labels() -> None:
+def test_the_labels_of_a_file_have_one_separator() -> None:
     rows = [row("Arts, Culture|Music"), row("Arts, Culture"), row(("Law", "Music"))]
     labels = tuple(count_labels(rows, multi_label=True, where="f.tsv"))
     assert labels == ("Arts, Culture", "Law", "Music")
@@ -118,7 +118,7 @@ def test_the_first_separator_that_occurs_separates_labels() -> None:
     assert encoded(Classify(("a", "b"), multi_label=True), "a; b").target == (1.0, 1.0)
 
 
-def test_a_label_that_contains_a_separator_may_have_blanks_around_it(tmp_path: Path) -> None:
+def test_a_label_that_contains_a_separator_may_have_surrounding_spaces(tmp_path: Path) -> None:
     rows = read(tmp_path / "a.tsv", "text\tlabel\nx\tc, d\ny\tc, d \nz\ta|b\nw\t\n", MULTI_LABEL)
     task = Classify.from_rows(rows, MULTI_LABEL, WINDOWS.tokenizer, RowFile("a.tsv"))
     assert [task.labels(each) for each in rows] == [("c, d",), ("c, d",), ("a", "b"), ()]
@@ -127,23 +127,23 @@ def test_a_label_that_contains_a_separator_may_have_blanks_around_it(tmp_path: P
 # Losses
 
 
-def test_balanced_weights_give_rare_classes_the_same_total() -> None:
+def test_balanced_weights_give_every_class_the_same_total() -> None:
     counts = Counter({"ham": 30, "spam": 10})
     weights = parse_class_weights("balanced", counts)
     assert weights[0] * 30 == pytest.approx(weights[1] * 10)
     assert parse_class_weights("spam=5", counts) == parse_class_weights("ham=1, spam = 5", counts) == (1.0, 5.0)
     with pytest.raises(UsageError, match="the labels are ham, spam"):
         parse_class_weights("eggs=2", counts)
-    with pytest.raises(UsageError, match="names an unknown label, or one twice"):
+    with pytest.raises(UsageError, match="names an unknown or repeated label"):
         parse_class_weights("ham=1,ham=2", counts)
     for wrong in ("spam", "Balanced", "spam=x", "spam=-1"):
-        with pytest.raises(UsageError, match=r"is not LABEL=NUMBER above 0; or use balanced"):
+        with pytest.raises(UsageError, match=r"is not LABEL=NUMBER with a number above 0; correct it, or use balanced"):
             parse_class_weights(wrong, counts)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("weights", [None, (1.0, 4.0)])
-def test_the_loss_is_the_weighted_mean_of_torch(smoothing: float, weights: tuple[float, ...] | None) -> None:
+def test_the_loss_is_the_weighted_mean_as_in_torch(smoothing: float, weights: tuple[float, ...] | None) -> None:
     logits = torch.randn(5, 2, generator=torch.Generator().manual_seed(1))
     targets = [0, 1, 1, 0, 1]
     task = Classify(("a", "b"), class_weights=weights, label_smoothing=smoothing)
@@ -158,7 +158,7 @@ def test_the_loss_is_the_weighted_mean_of_torch(smoothing: float, weights: tuple
 # Answers
 
 
-def test_answers_name_labels_with_probabilities() -> None:
+def test_answers_have_labels_and_probabilities() -> None:
     task = Classify(("no", "yes"))
     (answer,) = task.decode([encoded(task, None)], [np.array([0.0, np.log(3)], np.float32)])
     assert answer["label"] == "yes"
@@ -167,7 +167,7 @@ def test_answers_name_labels_with_probabilities() -> None:
     assert task.show(answer) == "yes 0.7500"
 
 
-def test_answers_with_several_labels_list_those_above_the_threshold() -> None:
+def test_multi_label_answers_list_the_labels_above_the_threshold() -> None:
     task = Classify(("a", "b", "c"), multi_label=True)
     examples = [encoded(task, None)] * 2
     both, none = task.decode(examples, [np.array([3, -3, 3], np.float32), np.array([-3, -3, -3], np.float32)])
@@ -180,7 +180,7 @@ def test_answers_with_several_labels_list_those_above_the_threshold() -> None:
 
 @pytest.mark.filterwarnings("ignore:A single label")
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=40), st.integers(2, 4))
-def test_metrics_of_classes_equal_scikit_learn(answers: list[tuple[int, int]], num_classes: int) -> None:
+def test_single_label_metrics_equal_scikit_learn(answers: list[tuple[int, int]], num_classes: int) -> None:
     scores = np.minimum(np.array(answers), num_classes - 1)
     predicted, expected = scores[:, 0], scores[:, 1]
     average = "binary" if num_classes == 2 else "macro"
@@ -194,7 +194,7 @@ def test_metrics_of_classes_equal_scikit_learn(answers: list[tuple[int, int]], n
 
 
 @given(st.lists(st.lists(st.booleans(), min_size=6, max_size=6), min_size=1, max_size=20))
-def test_metrics_of_several_labels_equal_scikit_learn(answers: list[list[bool]]) -> None:
+def test_multi_label_metrics_equal_scikit_learn(answers: list[list[bool]]) -> None:
     scores = np.array(answers).reshape(-1, 2, 3)
     predicted, expected = scores[:, 0], scores[:, 1]
     task = Classify(("a", "b", "c"), multi_label=True)
@@ -207,7 +207,7 @@ def test_metrics_of_several_labels_equal_scikit_learn(answers: list[list[bool]])
     assert ours == [pytest.approx(each) for each in zip(*columns, strict=True)]
 
 
-def test_a_score_holds_what_the_metrics_need() -> None:
+def test_a_score_contains_what_the_metrics_need() -> None:
     several = Classify(("a", "b"), multi_label=True)
     output = np.array([-1.0, 2.0], np.float32)
     score = several.score(encoded(several, "a"), output)

@@ -1,4 +1,4 @@
-"""Rows of classify: a text or a pair, and one label or several, from real files and from broken ones."""
+"""Rows of classify: a text or a pair with one or several labels, from real data sets and from invalid files."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def test_glue_is_read_completely_and_literally(data: Path, name: str) -> None:
         assert all("\t".join(row.texts) in lines[int(row.place.rpartition(":")[2]) - 1] for row in rows)
         assert not file.counts.notices
         if name == "CoLA":
-            with pytest.raises(DataError, match="name them with --columns"):  # it has no header
+            with pytest.raises(DataError, match="set columns to text="):  # it has no header
                 read(row_file(path))
         else:
             assert read(row_file(path)) == rows
 
 
-def test_sms_are_read_with_their_quotes(data: Path) -> None:
+def test_sms_messages_keep_their_quotes(data: Path) -> None:
     file = row_file(data / "sms_spam/SMSSpamCollection")
     rows = read(file)
     assert Counter(row.label for row in rows) == {"ham": 4827, "spam": 747}
@@ -61,7 +61,7 @@ def test_sms_are_read_with_their_quotes(data: Path) -> None:
 def test_chinese_sentiment_has_no_header_and_needs_columns(data: Path) -> None:
     for part, num_rows in (("train", 9_600), ("dev", 1_200)):
         path = data / f"chnsenticorp/{part}.tsv"
-        with pytest.raises(DataError, match=r"\.tsv:1: cannot tell which columns .*; name them with --columns text="):
+        with pytest.raises(DataError, match=r"\.tsv:1: cannot tell which columns .*; set columns to text="):
             read(row_file(path))
         rows = read(row_file(path, columns="text=1,label=2"))
         assert len(rows) == num_rows
@@ -97,7 +97,7 @@ def test_labels_of_records_become_text(tmp_path: Path, label: Any, expected: str
     assert read(row_file(path)) == [ClassRow(f"{path}:1", ("t",), expected)]
 
 
-def test_an_empty_label_means_no_label_with_several_labels_per_text(tmp_path: Path) -> None:
+def test_an_empty_label_means_no_label_with_multi_label(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "text\tlabel\none\ta|b\ntwo\t\n")
     assert [row.label for row in read(row_file(path), multi_label=True)] == ["a|b", ()]
     with pytest.raises(DataError, match=r"a.tsv:3: the label is empty"):
@@ -107,7 +107,7 @@ def test_an_empty_label_means_no_label_with_several_labels_per_text(tmp_path: Pa
         read(row_file(path), multi_label=True)
 
 
-def test_rows_without_labels_have_none(tmp_path: Path) -> None:
+def test_labels_are_ignored_for_prediction(tmp_path: Path) -> None:
     path = write_records(tmp_path / "a.jsonl", {"text": "a", "label": "x"}, {"text": "b"}, {"text": "c", "label": {}})
     assert read(row_file(path), labelled=False) == [ClassRow(f"{path}:{n}", (text,)) for n, text in enumerate("abc", 1)]
     path = write(tmp_path / "a.txt", "one text\nanother\n")
@@ -133,17 +133,15 @@ def test_pairs_are_read_in_order(tmp_path: Path) -> None:
         ({"text": None, "label": "x"}, "missing text", "the field 'text' is missing"),
         ({"text": "t", "label": " "}, "empty label", "the label is empty"),
         ({"text": "t", "label": float("nan")}, "empty label", "the label is empty"),
-        ({"text": 3, "label": "x"}, "wrong type", "the field 'text' should be a text, not int"),
-        ({"text": "t", "label": {}}, "wrong type", "the label should be a text or a number, not dict"),
+        ({"text": 3, "label": "x"}, "wrong type", "the field 'text' must be a string, not int"),
+        ({"text": "t", "label": {}}, "wrong type", "the label must be a string or a number, not dict"),
         ({"text": "t", "label": ["a", ""]}, "empty label", "the label is empty"),
-        ({"text": "t", "label": ["a", []]}, "wrong type", "the label should be a text or a number, not list"),
-        ({"text": "t", "label": "a\u200b"}, "unprintable label", "the label 'a\\u200b' has unprintable characters"),
+        ({"text": "t", "label": ["a", []]}, "wrong type", "the label must be a string or a number, not list"),
+        ({"text": "t", "label": "a\u200b"}, "unprintable label", "the label 'a\\u200b' contains unprintable"),
         ({"text": "t", "label": "x", "pair": "u"}, "pair only in some rows", "this row has a second text in 'pair'"),
     ],
 )
-def test_a_bad_record_stops_the_reading_or_is_counted(
-    tmp_path: Path, bad: dict[str, Any], reason: str, what: str
-) -> None:
+def test_a_bad_record_stops_reading_or_is_counted(tmp_path: Path, bad: dict[str, Any], reason: str, what: str) -> None:
     path = write_records(tmp_path / "a.jsonl", *[{"text": "t", "label": "x"}] * 20, bad)
     with pytest.raises(DataError) as caught:
         read(row_file(path))
@@ -153,7 +151,9 @@ def test_a_bad_record_stops_the_reading_or_is_counted(
     assert file.counts.skipped == {reason: 1}
 
 
-def test_choices_are_not_ignored(tmp_path: Path) -> None:
+def test_rows_with_choices_are_rejected(tmp_path: Path) -> None:
     path = write_records(tmp_path / "a.jsonl", {"text": "t", "label": "x", "choices": ["a", "b"]})
-    with pytest.raises(DataError, match=r"a.jsonl:1: has choices, which the task classify does not read; remove them"):
+    with pytest.raises(
+        DataError, match=r"a.jsonl:1: the row has choices, which the task classify does .*; remove them"
+    ):
         read(row_file(path))

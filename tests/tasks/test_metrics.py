@@ -1,4 +1,4 @@
-"""Tests for what tasks share about metrics; the metrics of a task are tested with the task."""
+"""Tests for the metrics code that tasks share. The metrics of a task are tested with the task."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_intervals_come_from_resampled_rows_and_are_reproducible() -> None:
     assert intervals(Choose().metrics, scores)["accuracy"] == (low, high)
 
 
-def test_a_metric_that_some_samples_lack_has_the_interval_of_the_others() -> None:
+def test_a_metric_missing_from_some_samples_has_an_interval_over_the_others() -> None:
     def metrics(scores: np.ndarray) -> dict[str, float]:
         return {"mean": float(scores.mean()), **({"of_ones": 1.0} if scores.any() else {})}
 
@@ -29,12 +29,12 @@ def test_a_metric_that_some_samples_lack_has_the_interval_of_the_others() -> Non
     assert found["mean"][0] == 0.0
 
 
-def test_ratios_without_a_denominator_are_zero() -> None:
+def test_ratios_with_a_zero_denominator_are_zero() -> None:
     assert precision_recall_f1(0, 0, 0) == (0.0, 0.0, 0.0)
     assert precision_recall_f1(1, 2, 4) == (0.5, 0.25, pytest.approx(1 / 3))
 
 
-def test_a_confusion_matrix_has_a_limit() -> None:
+def test_there_is_no_confusion_matrix_for_too_many_classes() -> None:
     predicted, expected = np.array([3, 4]), np.array([3, 3])
     assert report_classes(["x"] * 5, predicted, expected).confusion[3][3:] == [1, 1]
     assert report_classes(["x"] * (MAX_CONFUSED_CLASSES + 1), predicted, expected).confusion == []

@@ -1,4 +1,4 @@
-"""Tests for the registry: a task is one file and one line, folders name their task, and nobody else compares names."""
+"""Tests for the registry: a task is one file and one line, folders record it, and other code knows no task names."""
 
 from __future__ import annotations
 
@@ -69,16 +69,18 @@ def test_a_task_of_one_file_is_trained_evaluated_and_used_from_the_command_line(
 
 
 @pytest.mark.parametrize("recorded", ["shout", "classify", ["tag"], 7])
-def test_a_recorded_task_that_is_unknown_or_does_not_fit_the_head_is_refused(
+def test_a_recorded_task_that_is_unknown_or_does_not_match_the_head_is_rejected(
     recorded: object, untrained: MakeModel
 ) -> None:
     config = BertConfig.from_pretrained(untrained(Choose()))
-    with pytest.raises(IntegrityError, match=r"bertmill\.json: records the task .* unknown or does not fit the head"):
+    with pytest.raises(
+        IntegrityError, match=r"bertmill\.json: the recorded task .* unknown or does not match the head"
+    ):
         task_of_folder(config, {"task": recorded}, Path("folder"))
     assert task_of_folder(config, {"task": "pretrain"}, Path("folder")) == Choose()
 
 
-def test_an_unknown_task_is_refused_with_the_known_ones() -> None:
+def test_the_error_for_an_unknown_task_lists_the_known_tasks() -> None:
     with pytest.raises(
         UsageError, match=r"there is no task called 'clasify'; did you mean classify\?; known: classify"
     ):
@@ -86,7 +88,7 @@ def test_an_unknown_task_is_refused_with_the_known_ones() -> None:
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_every_task_has_its_name_and_options_of_its_own(name: str) -> None:
+def test_every_task_has_its_name_and_its_options(name: str) -> None:
     task = load_task(name)
     assert task.name == name
     assert settings_for(name).model_fields.keys() >= task.Options.model_fields.keys()
@@ -121,7 +123,7 @@ def test_the_help_of_a_task_shows_a_row_the_columns_and_the_metrics(
 
 
 @pytest.mark.parametrize("name", EVERY_TASK)
-def test_a_bare_folder_is_recognised_by_its_head(name: str, untrained: MakeModel) -> None:
+def test_the_task_of_a_folder_without_metadata_is_recognized_by_its_head(name: str, untrained: MakeModel) -> None:
     task = EVERY_TASK[name]
     folder = untrained(task)
     assert read_metadata(folder) == {}
@@ -141,13 +143,13 @@ def test_the_recorded_task_is_authoritative(tiny: Path, tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_head_has_no_task(tiny: Path) -> None:
-    with pytest.raises(UsageError, match="is not fine-tuned for a task"):
+    with pytest.raises(UsageError, match="the model is not fine-tuned for a task"):
         task_of_folder(BertConfig.from_pretrained(tiny), {}, tiny)
-    with pytest.raises(IntegrityError, match="records the task 'classify'"):
+    with pytest.raises(IntegrityError, match="the recorded task 'classify' is unknown or"):
         task_of_folder(BertConfig.from_pretrained(tiny), {"task": "classify"}, tiny)
 
 
-OLD_METADATA = {  # as version 0.1 wrote it: without a format number
+OLD_METADATA = {  # written by version 0.1, without a format number
     "task": "classify",
     "labels": ["a", "b"],
     "multi_label": False,
@@ -165,13 +167,13 @@ OLD_METADATA = {  # as version 0.1 wrote it: without a format number
 }
 
 
-def test_folders_without_a_format_number_still_open(untrained: MakeModel, tmp_path: Path) -> None:
+def test_folders_without_a_format_number_can_be_opened(untrained: MakeModel, tmp_path: Path) -> None:
     folder = shutil.copytree(untrained(EVERY_TASK["classify"]), tmp_path / "model")
     (folder / "bertmill.json").write_text(json.dumps(OLD_METADATA, indent=1), encoding="utf-8")
     assert set(bertmill.load(folder).predict(["a film"])[0]["scores"]) == {"a", "b"}
 
 
-def test_a_newer_format_is_one_clear_line(
+def test_a_newer_format_is_a_one_line_error(
     untrained: MakeModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = shutil.copytree(untrained(EVERY_TASK["classify"]), tmp_path / "model")
@@ -224,7 +226,7 @@ def test_messages_about_a_request_name_fields_and_not_flags(name: str, data: st.
     assert changed.rstrip("s") in message
 
 
-# No one else knows which tasks there are
+# Code outside the tasks does not depend on task names
 
 
 CLASSES = {path.partition(":")[2] for path in TASKS.values()} | {"Task", "SequenceTask"}
@@ -243,13 +245,13 @@ def lines_that_read_architectures(code: str) -> list[int]:
     ]
 
 
-def test_nothing_outside_the_tasks_depends_on_which_tasks_there_are() -> None:
+def test_code_outside_the_tasks_does_not_depend_on_task_names() -> None:
     found = []
     for path in sorted(SOURCE.rglob("*.py")):
         inside, code = path.relative_to(SOURCE), path.read_text(encoding="utf-8")
         if inside.parts[0] != "tasks":
             found += [f"{inside}:{line} knows a task" for line in lines_that_know_tasks(code)]
-        # The config of Hugging Face is read and written in two packages; the tasks have one rule for it.
+        # Two packages read and write Hugging Face's config.json. In tasks, only `has_head` reads its architectures.
         if inside.parts[0] not in ("tasks", "model", "checkpoint"):
             found += [f"{inside}:{line} reads architectures" for line in lines_that_read_architectures(code)]
     assert found == []
@@ -294,5 +296,5 @@ def test_the_search_finds_a_planted_use_of_architectures(code: str) -> None:
 
 
 @pytest.mark.parametrize("code", ["y = {'answer': 1, 'score': 2}", "task: Task = load_task(name)", "x['text'] == z"])
-def test_the_search_passes_over_innocent_code(code: str) -> None:
+def test_the_search_ignores_harmless_code(code: str) -> None:
     assert not lines_that_know_tasks(code)

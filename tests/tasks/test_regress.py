@@ -33,12 +33,12 @@ def test_labels_are_numbers_in_any_notation(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("label", ["high", "nan", "inf", "1_000"])
-def test_a_label_that_is_not_a_number_is_refused(label: str, tmp_path: Path) -> None:
+def test_a_label_that_is_not_a_number_is_rejected(label: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=rf"a.tsv:3: the label '{label}' is .*; correct it, or use classify"):
         read(tmp_path / "a.tsv", "1", label)
 
 
-def test_a_label_whose_square_overflows_is_refused(tmp_path: Path) -> None:
+def test_a_label_whose_square_overflows_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="'-1e300' is too large"):
         read(tmp_path / "a.tsv", "-1e300")
 
@@ -50,10 +50,10 @@ def test_numbers_that_are_all_equal_cannot_be_learned(tmp_path: Path) -> None:
             Regress.from_rows(rows, TaskOptions(), WINDOWS.tokenizer, RowFile("a.tsv"))
 
 
-def test_rows_with_choices_are_refused(tmp_path: Path) -> None:
+def test_rows_with_choices_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "a", "choices": ["b", "c"], "label": 1}\n', encoding="utf-8")
-    with pytest.raises(DataError, match=r"a.jsonl:1: has choices, which the task regress does not read"):
+    with pytest.raises(DataError, match=r"a.jsonl:1: the row has choices, which the task regress does not read"):
         list(Regress.read(RowFile(str(path)), TaskOptions(), labelled=True))
 
 
@@ -82,14 +82,14 @@ def test_correlations_equal_scipy(pairs: list[tuple[int, int]]) -> None:
     assert metrics["spearman"] == pytest.approx(scipy.stats.spearmanr(*scores.T)[0])
 
 
-def test_errors_and_correlations_of_a_line() -> None:
+def test_numbers_on_a_line_are_correlated_and_have_errors() -> None:
     numbers = np.array([[1.0, 2.0], [2.0, 4.0], [3.0, 6.0]])
     assert TASK.metrics(numbers)["pearson"] == pytest.approx(1.0)
     assert TASK.metrics(numbers)["mean_absolute_error"] == 2.0
     assert TASK.class_report(numbers) == ClassReport()
 
 
-def test_a_single_row_has_no_correlation() -> None:
+def test_the_correlation_of_a_single_row_is_zero() -> None:
     metrics = TASK.metrics(np.array([[2.0, 3.0]]))
     assert metrics == {"pearson": 0.0, "spearman": 0.0, "mean_squared_error": 1.0, "mean_absolute_error": 1.0}
 

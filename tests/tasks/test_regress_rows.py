@@ -1,4 +1,4 @@
-"""Rows of regress: a text or a pair, and a number."""
+"""Rows of regress: a text or a pair with a number."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_stsb_is_read_completely(data: Path) -> None:
 
 
 @pytest.mark.parametrize(("label", "number"), [("2.5", 2.5), (" -1 ", -1.0), (3, 3.0), (1e-3, 0.001), ("1e3", 1000.0)])
-def test_numbers_are_read_from_texts_and_numbers(tmp_path: Path, label: Any, number: float) -> None:
+def test_labels_may_be_strings_or_numbers(tmp_path: Path, label: Any, number: float) -> None:
     path = write_records(tmp_path / "a.jsonl", {"text": "t", "score": label})
     assert read(row_file(path)) == [NumberRow(f"{path}:1", ("t",), number)]
     assert read(row_file(path), labelled=False) == [NumberRow(f"{path}:1", ("t",))]
@@ -43,7 +43,7 @@ def test_numbers_are_read_from_texts_and_numbers(tmp_path: Path, label: Any, num
         (True, "the label 'true' is not a number"),
         (1e20, "the label '1e+20' is too large"),
         (None, "the label is empty"),
-        ([1], "the label should be a text or a number, not list"),
+        ([1], "the label must be a string or a number, not list"),
     ],
 )
 def test_a_label_that_is_not_a_number_is_a_bad_row(tmp_path: Path, label: Any, what: str) -> None:

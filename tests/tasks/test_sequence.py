@@ -25,13 +25,13 @@ TOKENIZER = BertTokenizer.from_pretrained("minilm")
         ({}, "the field 'text' is missing"),
         ({"text": None}, "the field 'text' is missing"),
         ({"text": " "}, "the field 'text' is empty"),
-        ({"text": 7}, "the field 'text' should be a text, not int"),
+        ({"text": 7}, "the field 'text' must be a string, not int"),
         ({"text": "a", "pair": None}, "the field 'pair' is missing"),
         ({"text": "a", "pair": ""}, "the field 'pair' is empty"),
-        ({"text": "a", "pair": ["b"]}, "the field 'pair' should be a text, not list"),
+        ({"text": "a", "pair": ["b"]}, "the field 'pair' must be a string, not list"),
     ],
 )
-def test_a_field_that_is_not_a_text_is_refused(fields: dict[str, Any], message: str) -> None:
+def test_a_field_that_is_not_a_non_empty_string_is_rejected(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(BadRowError, match=message):
         read_texts(fields)
 

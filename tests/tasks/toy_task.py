@@ -1,4 +1,4 @@
-"""A task in one file, as a newcomer would write it: does a text end with an exclamation mark?"""
+"""A complete task in one file: does a text end with an exclamation mark?"""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from bertmill.text.tokenizer import BertTokenizer
 
 
 class ShoutOptions(TaskOptions):
+    """Options of shout."""
+
     mark: str = Field("!", description="the character that a shout ends with")
 
 

@@ -78,7 +78,7 @@ def test_the_split_does_not_depend_on_the_seed_of_the_training(read: Reader) -> 
             "the label 'high' is not a number; correct it, or use class",
         ),
         ("regress", False, "high", "label is not a number", "the label 'high' is not a number; correct it, or use"),
-        ("classify", False, "x", "unknown label", "the label 'x' is not one of 0, 1; correct it, or train"),
+        ("classify", False, "x", "unknown label", "the label 'x' is not one of 0, 1; correct it, or add it"),
     ],
 )
 def test_a_label_that_the_task_cannot_use_is_a_bad_row(
@@ -91,7 +91,7 @@ def test_a_label_that_the_task_cannot_use_is_a_bad_row(
     )
     with pytest.raises(DataError, match=re.escape(f"{file}:42: {what}")) as caught:
         read(rows, task, dev=dev)
-    assert str(caught.value).endswith("or skip such rows with --on-bad-row skip")
+    assert str(caught.value).endswith("or set on_bad_row=skip to skip such rows")
     data = read(rows, task, dev=dev, on_bad_row="skip")
     assert data.remarks[-1] == f"skipped in {file}: 1 of 41 rows ({reason} 1)"
 
@@ -114,7 +114,7 @@ def test_repairs_are_remarked(read: Reader) -> None:
 
 def test_cells_that_look_quoted_are_remarked_once_per_file(read: Reader) -> None:
     lines = [f'"text ""{number}"""\t{number % 2}' for number in range(20)]
-    warning = "a cell looks CSV-quoted, but quotes are literal here; use --quotes standard if quotes wrap fields"
+    warning = "a cell looks CSV-quoted, but quotes are literal here; set quotes=standard if quotes wrap fields"
     data = read(lines, dev="0.5")
     assert [line for line in data.remarks if "CSV" in line] == [f"{read.folder / 'rows.tsv'}:2: {warning}"]
     data = read(lines, dev=read.write("dev.tsv", lines))
@@ -177,7 +177,7 @@ def test_rows_that_a_task_cannot_encode_end_an_endless_file(tokenizer: BertToken
 
 def test_classes_that_are_numbers_and_a_small_dev_set_are_remarked(read: Reader) -> None:
     data = read([f"text {number}\t{number / 7}" for number in range(50)] + ["text\t0.0"], dev="0.2")
-    assert data.remarks[-2] == "the labels are 50 numbers, and each is a class; regress learns values"
+    assert data.remarks[-2] == "all 50 labels are numbers, and each is a class; use regress to predict a number"
     why = "rows about the same text stay together, and every label keeps a text to train with"
     assert data.remarks[-1] == f"only 1 row could be split off for dev: {why}"
 

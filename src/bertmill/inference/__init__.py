@@ -1,1 +1,1 @@
-"""Answers out of trained models."""
+"""Inference with trained models: answers, metrics and filled masks."""

@@ -1,7 +1,7 @@
-"""Filling masks: the likeliest pieces at each [MASK] of a text.
+"""Predict the most likely pieces at each [MASK] of a text.
 
-In a text that is longer than the model's positions, each [MASK] is predicted from the pieces around it, as many as fit.
-A left-to-right model predicts it from the pieces before it alone.
+If a text is longer than the model's positions, each [MASK] is predicted from as many surrounding pieces as fit. A
+left-to-right model predicts it only from the pieces before it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Guess = dict[str, Any]
 
 @dataclass(frozen=True)
 class _Masks:
-    """A sequence of pieces and the places in it to predict."""
+    """A sequence of pieces and the positions to predict."""
 
     ids: list[int]
     places: list[int]
@@ -37,14 +37,14 @@ class MaskFiller:
         self.tokenizer = tokenizer
 
     def fill(self, text: str, top_k: int) -> list[list[Guess]]:
-        """The `top_k` best guesses for each [MASK]: `score`, `token` (its id), `token_str` and `sequence`."""
+        """Return the `top_k` best guesses for each [MASK]: `score`, `token` (its id), `token_str` and `sequence`."""
         if top_k < 1:
             raise UsageError(f"top_k must be at least 1, not {top_k}")
         pieces = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
         ids = pieces["input_ids"]
         places = [place for place, piece in enumerate(ids) if piece == self.tokenizer.mask_token_id]
         if not places:
-            raise DataError(f"the text has no {self.tokenizer.mask_token}", remedy="put it in place of a word")
+            raise DataError(f"the text has no {self.tokenizer.mask_token}", remedy="replace a word with it")
         guesses = []
         for place, logits in zip(places, self._logits(ids, places), strict=True):
             best = logits.softmax(0).topk(min(top_k, len(logits)))
@@ -54,7 +54,7 @@ class MaskFiller:
         return guesses
 
     def _logits(self, ids: list[int], places: list[int]) -> list[Tensor]:
-        """The logits over the vocabulary at each of `places`."""
+        """Return the logits over the vocabulary at each of `places`."""
         room = self.model.config.max_position_embeddings - 2
         if len(ids) <= room:
             sequences = [_Masks(ids, places)]
@@ -69,12 +69,12 @@ class MaskFiller:
 
     @torch.inference_mode()
     def _run(self, sequences: list[_Masks]) -> list[Tensor]:
-        """The logits [places, V] of each sequence."""
+        """Return the logits [places, V] of each sequence."""
         cls, sep = self.tokenizer.cls_token_id, self.tokenizer.sep_token_id
         ids = [piece for sequence in sequences for piece in (cls, *sequence.ids, sep)]
         lengths = [len(sequence.ids) + 2 for sequence in sequences]
         batch = PackedBatch(torch.tensor(ids, device=self.model.device), lengths)
-        # The vocabulary may be smaller than the embedding. A left-to-right model predicts the next piece.
+        # The embedding may have more rows than the vocabulary. A left-to-right model predicts the next piece.
         logits = self.model(batch).logits[:, : len(self.tokenizer)]
         shift = 0 if self.model.config.causal else 1
         return [

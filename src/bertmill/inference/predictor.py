@@ -1,8 +1,9 @@
-"""`bertmill.load(MODEL)`: a model and its tokenizer, ready to answer.
+"""`bertmill.load(MODEL)`: a model and its tokenizer, ready for inference.
 
-`fill` predicts masked pieces, with the keys of Hugging Face's fill-mask pipeline. `predict` gives the answers of a
-fine-tuned model. `tag` and `answer` are shortcuts for two tasks; `answer` is called like Hugging Face's
-question-answering pipeline.
+- `fill` predicts masked pieces. Its results have the keys of Hugging Face's fill-mask pipeline.
+- `predict` returns the answers of a fine-tuned model.
+- `tag` and `answer` are shortcuts for two tasks. `answer` has the signature of Hugging Face's question-answering
+  pipeline.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from bertmill.inference.runner import Runner, load_with_head
 from bertmill.machine import choose_device
 from bertmill.model.bert import BertForMaskedLM
 from bertmill.tasks.base import Answer
+from bertmill.text.printable import counted
 from bertmill.text.tokenizer import BertTokenizer
 
 Input = str | tuple[str, ...] | Mapping[str, Any]
 
 
 class Predictor:
-    """Answers with the model of a folder; heads are loaded when first used."""
+    """Runs the model of a folder. Heads are loaded on first use."""
 
     def __init__(self, name_or_folder: str | Path, device: str = "auto") -> None:
         self.folder = find_model(name_or_folder)
@@ -36,18 +38,23 @@ class Predictor:
         self._runner: Runner | None = None
 
     def predict(self, inputs: Sequence[Input]) -> list[Answer]:
-        """The answer for each input: a text, a tuple of texts, or a dict of fields.
+        """Return the answer for each input, which is a text, a tuple of texts, or a dict of fields.
 
-        The fields depend on the task: `text` and maybe `pair` (classify, regress), also `choices` (choose), `text` or
-        `words` (tag), `question` and `passage` (answer). A tuple gives the fields in this order. An answer has the
-        keys of `bertmill predict`.
+        The fields depend on the task. The values of a tuple have the same order.
+
+        - classify, regress: `text` and optionally `pair`
+        - choose: `text`, optionally `pair`, and `choices`
+        - tag: `text` or `words`
+        - answer: `question` and `passage`
+
+        Answers have the same keys as those of `bertmill predict`.
         """
         if isinstance(inputs, str):
-            raise UsageError("predict takes a list of inputs", remedy="put the text into a list")
+            raise UsageError("predict expects a list of inputs", remedy="put the text in a list")
         return _answers(self._task_runner(), _listed(inputs))
 
     def tag(self, texts: str | Sequence[str] | Sequence[Sequence[str]]) -> Answer | list[Answer]:
-        """A tag for every word of a text, or of each of several; a text may be a list of words.
+        """Tag every word of one text, or of each text in a list. A text in a list may be a list of words.
 
         An answer has `words`, `offsets`, `tags` and `scores`, and `entities` if tags mark spans of words.
         """
@@ -64,10 +71,10 @@ class Predictor:
         top_k: int = 1,
         handle_impossible_answer: bool = False,
     ) -> Answer | list[Answer] | list[list[Answer]]:
-        """The part of `context` that answers `question`: `answer`, `start`, `end` (characters) and `score`.
+        """Return the part of `context` that answers `question`: `answer`, `start`, `end` (characters) and `score`.
 
-        Lists give a list; one context may serve several questions. With `top_k` above 1 each result is a list of the
-        best answers. With `handle_impossible_answer` the answer is "" if the model finds none, by its tuned threshold.
+        A list of questions returns a list; they may share one context. If `top_k` is above 1, each result is a list of
+        the best answers. With `handle_impossible_answer`, the answer may be "", decided by the tuned null threshold.
         """
         runner = self._task_runner("answer")
         task: Any = runner.task
@@ -75,25 +82,28 @@ class Predictor:
         questions = _listed(question)
         contexts = _listed(context) * (len(questions) if isinstance(context, str) else 1)
         if len(contexts) != len(questions):
-            raise UsageError(f"there are {len(questions)} questions and {len(contexts)} contexts")
+            what = f"got {counted(len(questions), 'question')} but {counted(len(contexts), 'context')}"
+            raise UsageError(what, remedy="pass one context per question, or a single context as a string")
         answers = _answers(runner, list(zip(questions, contexts, strict=True)))
         best = [each if top_k == 1 else each["answers"] for each in answers]
         return best[0] if isinstance(question, str) else best
 
     def fill(self, text: str, top_k: int = 5) -> list[Guess] | list[list[Guess]]:
-        """The `top_k` likeliest pieces for the [MASK] in `text`, or a list of them for each of several.
+        """Return the `top_k` most likely pieces for the [MASK] in `text`, or one list per [MASK] if there are several.
 
         A guess has `score` (its probability), `token` (its id), `token_str` and `sequence` (the completed text).
         """
         with self._loading:
             if self._filler is None:
-                model = load_with_head(BertForMaskedLM, self.folder, "masked words", "use a pre-trained model")
+                model = load_with_head(
+                    BertForMaskedLM, self.folder, "masked language modeling", "use a pre-trained model"
+                )
                 self._filler = MaskFiller(model.to(self.device), self.tokenizer)
         guesses = self._filler.fill(text, top_k)
         return guesses[0] if len(guesses) == 1 else guesses
 
     def _task_runner(self, task: str | None = None) -> Runner:
-        """The runner; UsageError if the model is not fine-tuned for `task`."""
+        """Return the runner, loaded on first use. Raises UsageError if the model is not fine-tuned for `task`."""
         with self._loading:
             if self._runner is None:
                 self._runner = Runner(self.folder, str(self.device), tokenizer=self.tokenizer)
@@ -108,22 +118,22 @@ def _answers(runner: Runner, inputs: Sequence[Any]) -> list[Answer]:
 
 
 def _fields(given: Any, names: tuple[str, ...]) -> Mapping[str, Any]:
-    """An input as named fields."""
+    """Convert an input to named fields."""
     if isinstance(given, Mapping):
         return given
     values = given if isinstance(given, tuple) else (given,)
     if len(values) > len(names):
-        raise UsageError(f"an input has {len(values)} parts, and the task takes {', '.join(names)}")
+        raise UsageError(f"an input has {len(values)} values, but the task takes only {', '.join(names)}")
     return dict(zip(names, values, strict=False))
 
 
 def _listed(given: Any) -> list[Any]:
-    """One text as a list, or several."""
+    """Return a list of texts, from one text or several."""
     if not isinstance(given, Iterable) or isinstance(given, Mapping):
         raise UsageError(f"expected a text or a list of texts, not {type(given).__name__}")
     return [given] if isinstance(given, str) else list(given)
 
 
 def load(name_or_folder: str | Path, device: str = "auto") -> Predictor:
-    """The model of a folder, or an installed one by name, ready to answer."""
+    """Load a model for inference from a folder, or an installed model by name."""
     return Predictor(name_or_folder, device)

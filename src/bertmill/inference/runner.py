@@ -1,7 +1,7 @@
-"""A fine-tuned model at work: rows in, answers out, in the same order.
+"""Run a fine-tuned model: rows in, answers out, in the same order.
 
-There is one seam: `run_batch` takes a batch of examples and returns one output per example. Everything about precision,
-threads and devices is behind it.
+`run_batch` is the only entry point to the model: it takes a batch of examples and returns one output per example.
+Precision, threads and devices are handled behind it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _num_pieces = attrgetter("num_pieces")
 
 
 class Runner:
-    """The model of a folder with its tokenizer and its task."""
+    """The model of a folder with its task and windows."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Runner:
         windows: WindowSettings | None = None,
         tokenizer: BertTokenizer | None = None,
     ) -> None:
-        """`windows` overrides what the folder records; `tokenizer` is the folder's own if it is loaded already."""
+        """`windows` overrides the window settings that the folder records. Pass `tokenizer` if it is already loaded."""
         self.folder = find_model(name_or_folder)
         config = BertConfig.from_pretrained(self.folder)
         self.task = task_of_folder(config, read_metadata(self.folder), self.folder)
@@ -61,18 +61,18 @@ class Runner:
         self.windows = make_windows(settings, tokenizer, config.max_position_embeddings, *self.task.Options.window)
 
     def read(self, file: RowFile, *, labelled: bool) -> Iterator[Row]:
-        """The rows of a file, read with the options that the task was trained with."""
+        """Yield the rows of a file, read with the options of the training."""
         options = {name: getattr(self.task, name) for name in self.task.Options.model_fields}
         return self.task.read(file, self.task.Options(**options), labelled=labelled)
 
     def with_options(self, **options: Any) -> Self:
-        """The same model with these attributes of its task replaced."""
+        """Return a runner for the same model with these attributes of its task replaced."""
         changed = copy(self)
         changed.task = replace(self.task, **options)
         return changed
 
     def answer(self, requests: Sequence[Mapping[str, Any]]) -> list[Answer]:
-        """The answers for one batch of requests. Safe for threads."""
+        """Return the answers for a list of requests. Thread-safe."""
         rows = [self._request(fields, f"request {number}") for number, fields in enumerate(requests)]
         examples = [self.task.encode(row, self.windows) for row in rows]
         return [answer for _, answer in run_batched(examples, _num_pieces, self._answer_batch)]
@@ -85,7 +85,7 @@ class Runner:
         return row
 
     def answers(self, examples: Iterable[Example]) -> Iterator[tuple[Row, Answer]]:
-        """The rows of a stream of examples with the answer for each."""
+        """Yield the row and the answer of each example of a stream."""
         return stream_batched(examples, _num_pieces, self._answer_batch)
 
     def _answer_batch(self, batch: list[Example]) -> list[tuple[Row, Answer]]:
@@ -94,26 +94,29 @@ class Runner:
 
 
 def load_with_head(kind: type[ModelT], folder: Path, purpose: str, remedy: str) -> ModelT:
-    """The model of a folder; an error if its head is missing or its weights are not finite."""
+    """Load the model of a folder for `purpose`.
+
+    Raises UsageError with `remedy` if its head is missing, and IntegrityError if its weights are not finite.
+    """
     model = kind.from_pretrained(folder)
     assert model.load_report is not None
     if model.load_report.new:
         raise UsageError(f"the model has no head for {purpose}", where=folder, remedy=remedy)
     if not all(bool(weights.isfinite().all()) for weights in model.parameters()):
-        raise IntegrityError("some weights are not finite", where=folder, remedy="train it again")
+        raise IntegrityError("some weights are not finite", where=folder, remedy="train the model again")
     return model
 
 
 @torch.inference_mode()
 def run_batch(task: AnyTask, model: nn.Module, batch: Sequence[Example], device: torch.device) -> list[Array]:
-    """The model's output for each example of a batch."""
+    """Return the model's output for each example of a batch."""
     return [output.float().cpu().numpy() for output in task.outputs(model, batch, device)]
 
 
 def stream_outputs(
     task: AnyTask, model: nn.Module, examples: Iterable[Example], device: torch.device
 ) -> Iterator[tuple[Example, Array]]:
-    """The examples in order, with the model's output for each."""
+    """Yield each example and the model's output for it, in order."""
 
     def run(batch: list[Example]) -> list[tuple[Example, Array]]:
         return list(zip(batch, run_batch(task, model, batch, device), strict=True))
@@ -122,5 +125,5 @@ def stream_outputs(
 
 
 def scores_of(task: AnyTask, outputs: Iterable[tuple[Example, Array]]) -> Scores:
-    """The task's score of each output."""
+    """Return the task's score of each output."""
     return np.stack([task.score(example, output) for example, output in outputs])

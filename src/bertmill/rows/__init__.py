@@ -1,1 +1,1 @@
-"""Labelled data: files in, records and typed rows out. Knows neither tasks nor torch."""
+"""Labeled data: reads files as records and typed rows. Imports neither tasks nor torch."""

@@ -1,13 +1,18 @@
-"""Which column holds which field: `text`, `pair`, `label` and `choices`.
+"""Map columns to the fields `text`, `pair`, `label` and `choices`.
 
-`--columns` is a list such as `text=premise,pair=hypothesis,label=gold`; only `text` is mandatory. Values are names from
-the header (or keys of records). If all of them are numbers, the table has no header and they count its columns from 1:
-`text=4,label=2`. Several columns of choices are joined by plus signs, `choices=a+b+c`; a single one holds a list. A
-preset names the columns of a known data set. Otherwise the names that data sets commonly use are looked up in the
-header or in the keys of the first record, without case and without blanks around them. A pair of names counts before a
-single one. Where two answers are possible (`text` and `review`, `label` and `score`), there is none. Next to a known
-label, the only other column is the text. A table of one column holds texts, below a header if its first cell is a
-common name.
+The setting `columns` is a list such as `text=premise,pair=hypothesis,label=gold`. Only `text` is required.
+
+- Values are header names, or keys of records. If all values are numbers, the table has no header and columns are
+  numbered from 1: `text=4,label=2`.
+- Choices in several columns are joined with plus signs: `choices=a+b+c`. A single column of choices holds a list.
+
+The setting `preset` selects the columns of a known data set. Without either setting, common column names are looked up
+in the header or in the keys of the first record, ignoring case and surrounding spaces:
+
+- A pair of names takes precedence over a single name.
+- An ambiguous match (`text` and `review`, `label` and `score`) is not used.
+- If there are two columns and one is a known label, the other one is the text.
+- A table with one column holds texts. Its first row is a header if the cell is a common name.
 """
 
 from __future__ import annotations
@@ -29,7 +34,7 @@ from bertmill.text.printable import counted, one_line
 
 _KEYS = ("text", "pair", "label", "choices")
 
-# Names by which data sets call their columns, without case.
+# Common column names of data sets, in lower case.
 _PAIRS = (
     ("sentence1", "sentence2"),
     ("sentence_a", "sentence_b"),
@@ -61,7 +66,7 @@ _KNOWN = {name for pair in _PAIRS for name in pair} | set(_TEXTS) | set(_LABELS)
 
 @dataclass(frozen=True)
 class Columns:
-    """The column of each field, by name, or by number ("1", "2", …) in a table without header."""
+    """The column of each field, by name, or by number ("1", "2", …) in a table without a header."""
 
     text: str
     pair: str | None = None
@@ -71,7 +76,7 @@ class Columns:
 
     @property
     def names(self) -> list[str]:
-        """All columns that are used."""
+        """The names of all columns in use."""
         return [name for name in (self.text, self.pair, self.label, *self.choices) if name is not None]
 
 
@@ -87,18 +92,18 @@ PRESETS = {
     "qqp": Columns("question1", "question2", "is_duplicate"),
     "swag": Columns("sent1", "sent2", "label", ("ending0", "ending1", "ending2", "ending3")),
 }
-PRESET_METRICS = {"cola": "matthews"}  # where the task's default is not the usual one
+PRESET_METRICS = {"cola": "matthews"}  # where the usual metric is not the task's default
 
 
 def read_fields(file: RowFile, *, labelled: bool, unfold: Unfold = lambda _content, _file: None) -> Iterator[Record]:
-    """The records of a file with their fields renamed to text, pair, label and choices; absent fields are left out.
+    """Read the records of a file and rename their fields to text, pair, label and choices. Absent fields are omitted.
 
-    Without `labelled` no label is read, whatever the file has. `unfold` is passed on to `read_records`.
+    If `labelled` is false, labels in the file are ignored. `unfold` is passed to `read_records`.
     """
     file.require_format(*FORMATS)
     given = given_columns(file.settings)
     if labelled and given is not None and given.label is None:
-        raise UsageError("--columns names no label", remedy="add label=COLUMN")
+        raise UsageError("columns does not name a label", remedy="add label=COLUMN")
     if file.format in TABLES:
         records, columns = _named_rows(read_table(file), given, labelled)
     else:
@@ -109,34 +114,34 @@ def read_fields(file: RowFile, *, labelled: bool, unfold: Unfold = lambda _conte
 
 
 def given_columns(settings: RowSettings) -> Columns | None:
-    """The columns that the user names, if any."""
+    """Return the columns selected by the `columns` or `preset` setting, or None."""
     if settings.preset is None:
         return None if settings.columns is None else parse_columns(settings.columns)
     if settings.columns is not None:
-        raise UsageError("--columns and --preset exclude each other")
+        raise UsageError("columns and preset cannot be used together")
     if settings.preset not in PRESETS:
         raise unknown_name("preset", settings.preset, list(PRESETS))
     return PRESETS[settings.preset]
 
 
 def parse_columns(text: str) -> Columns:
-    """`text=premise,pair=hypothesis,label=gold` as Columns."""
+    """Parse a setting such as `text=premise,pair=hypothesis,label=gold`."""
     found: dict[str, str] = {}
     for part in text.split(","):
         key, equals, name = (word.strip() for word in part.partition("="))
         if not equals or key not in _KEYS or key in found or not name:
-            what = f"--columns {text} cannot be read at {part.strip()!r}"
+            what = f"columns {text!r} is invalid at {part.strip()!r}"
             raise UsageError(what, remedy=f"write KEY=COLUMN,… with each of {', '.join(_KEYS)} at most once")
         found[key] = name
     if "text" not in found:
-        raise UsageError(f"--columns {text} names no text", remedy="add text=COLUMN")
+        raise UsageError(f"columns {text!r} does not name a text", remedy="add text=COLUMN")
     choices = tuple(name.strip() for name in found["choices"].split("+")) if "choices" in found else ()
     columns = Columns(found["text"], found.get("pair"), found.get("label"), choices)
     if len(set(columns.names)) < len(columns.names) or "" in columns.names:
-        raise UsageError(f"--columns {text} uses a column twice or an empty name", remedy="name each column once")
+        raise UsageError(f"columns {text!r} repeats a column or has an empty name", remedy="name each column once")
     are_numbers = all(name.isdecimal() for name in columns.names)
     if are_numbers and "0" in columns.names:
-        raise UsageError(f"--columns {text}: columns are counted from 1")
+        raise UsageError(f"columns {text!r} is invalid: column numbers start at 1")
     return replace(columns, has_header=not are_numbers)
 
 
@@ -145,7 +150,7 @@ def _without_label(columns: Columns, labelled: bool) -> Columns:
 
 
 def _named_rows(rows: Iterator[Cells], given: Columns | None, labelled: bool) -> tuple[Iterable[Record], Columns]:
-    """The rows of a table by the names of its header, or by numbers, and the columns to use."""
+    """Return the rows of a table as records, with header names or numbers as keys, and the columns to use."""
     first = next(rows, None)
     if first is None:
         return (), given or Columns("text")
@@ -168,19 +173,19 @@ def _table_record(row: Cells, names: Sequence[str]) -> Record:
     if len(row.values) == len(names):
         return Record(row.place, fields, record_id(fields))
     many = "many" if len(row.values) > len(names) else "few"
-    what = f"this row has {counted(len(row.values), 'column')}, the first row has {len(names)}"
-    problem = BadRowError(f"too {many} columns", what, "correct it, or check --separator and --quotes")
+    what = f"this row has {counted(len(row.values), 'column')}, but the first row has {len(names)}"
+    problem = BadRowError(f"too {many} columns", what, "correct it, or check separator and quotes")
     return Record(row.place, fields, problem=problem)
 
 
 def _columns_of_records(
     records: Iterator[Record], given: Columns | None, labelled: bool
 ) -> tuple[Iterable[Record], Columns]:
-    """The same records, and the columns to use: those given, or those recognised in the first good record."""
+    """Return the records and the columns to use: the given ones, or those recognized in the first good record."""
     if given is not None:
         return records, given
     head: list[Record] = []
-    for record in islice(records, ROWS_BEFORE_STOPPING):  # with more bad ones, reading stops in any case
+    for record in islice(records, ROWS_BEFORE_STOPPING):  # if all of these are bad, reading stops anyway
         head.append(record)
         if record.problem is None:
             break
@@ -196,7 +201,7 @@ def _columns_of_records(
 
 
 def _refuse_new_pairs(records: Iterable[Record]) -> Iterator[Record]:
-    """The same records; one that has a pair, unlike the first, is bad: its second text would be lost silently."""
+    """Mark records with a pair as bad. The first record has no pair, so their second text would be ignored."""
     without_pair: set[tuple[str, ...]] = set()
     for record in records:
         names = tuple(record.fields)
@@ -205,14 +210,14 @@ def _refuse_new_pairs(records: Iterable[Record]) -> Iterator[Record]:
             if columns is None or columns.pair is None:
                 without_pair.add(names)
             else:
-                what = f"this row has a second text in {columns.pair!r}, the first row has one text only"
-                remedy = "give every row the same columns, or name them with --columns"
+                what = f"this row has a second text in {columns.pair!r}, but the first row has only one text"
+                remedy = "give every row the same columns, or set columns"
                 record = record._replace(problem=BadRowError("pair only in some rows", what, remedy))
         yield record
 
 
 def recognise_columns(names: Sequence[str], lists: Collection[str] = (), labelled: bool = False) -> Columns | None:
-    """The columns by their common names; None if the text, or a label that is needed, cannot be recognised.
+    """Find the columns by their common names. Returns None if the text, or a required label, cannot be recognized.
 
     `lists` are the columns that hold lists of values.
     """
@@ -255,25 +260,25 @@ def _renamed(record: Record, columns: Columns) -> Record:
 def _require_columns(columns: Columns, names: Sequence[str], first: Cells) -> None:
     for name in columns.names:
         if names.count(name) != 1:
-            found = "is no column" if name not in names else "are several columns"
+            found = "is no column" if name not in names else "is more than one column"
             what = f"there {found} {name!r}; the first row is {_listed(dict(zip(names, first.values, strict=True)))}"
-            raise DataError(what, where=first.place, remedy="name the columns with --columns")
+            raise DataError(what, where=first.place, remedy="set columns to match the file")
 
 
 def _refuse_header(columns: Columns, first: Cells) -> None:
-    """DataError if the first row of a table without header looks like one."""
+    """Raise DataError if the first row of a table without a header looks like a header."""
     numbers = [int(name) for name in columns.names]
     cells = [first.values[number - 1] for number in numbers if number <= len(first.values)]
     if len(cells) > 1 and all(_plain(cell) in _KNOWN for cell in cells):
         what = f"the first row looks like a header: {', '.join(cells)}"
-        raise DataError(what, where=first.place, remedy="use names instead of numbers in --columns")
+        raise DataError(what, where=first.place, remedy="use names instead of numbers in columns")
 
 
 def _unrecognised(place: str, fields: Mapping[Any, Any], labelled: bool) -> DataError:
     wanted, more = ("the text and the label", ",label=COLUMN") if labelled else ("the text", "")
-    remedy = f"name them with --columns text=COLUMN{more}, by header or by number if there is no header"
+    remedy = f"set columns to text=COLUMN{more}, with header names, or with numbers if there is no header"
     if len(fields) == 1 and labelled:
-        remedy = "separate columns by commas in a .csv and by tabs elsewhere, or use --separator"
+        remedy = "separate columns with commas in a .csv file and with tabs in other files, or set separator"
     return DataError(f"cannot tell which columns hold {wanted}: {_listed(fields)}", where=place, remedy=remedy)
 
 

@@ -1,13 +1,13 @@
-"""The formats of labelled data: tables of cells, and records of named fields.
+"""File formats of labeled data: tables of cells, and records of named fields.
 
-    .csv       comma-separated, quotes as in RFC 4180: a field that has a quote starts and ends with one; inside, it may
-               hold separators and newlines, and a quote is written twice
+    .csv       comma-separated, with quotes as in RFC 4180: a field that contains quotes is quoted; a quoted field may
+               contain separators and newlines, and quotes inside it are doubled
     .jsonl     one JSON object per line
-    .json      a list of JSON objects, or a form that belongs to a task (see `read_records`)
-    .parquet   needs pyarrow
-    others     tab-separated, quotes are literal characters, one row per line; standard input too
-.gz, .xz and .zst may follow the suffix. Lines without a character are not rows, except inside quotes. Reading streams,
-except for .json.
+    .json      a list of JSON objects, or a task-specific structure (see `read_records`)
+    .parquet   requires pyarrow
+    other      tab-separated, one row per line, quotes are literal characters; also standard input
+The suffix may be followed by .gz, .xz or .zst. Empty lines are skipped, except inside quotes. All formats except .json
+are streamed.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from bertmill.text.repair import Repairs, replace_surrogates
 
 TABLES = ("tsv", "csv")
 RECORDS = ("jsonl", "json", "parquet")
-_MAX_ROW_CHARACTERS = 1 << 24  # a quote that is never closed must not fill the memory
+_MAX_ROW_CHARACTERS = 1 << 24  # bounds memory if a quote is never closed
 _PARQUET_ROWS = 1024  # read at a time
-_QUOTES_REMEDY = "quote the field and double the quotes inside it, or use --quotes literal if they are plain characters"
+_QUOTES_REMEDY = "quote the field and double the quotes inside it, or set quotes=literal if they are plain characters"
 
-# What a task makes of a .json file that is not a list of records; None: the form is not its own either.
+# Reads a .json file in a task-specific structure. Returns None if the content has another structure.
 Unfold = Callable[[Any, RowFile], Iterator[Record] | None]
 
 
 class Cells(NamedTuple):
-    """One row of a table."""
+    """The cells of one table row, and its place."""
 
     place: str
     values: list[str]
 
 
 def read_table(file: RowFile) -> Iterator[Cells]:
-    """The rows of a .tsv or .csv, a header included; DataError if quotes are malformed."""
+    """Read the rows of a .tsv or .csv file, including the header. Raises DataError if quotes are malformed."""
     is_csv = file.format == "csv"
     separator = file.settings.separator or ("," if is_csv else "\t")
     lines = read_file(file.path, repairs=file.counts.repairs)
@@ -53,10 +53,9 @@ def read_table(file: RowFile) -> Iterator[Cells]:
 
 
 def read_records(file: RowFile, unfold: Unfold = lambda _content, _file: None) -> Iterator[Record]:
-    """The records of a .jsonl, .json or .parquet file.
+    """Read the records of a .jsonl, .json or .parquet file.
 
-    `unfold` gives a task the chance to read a .json file in a form of its own: it returns None for forms it does not
-    know.
+    `unfold` lets a task read a .json file in a structure of its own. It returns None for any other structure.
     """
     if file.format == "parquet":
         return _parquet_records(file.path)
@@ -70,7 +69,7 @@ def read_records(file: RowFile, unfold: Unfold = lambda _content, _file: None) -
 
 
 def json_record(place: str, value: Any, repairs: Repairs) -> Record:
-    """A JSON value as a record; a problem if it is not an object."""
+    """Turn a JSON value into a record, which has a problem if the value is not an object."""
     if not isinstance(value, dict):
         problem = BadRowError("not a JSON object", f"expected a JSON object, found a {type_of(value)}")
         return Record(place, {}, problem=problem)
@@ -79,7 +78,7 @@ def json_record(place: str, value: Any, repairs: Repairs) -> Record:
 
 
 def repair_strings(value: Any, repairs: Repairs) -> Any:
-    """A JSON value with lone surrogates replaced in every string, in lists and objects too; no character moves."""
+    """Replace lone surrogates in all strings of a JSON value, including nested ones. Offsets do not change."""
     if isinstance(value, list):
         return [repair_strings(item, repairs) for item in value]
     if isinstance(value, dict):
@@ -88,29 +87,29 @@ def repair_strings(value: Any, repairs: Repairs) -> Any:
 
 
 def _with_warning(rows: Iterable[Cells], file: RowFile) -> Iterator[Cells]:
-    """The same rows; the first cell that looks CSV-quoted gives a warning."""
+    """Yield the rows unchanged. The first cell that looks CSV-quoted adds a notice to the file's counts."""
     has_warned = False
     for row in rows:
         if not has_warned and any(map(_looks_quoted, row.values)):
             has_warned = True
-            advice = "use --quotes standard if quotes wrap fields"
+            advice = "set quotes=standard if quotes wrap fields"
             file.counts.notices.append(f"{row.place}: a cell looks CSV-quoted, but quotes are literal here; {advice}")
         yield row
 
 
 def _looks_quoted(cell: str) -> bool:
-    """Whether a cell can only come from a .csv: it is quoted, and has quotes inside."""
+    """Whether a cell looks like CSV: it is quoted and contains doubled quotes."""
     return '""' in cell[1:-1] and _is_quoted(cell)
 
 
 def _split_quoted(lines: Iterable[Line], separator: str) -> Iterator[Cells]:
-    """Rows with standard quotes, each with the place where it starts.
+    """Yield rows with standard quotes, each with the place where it starts.
 
-    A separator or newline is inside a quoted field where an odd number of quotes precedes it.
+    A separator or newline is inside a quoted field if an odd number of quotes precedes it.
     """
-    start: Line | None = None  # of an unfinished row
+    start: Line | None = None  # first line of an unfinished row
     fields: list[str] = []
-    parts: list[str] = []  # of an unfinished field, with the separators and newlines between them
+    parts: list[str] = []  # parts of an unfinished field, including the separators and newlines between them
     num_characters = 0
     for line in lines:
         if start is None:
@@ -131,13 +130,13 @@ def _split_quoted(lines: Iterable[Line], separator: str) -> Iterator[Cells]:
 
 
 def _add_fields(fields: list[str], parts: list[str], line: str, separator: str, place: str) -> None:
-    """Add the fields of one line of a row; `parts` keeps a field that continues on the next line."""
+    """Add the fields of one line of a row. `parts` holds a field that continues on the next line."""
     between = "\n" if parts else ""
     for text in line.split(separator):
         if not parts and not text.startswith('"'):
             fields.append(_unquote(text, place) if '"' in text else text)
             continue
-        # The first and the last part of a field have an odd number of quotes, those between an even one.
+        # The first and the last part of a field have an odd number of quotes, the parts in between an even number.
         is_end = (text.count('"') % 2 == 1) == bool(parts)
         parts += [between, text] if parts else [text]
         if is_end:
@@ -161,7 +160,7 @@ def _line_record(line: Line, repairs: Repairs) -> Record:
         fields = parse_record(line)
     except DataError as error:
         return Record(line.place, {}, problem=BadRowError("not a JSON object", error.what))
-    if "\\" in line.text:  # the line is repaired already, but an escape may stand for any character
+    if "\\" in line.text:  # the line is already repaired, but an escape can encode a lone surrogate
         fields = repair_strings(fields, repairs)
     return Record(line.place, fields, record_id(fields))
 
@@ -181,7 +180,8 @@ def _parquet_records(path: str) -> Iterator[Record]:
         import pyarrow as arrow
         import pyarrow.parquet as parquet
     except ImportError:
-        raise UsageError("reading .parquet needs pyarrow", where=path, remedy="pip install pyarrow") from None
+        remedy = "install it with `pip install pyarrow`"
+        raise UsageError("reading .parquet files requires pyarrow", where=path, remedy=remedy) from None
     number = 0
     try:
         with parquet.ParquetFile(path) as table:
@@ -192,4 +192,4 @@ def _parquet_records(path: str) -> Iterator[Record]:
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror or error}", where=path) from None
     except (arrow.ArrowException, UnicodeDecodeError) as error:
-        raise DataError(f"is not a complete .parquet file: {error}", where=path, remedy="copy it again") from None
+        raise DataError(f"not a complete .parquet file: {error}", where=path, remedy="copy it again") from None

@@ -1,6 +1,6 @@
-"""Whole files of JSON, whose objects and lists know the line on which they begin, so that a bad one can be found.
+"""JSON files read as a whole; objects and lists record the line on which they start, for error messages.
 
-JSON cannot be read in part, so these files are limited in size.
+A JSON file cannot be read in parts, so its size is limited.
 """
 
 from __future__ import annotations
@@ -21,50 +21,51 @@ _MAX_CHARACTERS = 1 << 28
 
 
 class JsonObject(dict[str, Any]):
-    """An object of a file."""
+    """A JSON object and the line on which it starts."""
 
     line: int
 
 
 class JsonList(list[Any]):
-    """A list of a file."""
+    """A JSON list and the line on which it starts."""
 
     line: int
 
 
 def line_of(value: Any, container: JsonObject | JsonList) -> int:
-    """Where `value` begins; of a string or number, where what it stands in begins."""
+    """Return the line on which `value` starts. For strings and numbers, that of the container."""
     return value.line if isinstance(value, JsonObject | JsonList) else container.line
 
 
 def type_of(value: Any) -> str:
-    """What kind of value it is, for messages."""
+    """Return the JSON name of a value's type, for messages."""
     names = {JsonObject: "object", JsonList: "list", str: "string", bool: "boolean", type(None): "null"}
     return names.get(type(value), "number")
 
 
 def read_whole_json(file: str, repairs: Repairs) -> Any:
-    """What a `.json` file holds, as JsonObject and JsonList; strings are not repaired yet."""
+    """Return the content of a `.json` file, with JsonObject and JsonList as containers. Strings are not repaired."""
     lines: list[str] = []
     num_characters = 0
     for line in read_file(file, repairs=repairs):
         lines.append(line.text)
         num_characters += len(line.text)
         if num_characters > _MAX_CHARACTERS:
-            what = f"has more than {_MAX_CHARACTERS:,} characters"
-            raise DataError(what, where=file, remedy="write a .jsonl, which is read in parts")
+            what = f"the file has more than {_MAX_CHARACTERS:,} characters"
+            raise DataError(what, where=file, remedy="convert it to .jsonl, which is read line by line")
     try:
         return _Decoder(lines).decode("\n".join(lines))
     except json.JSONDecodeError as error:
-        remedy = "name it .jsonl if every line is a record" if error.msg == "Extra data" else "write it again, whole"
-        what = f"is not JSON: {error.msg} (character {error.colno})" if any(lines) else "there is nothing in it"
+        is_lines = error.msg == "Extra data"
+        remedy = "rename it to .jsonl if every line is a record" if is_lines else "write the complete file again"
+        what = f"invalid JSON: {error.msg} (character {error.colno})" if any(lines) else "the file is empty"
         raise DataError(what, where=f"{file}:{error.lineno}", remedy=remedy) from None
     except (ValueError, RecursionError) as error:
-        raise DataError(f"is not JSON: {error}", where=file) from None
+        raise DataError(f"invalid JSON: {error}", where=file) from None
 
 
 class _Decoder(json.JSONDecoder):
-    """The decoder of Python's library, in the form written in Python, which sees where objects and lists begin."""
+    """The pure Python decoder of the standard library, extended to record where objects and lists start."""
 
     def __init__(self, lines: list[str]) -> None:
         super().__init__()
@@ -76,5 +77,5 @@ class _Decoder(json.JSONDecoder):
     def _with_line(self, parse: Any, kind: Any, text_and_place: tuple[str, int], *others: Any) -> tuple[Any, int]:
         members, end = parse(text_and_place, *others)
         found = kind(members)
-        found.line = 1 + bisect_left(self._line_ends, text_and_place[1])  # the place is behind the bracket
+        found.line = 1 + bisect_left(self._line_ends, text_and_place[1])  # the place is after the bracket
         return found, end

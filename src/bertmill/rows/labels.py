@@ -1,4 +1,4 @@
-"""Labels as files write them: as text, as numbers, or missing."""
+"""Label values from files: text, numbers and missing values."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 from bertmill.rows.bad_rows import BadRowError
 
-FEW_LABELS = 20  # a person reads that many one by one
+FEW_LABELS = 20  # up to this many are listed one by one
 
 
 def as_number(label: str) -> float:
-    """The number that `label` spells, or NaN."""
+    """Parse `label` as a number; NaN if it is not one."""
     try:
         return math.nan if "_" in label else float(label)  # Python reads 1_000 as a number; data files do not
     except ValueError:
@@ -20,30 +20,30 @@ def as_number(label: str) -> float:
 
 
 def are_many_numbers(labels: Collection[str]) -> bool:
-    """Whether labels look like values rather than classes: all numbers, and many different ones."""
+    """Whether labels look like values rather than classes: all are numbers, and there are many different ones."""
     return len(labels) > FEW_LABELS and all(math.isfinite(as_number(label)) for label in labels)
 
 
 def require_printable(label: str) -> str:
-    """`label` itself; BadRowError if it holds invisible characters, which would make two classes look alike."""
+    """Return `label`. Raises BadRowError for unprintable characters, which can make two classes look the same."""
     if not label.isprintable():
-        raise BadRowError("unprintable label", f"the label {label!r} has unprintable characters", "remove them")
+        raise BadRowError("unprintable label", f"the label {label!r} contains unprintable characters", "remove them")
     return label
 
 
 def label_text(value: Any) -> str:
-    """One label as text without blanks around it; BadRowError if there is none."""
+    """Return a single label as stripped text. Raises BadRowError if it is empty or not a string, number or boolean."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if is_empty(value):
         raise BadRowError("empty label", "the label is empty")
     if not isinstance(value, str | int | float):
-        raise BadRowError("wrong type", f"the label should be a text or a number, not {type(value).__name__}")
+        raise BadRowError("wrong type", f"the label must be a string or a number, not {type(value).__name__}")
     return require_printable(str(value).strip())
 
 
 def is_empty(value: Any) -> bool:
-    """Nothing, white space, or the NaN by which tables mark a missing value."""
+    """Whether a value is missing: None, whitespace, or NaN (the missing value of tables)."""
     if isinstance(value, str):
         return not value.strip()
     return value is None or (isinstance(value, float) and math.isnan(value))

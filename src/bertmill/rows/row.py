@@ -1,4 +1,4 @@
-"""What a data file is read as: records of named fields, which a task turns into typed rows."""
+"""Records and rows: a file is read as records of named fields, which a task turns into typed rows."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from typing import Any, NamedTuple
 
 from bertmill.rows.bad_rows import BadRowError
 
-ID_COLUMNS = ("id", "ID", "idx", "index", "guid")  # the first that a record has identifies it
+ID_COLUMNS = ("id", "ID", "idx", "index", "guid")  # the first one present in a record is its id
 
 
 class Record(NamedTuple):
-    """The fields of one row as the file has them."""
+    """The fields of one row, unchanged from the file."""
 
-    place: str  # file:line, of its first line
+    place: str  # file:line, where the row starts
     fields: Mapping[str, Any]
     id: str | int | None = None  # None: the row is identified by its number in the file
-    problem: BadRowError | None = None  # why the fields cannot be used
+    problem: BadRowError | None = None  # the reason if the fields cannot be used
 
 
 def record_id(fields: Mapping[str, Any]) -> str | int | None:
-    """The row's own id, if it has one."""
+    """Return the value of the first id column that is set, or None."""
     ids = (fields.get(name) for name in ID_COLUMNS)
     return next((each for each in ids if isinstance(each, str | int) and each != ""), None)
 
 
 @dataclass(frozen=True)
 class Row(ABC):
-    """A row of labelled data as a task understands it."""
+    """A row of labeled data, typed for a task."""
 
     place: str  # for messages
     texts: tuple[str, ...]
-    id: str | int | None = field(default=None, compare=False, kw_only=True)  # None: it does not come from a file
+    id: str | int | None = field(default=None, compare=False, kw_only=True)  # None if it does not come from a file
 
     @property
     def all_texts(self) -> tuple[str, ...]:
-        """Everything that the model reads."""
+        """All texts that the model reads."""
         return self.texts
 
     @abstractmethod
     def fields(self) -> dict[str, Any]:
-        """The unlabelled content by field name, as a request gives it."""
+        """Return the unlabeled content by field name, in the form of a request."""

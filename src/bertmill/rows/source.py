@@ -1,4 +1,4 @@
-"""A file of labelled data, the settings it is read with, and what was found while reading it."""
+"""A file of labeled data with its reading settings and its row counts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FORMATS = ("tsv", "csv", "jsonl", "json", "parquet")
 
 @dataclass
 class RowFile:
-    """`path` may be - for standard input. `counts` grow while rows are read."""
+    """A file of rows. The path `-` is standard input; `counts` is updated while rows are read."""
 
     path: str
     settings: RowSettings = field(default_factory=RowSettings)
@@ -27,26 +27,26 @@ class RowFile:
 
     @property
     def format(self) -> str:
-        """As the settings say, or by the suffix; everything without a known suffix is a .tsv."""
+        """The format from the settings, or else from the suffix. Unknown suffixes mean tsv."""
         if self.settings.format is not None:
             return self.settings.format
         suffix = format_suffix(self.path).removeprefix(".")
         return suffix if suffix in FORMATS else "tsv"
 
     def require_format(self, *formats: str) -> None:
-        """UsageError if the file has none of these formats."""
+        """Raise UsageError if the format of the file is not one of `formats`."""
         if self.format not in formats:
-            remedy = f"use a file of one of these formats, or name its format with --format: {', '.join(formats)}"
-            raise UsageError(f"the format {self.format} cannot be read for this task", where=self.path, remedy=remedy)
+            remedy = f"convert the file, or set format, to one of {', '.join(formats)}"
+            raise UsageError(f"this task cannot read the format {self.format}", where=self.path, remedy=remedy)
 
     def require_default(self, *names: str) -> None:
-        """UsageError if any of these settings is given, for tasks that do not use them."""
-        given = [f"--{name}" for name in names if getattr(self.settings, name) is not None]
+        """Raise UsageError if any of these settings is set. For settings that the task or format does not use."""
+        given = [name for name in names if getattr(self.settings, name) is not None]
         if given:
             raise UsageError(f"{' and '.join(given)} cannot be used with this task and format", where=self.path)
 
     def rows(self, records: Iterable[Record], parse: Callable[[Record], RowT]) -> Iterator[RowT]:
-        """What `parse` makes of each record; bad rows stop the reading or are counted."""
+        """Yield the row that `parse` makes of each record, with its id. Bad rows stop reading or are counted."""
         for record in records:
             self.counts.num_rows += 1
             try:
@@ -62,8 +62,8 @@ class RowFile:
         self.counts.require_few_skipped(self.path)
 
     def handle_bad_row(self, problem: BadRowError, place: str) -> None:
-        """Stop at a bad row, or skip and count it, as the settings say."""
+        """Raise DataError, or skip and count the row, depending on the `on_bad_row` setting."""
         if self.settings.on_bad_row == "stop":
-            remedy = f"{problem.remedy or 'correct it'}, or skip such rows with --on-bad-row skip"
+            remedy = f"{problem.remedy or 'correct it'}, or set on_bad_row=skip to skip such rows"
             raise DataError(problem.what, where=problem.where or place, remedy=remedy) from None
         self.counts.skip(problem, place, self.path)

@@ -1,10 +1,10 @@
-"""Rows split into training and dev rows; the same split whatever the order of the rows.
+"""Split rows into training and dev rows, independently of their order.
 
-Rows about the same subject (a text, a premise, a passage) stay together, so that no subject is on both sides. The place
-of a subject in the draw is a hash of the seed and its text, so it does not depend on other rows. A subject with more
-rows than are still needed is passed over, unless taking it brings the share nearer. With strata, the subjects of each
-stratum (or of the same set of strata, if a subject has rows of several) are drawn separately, and at least one of them
-stays in the training rows.
+- Rows about the same subject (a text, a premise, a passage) stay together, so no subject is on both sides.
+- Subjects are drawn in the order of a hash of the seed and their text, which does not depend on other rows.
+- A subject with more rows than are still needed is skipped, unless taking it brings the dev share closer to the target.
+- With strata, the subjects of each stratum are drawn separately, and at least one of them stays in the training rows. A
+  subject with rows in several strata belongs to the group of subjects with the same set of strata.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PURPOSE = "rows to measure on"
 
 
 class SplitKey(NamedTuple):
-    """What decides the side of a row: its subject, and its stratum if the split is to be stratified."""
+    """What assigns a row to a side: its subject, and its stratum if the split is stratified."""
 
     subject: str
     stratum: str = ""
@@ -33,9 +33,9 @@ class SplitKey(NamedTuple):
 def split_rows(
     rows: Sequence[RowT], share: float, seed: int, key: Callable[[RowT], SplitKey], *, where: str | None = None
 ) -> tuple[list[RowT], list[RowT]]:
-    """Training rows and about `share` of the rows as dev rows, both in the order of `rows`.
+    """Return the training rows and the dev rows (about `share` of all rows), both in the order of `rows`.
 
-    DataError if there are too few rows; `where` is for its message.
+    Raises DataError if there are too few rows; `where` is the place named in its message.
     """
     keys = [key(row) for row in rows]
     num_rows_of = Counter(each.subject for each in keys)
@@ -50,7 +50,7 @@ def split_rows(
     start = float(keyed_generator(seed, _PURPOSE).random())
     num_before = 0
     for _, group in sorted(groups.items()):
-        # Shares are counted across all groups, so that many small ones contribute too.
+        # The share is counted across all groups, so that many small groups contribute too.
         num_after = num_before + sum(num_rows_of[subject] for subject in group)
         num_needed = math.floor(share * num_after + start) - math.floor(share * num_before + start)
         num_before = num_after
@@ -65,11 +65,11 @@ def split_rows(
 
 
 def _drawn(subjects: Sequence[str], num_needed: int, num_rows_of: Mapping[str, int]) -> list[str]:
-    """The first subjects whose rows add up to about `num_needed`."""
+    """Return the first subjects whose rows add up to about `num_needed`."""
     drawn: list[str] = []
-    passed_over: list[str] = []
+    skipped: list[str] = []
     for subject in subjects:
         fits = num_rows_of[subject] <= num_needed
-        (drawn if fits else passed_over).append(subject)
+        (drawn if fits else skipped).append(subject)
         num_needed -= num_rows_of[subject] * fits
-    return drawn + [subject for subject in passed_over if num_rows_of[subject] <= 2 * num_needed][:1]
+    return drawn + [subject for subject in skipped if num_rows_of[subject] <= 2 * num_needed][:1]

@@ -1,7 +1,7 @@
-"""The data summary, reported before training: rows, lengths, labels, dev rows that also occur in train, sample rows.
+"""The data summary reported before training: rows, lengths, labels, dev rows that also occur in train, sample rows.
 
-A row's length is the number of pieces of its texts, without special pieces. Labels that are many different numbers are
-summarised by their range, others by their counts.
+The length of a row is the number of pieces of its texts, without special pieces. Labels that are many different numbers
+are summarized by their range, other labels by their counts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def summarise(
     count_pieces: Callable[[str], int],
     labels: Callable[[RowT], tuple[str, ...]],
 ) -> Iterator[str]:
-    """The summary of two non-empty parts as lines; `labels` gives the labels that a row counts for."""
+    """Yield the summary of two non-empty sets of rows, line by line. `labels` returns the labels of a row."""
     parts = {"train": train, "dev": dev}
     for name, rows in parts.items():
         lengths = quantiles([sum(map(count_pieces, row.all_texts)) for row in rows])
@@ -40,7 +40,7 @@ def summarise(
     in_train = {row.all_texts for row in train}
     num_shared = sum(row.all_texts in in_train for row in dev)
     yield f"{counted(num_shared, 'dev row')} also {'occurs' if num_shared == 1 else 'occur'} in train"
-    # From the start, the middle and the end, since files are often sorted by label.
+    # Samples come from the start, the middle and the end, because files are often sorted by label.
     for place in sorted({round(number * (len(train) - 1) / (_NUM_SAMPLES - 1)) for number in range(_NUM_SAMPLES)}):
         row = train[place]
         yield f"{row.place}, label {one_line(', '.join(labels(row))) or 'none'}"
@@ -48,13 +48,13 @@ def summarise(
 
 
 def quantiles(lengths: Sequence[int]) -> dict[str, int]:
-    """The smallest length that each share of the rows does not exceed, by the name of the share."""
+    """Return quantiles of the lengths by name (`50 %`): the smallest length that covers this share of the rows."""
     found = np.quantile(lengths, list(_QUANTILES.values()), method="inverted_cdf")
     return dict(zip(_QUANTILES, map(int, found), strict=True))
 
 
 def _label_lines(counts: dict[str, Counter[str]], num_rows: dict[str, int]) -> Iterator[str]:
-    """Lines about the labels of each part: their range, or the counts of the most frequent ones in train."""
+    """Yield lines about the labels: their range in each set, or the counts of those most frequent in train."""
     in_train, in_dev = counts.values()
     if are_many_numbers(in_train | in_dev):
         for name, labels in counts.items():

@@ -1,4 +1,4 @@
-"""The registry of tasks. A new task is one file, or one folder, and one line in TASKS."""
+"""The registry of tasks. A new task is one file or folder, and one line in TASKS."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bertmill.model.config import BertConfig
     from bertmill.tasks.base import AnyTask
 
-TASKS = {  # name → "module:class", imported when first used
+TASKS = {  # name → "module:class", imported on first use
     "classify": "bertmill.tasks.classify:Classify",
     "regress": "bertmill.tasks.regress:Regress",
     "choose": "bertmill.tasks.choose:Choose",
@@ -27,25 +27,25 @@ TASKS = {  # name → "module:class", imported when first used
     "answer": "bertmill.tasks.answer.task:AnswerQuestions",
 }
 
-PRETRAINED = "pretrain"  # recorded by pre-training, which is not a task
+PRETRAINED = "pretrain"  # recorded by pre-training; not a task
 
 
 def load_task(name: str) -> type[AnyTask]:
-    """The class of a task; UsageError if there is no task of this name."""
+    """Return the class of a task. Raises UsageError if the name is unknown."""
     if name not in TASKS:
         raise unknown_name("task", name, list(TASKS))
     return cast("type[AnyTask]", pkgutil.resolve_name(TASKS[name]))
 
 
 def settings_for(task: str) -> type[FinetuneSettings]:
-    """The settings of `finetune` with the options of a task, under the name and docstring of the task, for help."""
+    """Return the settings of `finetune` with the options of a task. Help shows the name and docstring of the task."""
     kind = load_task(task)
     bases: Any = (FinetuneSettings, kind.Options)
     return cast("type[FinetuneSettings]", create_model(task, __base__=bases, __doc__=getdoc(kind)))
 
 
 def predict_settings_for(*tasks: str) -> type[PredictSettings]:
-    """The settings of `predict` together with the options of some tasks."""
+    """Return the settings of `predict` with the options of the given tasks."""
     options = dict.fromkeys(load_task(task).PredictOptions for task in tasks)
     bases: Any = (PredictSettings, *(each for each in options if each.model_fields))
     joined = create_model("PredictSettings", __base__=bases, __doc__=PredictSettings.__doc__)
@@ -53,22 +53,22 @@ def predict_settings_for(*tasks: str) -> type[PredictSettings]:
 
 
 def with_options(settings: FinetuneSettings) -> FinetuneSettings:
-    """The same settings with the defaults of the task's options, unless they have options already."""
+    """Add the task's options with their defaults to `settings`, unless they are already there."""
     if isinstance(settings, load_task(settings.task).Options):
         return settings
     return settings_for(settings.task)(**settings.model_dump(exclude_unset=True))
 
 
 def task_of_model(model: str) -> AnyTask:
-    """The task of a model folder or of an installed model."""
-    from bertmill.model.config import BertConfig  # it imports torch
+    """Return the task of a model folder or of an installed model."""
+    from bertmill.model.config import BertConfig  # imports torch
 
     folder = find_model(model)
     return task_of_folder(BertConfig.from_pretrained(folder), read_metadata(folder), folder)
 
 
 def task_of_folder(config: BertConfig, metadata: Mapping[str, Any], folder: Path) -> AnyTask:
-    """The task that a model folder was fine-tuned for: the one it records, else the one that its head suggests."""
+    """Return the task of a fine-tuned model folder: the recorded one, or else the one that matches its head."""
     recorded = metadata.get("task")
     is_recorded = recorded not in (None, PRETRAINED)
     names = [name for name in TASKS if name == recorded] if is_recorded else list(TASKS)
@@ -76,11 +76,12 @@ def task_of_folder(config: BertConfig, metadata: Mapping[str, Any], folder: Path
         if has_head(config, kind) and (task := kind.from_folder(config, metadata)):
             return task
     if is_recorded:
-        what = f"records the task {recorded!r}, which is unknown or does not fit the head of the model"
-        raise IntegrityError(what, where=folder / METADATA_FILE, remedy="use the version that wrote it")
-    raise UsageError("is not fine-tuned for a task", where=folder, remedy="fine-tune it with `bertmill finetune`")
+        what = f"the recorded task {recorded!r} is unknown or does not match the head of the model"
+        raise IntegrityError(what, where=folder / METADATA_FILE, remedy="use the bertmill version that wrote it")
+    what = "the model is not fine-tuned for a task"
+    raise UsageError(what, where=folder, remedy="fine-tune it with `bertmill finetune`")
 
 
 def has_head(config: BertConfig, kind: type[AnyTask]) -> bool:
-    """Whether a model was saved with the head of a task."""
+    """Whether the model was saved with the head of a task."""
     return kind.head in (config.architectures or [])

@@ -1,10 +1,10 @@
-"""What a task is, so that one training loop, one evaluation and one prediction serve them all.
+"""The interface of a task, shared by training, evaluation and prediction.
 
     file ── read ──► rows ── encode ──► examples ── outputs ──┬──► loss
     request ────────► row                                     ├──► decode ──► answers ── show
-                                                              └──► score ──► metrics, class figures
-A task owns its rows, labels and head. The model gives one output tensor per example. A score is a small array that
-holds all that the metrics need to know about one example, so that resampling examples for an interval is indexing.
+                                                              └──► score ──► metrics, class report
+A task defines its rows, labels and head. The model returns one output tensor per example. A score is a small array with
+everything that the metrics need about one example, so resampling examples for an interval only indexes scores.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from bertmill.text.tokenizer import BertTokenizer
 Answer = dict[str, Any]
 Array = NDArray[np.float32]
 Score = NDArray[Any]  # of one example
-Scores = NDArray[Any]  # of many: [examples, …]
+Scores = NDArray[Any]  # of many examples: [examples, …]
 
 
 class TaskOptions(BaseModel):
-    """Settings that one task adds to a command. A task loaded from a folder has a valid attribute for each."""
+    """Settings that a task adds to a command. A task loaded from a folder has a valid attribute for each of them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     unused: ClassVar[frozenset[str]] = frozenset()  # settings of the command that do not apply to the task
-    window: ClassVar[tuple[int | None, int | None]] = (None, None)  # default length and stride; None: by the model
+    window: ClassVar[tuple[int | None, int | None]] = (None, None)  # default length and stride; None: set by the model
 
 
 @dataclass(frozen=True)
 class Example:
-    """A row as the model reads it: the windows of each of its sequences, and the target if the row has a label."""
+    """An encoded row: the windows of each of its sequences, and the target if the row has a label."""
 
     row: Any
     sequences: tuple[tuple[Window, ...], ...]
@@ -56,14 +56,15 @@ class Example:
 
     @property
     def num_pieces(self) -> int:
+        """The number of pieces in all windows, including special pieces."""
         return sum(len(window.ids) for windows in self.sequences for window in windows)
 
 
 class FolderEntries(NamedTuple):
-    """What a model folder records about its task."""
+    """The entries of a task in a model folder."""
 
-    config: Mapping[str, Any] = {}  # in config.json
-    metadata: Mapping[str, Any] = {}  # in bertmill.json
+    config: Mapping[str, Any] = {}  # config.json
+    metadata: Mapping[str, Any] = {}  # bertmill.json
 
 
 RowT = TypeVar("RowT", bound=Row)
@@ -72,95 +73,102 @@ ExampleT = TypeVar("ExampleT", bound=Example)
 
 @dataclass(frozen=True)
 class Task(ABC, Generic[RowT, ExampleT]):
-    """One kind of question that a fine-tuned model answers.
+    """The base class of tasks.
 
-    The docstring of a task is its help: what it does, a row with its formats, the keys of --columns, and the metrics.
+    The docstring of a subclass is its help text: what the task does, an example row and the file formats, the keys of
+    the `columns` setting, and the metrics.
     """
 
-    name: ClassVar[str]  # in TASKS
-    head: ClassVar[str]  # the model class
+    name: ClassVar[str]  # key in TASKS
+    head: ClassVar[str]  # name of the model class
     Options: ClassVar[type[TaskOptions]] = TaskOptions  # for `finetune`
     PredictOptions: ClassVar[type[TaskOptions]] = TaskOptions  # for `predict`
 
     # Rows
 
-    fields: ClassVar[tuple[str, ...]]  # of a request given as a text or as a tuple of texts
+    fields: ClassVar[tuple[str, ...]]  # field names for a request that is a text or a tuple of texts
 
     @classmethod
     @abstractmethod
     def read(cls, file: RowFile, options: Any, *, labelled: bool) -> Iterator[RowT]:
-        """The rows of a file; `options` are of the class `Options`."""
+        """Yield the rows of a file. `options` is an instance of `Options`."""
 
     @classmethod
     @abstractmethod
     def request(cls, fields: Mapping[str, Any], place: str = "request") -> RowT:
-        """An unlabelled row from the named fields of a request; BadRowError if they are wrong."""
+        """Return an unlabeled row from the fields of a request. Raises BadRowError if they are invalid."""
 
     @abstractmethod
     def labels(self, row: RowT) -> tuple[str, ...]:
-        """The labels that a row counts for in the data summary."""
+        """Return the labels of a row, for the data summary."""
 
     def split_key(self, row: RowT) -> SplitKey:
-        """What keeps rows together, and in proportion, when dev rows are split off."""
+        """Return the subject and the stratum of a row, for splitting off dev rows."""
         return SplitKey(row.texts[0])
 
     # Construction
 
     @classmethod
     def from_rows(cls, rows: Sequence[RowT], options: Any, tokenizer: BertTokenizer, file: RowFile) -> Self:
-        """The task with the labels of its rows; DataError if they cannot be learned; adds notices to `file`."""
+        """Return the task for the labels of `rows`. Adds notices to `file`.
+
+        Raises DataError if the labels cannot be learned.
+        """
         return cls()
 
     @classmethod
     def from_folder(cls, config: BertConfig, metadata: Mapping[str, Any]) -> Self | None:
-        """The task of a model folder with this head; None if the head belongs to another task there."""
+        """Return the task of a model folder with this head, or None if the head is used for another task."""
         return cls()
 
     def folder_entries(self) -> FolderEntries:
-        """What `from_folder` reads."""
+        """Return what `from_folder` needs to restore the task."""
         return FolderEntries()
 
     # Training
 
     @property
     def reads_cls(self) -> bool:
-        """Whether an answer depends on the vector of [CLS]."""
+        """Whether answers depend on the vector of [CLS]."""
         return True
 
     @abstractmethod
     def encode(self, row: RowT, windows: Windows) -> ExampleT:
-        """The row as pieces; BadRowError if its label is not one of the task's."""
+        """Encode a row as pieces. Raises BadRowError if the task does not know its label."""
 
     @abstractmethod
     def outputs(self, model: nn.Module, examples: Sequence[ExampleT], device: torch.device) -> Sequence[Tensor]:
-        """The model's output for each example."""
+        """Return the model's output for each example."""
 
     @abstractmethod
     def loss(self, outputs: Sequence[Tensor], examples: Sequence[ExampleT]) -> Tensor:
-        """The sum of the losses of examples; the mean is this divided by the sum of their weights."""
+        """Return the sum of the losses. The mean loss is this sum divided by the sum of the weights of the examples."""
 
     @property
     @abstractmethod
     def selection_metrics(self) -> tuple[str, ...]:
-        """Metrics that may select the best checkpoint, the default first; larger is better."""
+        """Metrics that can select the best checkpoint, the default first. Larger is better."""
 
     def tuned(self, scores: Callable[[], Scores]) -> tuple[Self, str]:
-        """The task with what is best for the scores of the dev examples, and a description if anything is tuned."""
+        """Return the task tuned on the scores of the dev examples, and a description (empty if nothing is tuned)."""
         return self, ""
 
     # Evaluation
 
     @abstractmethod
     def score(self, example: ExampleT, output: Array) -> Score:
-        """An output compared with the target; the same shape for all examples."""
+        """Compare an output with the target. Scores have the same shape for all examples."""
 
     @abstractmethod
     def metrics(self, scores: Scores) -> dict[str, float]:
-        """The metrics over all examples."""
+        """Return the metrics over all examples."""
 
     @abstractmethod
     def mistake(self, example: ExampleT, output: Array, score: Score) -> tuple[float, tuple[str, ...]]:
-        """How wrong the output is (0 if right; confident errors are largest), and the expected answer as shown."""
+        """Return how wrong the output is, and the expected answer for display.
+
+        The value is 0 for a correct output and largest for confident errors.
+        """
 
     @abstractmethod
     def baseline(self, examples: Sequence[ExampleT]) -> tuple[str, Scores]:
@@ -171,27 +179,27 @@ class Task(ABC, Generic[RowT, ExampleT]):
         yield from ()
 
     def class_report(self, scores: Scores) -> ClassReport:
-        """The figures of each class, if there are classes."""
+        """Return precision, recall and F1 of each class, if there are classes."""
         return ClassReport()
 
     # Answers and their display
 
     @abstractmethod
     def decode(self, examples: Sequence[ExampleT], outputs: Sequence[Array]) -> list[Answer]:
-        """The answer for each example."""
+        """Return the answer for each example."""
 
     @abstractmethod
     def show(self, answer: Answer) -> str:
-        """An answer on one line of a terminal."""
+        """Format an answer as one line for a terminal."""
 
-    output_formats: ClassVar[Mapping[str, Callable[[Answer], str]]] = {}  # besides jsonl, csv and table
+    output_formats: ClassVar[Mapping[str, Callable[[Answer], str]]] = {}  # in addition to jsonl, csv and table
 
 
 AnyTask = Task[Any, Any]
 
 
 def encode_rows(task: AnyTask, rows: Iterable[Row], windows: Windows, file: RowFile) -> Iterator[Example]:
-    """The rows as examples; a row that the task cannot use is a bad row of `file`."""
+    """Yield the encoded rows. A row that the task cannot use is a bad row of `file`."""
     for row in rows:
         try:
             example = task.encode(row, windows)
@@ -203,14 +211,14 @@ def encode_rows(task: AnyTask, rows: Iterable[Row], windows: Windows, file: RowF
 
 
 def run_windows(model: nn.Module, examples: Sequence[Example], device: torch.device, **inputs: Any) -> Iterator[Any]:
-    """The model's outputs for all windows of the examples, in order."""
+    """Yield the model's outputs for all windows of the examples, in order."""
     windows = [window for example in examples for of_sequence in example.sequences for window in of_sequence]
-    # Training needs all activations at the end anyway; otherwise a long document need not be in memory at once.
+    # Training keeps all activations until the backward pass. Without gradients, a long document runs in batches.
     max_pieces = sys.maxsize if torch.is_grad_enabled() else PIECES_PER_BATCH
     for portion in in_portions(windows, lambda window: len(window.ids), max_pieces):
         yield model(pack(portion).to(device), **inputs)
 
 
 def probabilities(logits: Array) -> NDArray[np.float64]:
-    """Softmax over the last axis, in double precision."""
+    """Return the softmax over the last axis, in double precision."""
     return torch.from_numpy(np.asarray(logits, dtype=np.float64)).softmax(-1).numpy()

@@ -1,7 +1,8 @@
-"""Which of several continuations fits. Each choice is a sequence: `[CLS] text [SEP] pair choice [SEP]`.
+"""The task choose: multiple choice. Each choice is a sequence `[CLS] text [SEP] pair choice [SEP]`.
 
-One output per sequence, softmax over the choices of an example; examples may have different numbers of choices. In
-DREAM's form, `[[[turn, …], [{"question": …, "choice": [text, …], "answer": text}, …], id], …]`, each question is a row.
+The model returns one output per sequence, with a softmax over the choices of an example. Examples may have different
+numbers of choices. In the format of the DREAM data set, each question is a row:
+`[[[turn, …], [{"question": …, "choice": [text, …], "answer": text}, …], id], …]`
 """
 
 from __future__ import annotations
@@ -31,8 +32,10 @@ _LETTERS = "ABCDEFGH"
 
 @dataclass(frozen=True)
 class ChoiceRow(TextRow):
+    """A text or a pair of texts with choices."""
+
     choices: tuple[str, ...] = ()
-    right: int | None = None  # the number of the right choice
+    right: int | None = None  # index of the correct choice
 
     @property
     def all_texts(self) -> tuple[str, ...]:
@@ -47,9 +50,10 @@ class Choose(SequenceTask[ChoiceRow]):
     """Choose the continuation that fits a text.
 
     rows:     {"text": "She sat.", "choices": ["She slept.", "She flew."], "label": 0}, optionally
-              with a "pair" that starts every choice; .jsonl, .json (also DREAM's form), .parquet, or
-              a .tsv or .csv with a column per choice; the label is a choice's text, number or letter
-    columns:  text, pair, label, choices (a list, or a+b+c: required for columns a, b and c of a table)
+              with a "pair" that starts every choice; .jsonl, .json (also in DREAM's format), .parquet,
+              or a .tsv or .csv with one column per choice; the label is the text, number (from 0) or
+              letter (from A) of a choice
+    columns:  text, pair, label, choices (a column that holds a list, or several columns: a+b+c)
     metrics:  accuracy (default)
     """
 
@@ -57,11 +61,11 @@ class Choose(SequenceTask[ChoiceRow]):
     head = "BertForMultipleChoice"
     selection_metrics = ("accuracy",)
     fields: ClassVar[tuple[str, ...]] = (*FIELDS, "choices")
-    model_inputs: ClassVar[Mapping[str, Any]] = {"num_choices": 1}  # grouped in `outputs`, after merging windows
+    model_inputs: ClassVar[Mapping[str, Any]] = {"num_choices": 1}  # `outputs` groups choices after merging windows
 
     @staticmethod
     def unfold(content: Any, file: RowFile) -> Iterator[Record] | None:
-        """The questions of a file in DREAM's form."""
+        """Yield the questions of a file in the format of DREAM. Returns None for other content."""
         is_dream = isinstance(content, JsonList) and any(isinstance(entry, JsonList) for entry in content)
         return _dialogue_records(content, file) if is_dream else None
 
@@ -72,7 +76,7 @@ class Choose(SequenceTask[ChoiceRow]):
         return ChoiceRow(place, read_texts(fields), choices, right)
 
     def labels(self, row: ChoiceRow) -> tuple[str, ...]:
-        """The number of the right choice, since the texts differ in every row."""
+        """The number of the correct choice, because the texts differ from row to row."""
         return () if row.right is None else (f"choice {row.right}",)
 
     def encode(self, row: ChoiceRow, windows: Windows) -> Example:
@@ -103,7 +107,7 @@ class Choose(SequenceTask[ChoiceRow]):
         return f"choice {answer['choice']} {answer['score']:.4f} {one_line(answer['answer'])}"
 
     def score(self, example: Example, output: Array) -> Score:
-        """Whether the choice is right."""
+        """Whether the choice is correct."""
         return np.array([output.argmax() == example.target])
 
     def metrics(self, scores: Scores) -> dict[str, float]:
@@ -126,14 +130,17 @@ def _choices(fields: Mapping[str, Any]) -> tuple[str, ...]:
     if choices is None:
         raise BadRowError("no choices", "the field 'choices' is missing", "provide at least two choices")
     if not isinstance(choices, list | tuple) or not all(isinstance(choice, str) for choice in choices):
-        raise BadRowError("wrong type", "the field 'choices' should be a list of texts")
+        raise BadRowError("wrong type", "the field 'choices' must be a list of strings")
     if len(choices) < 2 or not all(choice.strip() for choice in choices):
-        raise BadRowError("empty choice", "the field 'choices' needs at least two texts, none of them empty")
+        raise BadRowError("empty choice", "the field 'choices' needs at least two texts, and none may be empty")
     return tuple(choices)
 
 
 def right_choice(label: Any, choices: Sequence[str]) -> int:
-    """The choice that `label` names: by its text, by its number from 0 on, or by its letter from A on."""
+    """Return the index of the choice that `label` names by its text, its number (from 0) or its letter (from A).
+
+    Raises BadRowError if the label matches no choice, or several identical ones.
+    """
     if is_empty(label):
         raise BadRowError("empty label", "the label is empty")
     text = str(label).strip()
@@ -144,11 +151,11 @@ def right_choice(label: Any, choices: Sequence[str]) -> int:
     else:
         number = _LETTERS.find(text) if len(text) == 1 else -1
     if not 0 <= number < len(choices):
-        remedy = f"use the text of a choice, a number from 0 to {len(choices) - 1}, or a letter from A on"
-        what = f"the label {label!r} is none of the {len(choices)} choices"
+        remedy = f"use the text of a choice, a number from 0 to {len(choices) - 1}, or a letter (A, B, …)"
+        what = f"the label {label!r} matches none of the {len(choices)} choices"
         raise BadRowError("label is not a choice", what, remedy)
     if choices.count(choices[number]) > 1:
-        raise BadRowError("equal choices", f"the label {label!r} fits several equal choices")
+        raise BadRowError("equal choices", f"the label {label!r} matches several identical choices")
     return number
 
 

@@ -1,7 +1,7 @@
-"""A class for a text or a pair of texts, or several labels at once.
+"""The task classify: one class, or several labels, for a text or a pair of texts.
 
-One label: softmax and cross-entropy, optionally with class weights and label smoothing. Several labels per text: a
-yes-or-no decision for each label, with a threshold of one half.
+- Single label: softmax and cross-entropy, optionally with class weights and label smoothing.
+- Multi-label: an independent sigmoid and binary cross-entropy per label, with a threshold of 0.5.
 """
 
 from __future__ import annotations
@@ -35,37 +35,41 @@ from bertmill.text.tokenizer import BertTokenizer
 
 MULTI_LABEL = "multi_label_classification"
 SINGLE_LABEL = "single_label_classification"
-LABEL_SEPARATORS = "|;,"  # the first of these that the labels of a file contain separates them
+LABEL_SEPARATORS = "|;,"  # the first one that occurs in the labels of a file separates them
 
-Label = str | tuple[str, ...]  # as written: one label, or a list of labels
+Label = str | tuple[str, ...]  # unparsed: one string, or a list of labels
 
 
 class ClassifyOptions(TaskOptions):
-    multi_label: bool = Field(False, description="a text may have several labels, a|b (or with , or ;), or none")
-    class_weights: str | None = Field(None, description="how much classes count: balanced, or ham=1,spam=5")
+    """Options of classify."""
+
+    multi_label: bool = Field(False, description="allow several labels per text, a|b (or with , or ;), or none")
+    class_weights: str | None = Field(None, description="class weights in the loss: balanced, or ham=1,spam=5")
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of each target that is spread over all classes")
 
     @model_validator(mode="after")
     def _one_label_only(self) -> Self:
         if self.multi_label and (self.class_weights is not None or self.label_smoothing > 0):
-            raise ValueError("--class-weights and --label-smoothing cannot be used with --multi-label")
+            raise ValueError("class_weights and label_smoothing cannot be used with multi_label")
         return self
 
 
 @dataclass(frozen=True)
 class ClassRow(TextRow):
+    """A text or a pair of texts with its label."""
+
     label: Label | None = None
 
 
 @dataclass(frozen=True)
 class Classify(SequenceTask[ClassRow]):
-    """Assign a class to a text or a pair of texts, or with --multi-label several labels.
+    """Assign a class, or several labels, to a text or a pair of texts.
 
     rows:     {"text": "A fine film.", "label": "good"}, optionally with a "pair"; .jsonl, .json,
               .parquet, or the same columns in a .tsv or .csv; several labels are "a|b" or a list
     columns:  text, pair, label
     metrics:  accuracy (default), f1, matthews;
-              with several labels micro_f1 (default), macro_f1, all_right
+              with several labels: micro_f1 (default), macro_f1, all_right
     """
 
     class_names: tuple[str, ...]  # in the order of the model's outputs
@@ -88,7 +92,7 @@ class Classify(SequenceTask[ClassRow]):
     ) -> Self:
         counts = count_labels(rows, options.multi_label, file.path)
         if not options.multi_label and are_many_numbers(counts):
-            remark = f"the labels are {len(counts):,} numbers, and each is a class; regress learns values"
+            remark = f"all {len(counts):,} labels are numbers, and each is a class; use regress to predict a number"
             file.counts.notices.append(remark)
         weights = None if options.class_weights is None else parse_class_weights(options.class_weights, counts)
         return cls(tuple(counts), options.multi_label, weights, options.label_smoothing)
@@ -124,10 +128,11 @@ class Classify(SequenceTask[ClassRow]):
         return Example(row, sequences, target, weight=weight)
 
     def _target(self, row: ClassRow) -> tuple[int | tuple[float, ...], float]:
-        """The number of the class, or a flag for each label; and the weight."""
+        """Return the class index, or a flag per label, and the weight."""
         labels = self.labels(row)
         if len(labels) != 1 and not self.multi_label:
-            raise BadRowError("several labels", f"has {len(labels)} labels", "use --multi-label", where=row.place)
+            what = f"the row has {len(labels)} labels"
+            raise BadRowError("several labels", what, "set multi_label", where=row.place)
         unknown = [label for label in labels if label not in self._numbers]
         if unknown:
             raise unknown_label("label", unknown[0], self.class_names, row.place)
@@ -166,7 +171,7 @@ class Classify(SequenceTask[ClassRow]):
         return ("micro_f1", "macro_f1", "all_right") if self.multi_label else ("accuracy", "f1", "matthews")
 
     def score(self, example: Example, output: Array) -> Score:
-        """The predicted and the expected class; with several labels a flag per label for each."""
+        """The predicted and the expected class, or with multi-label a flag per label for each of them."""
         if self.multi_label:
             return np.stack([output > 0, np.array(example.target, dtype=bool)])
         return np.array([output.argmax(), example.target])
@@ -208,14 +213,14 @@ class Classify(SequenceTask[ClassRow]):
 
 
 def _label(value: Any, may_be_empty: bool) -> Label:
-    """A label as written: numbers as text, true and false as words, a list as several labels."""
+    """Convert a label from a file: numbers and booleans to text, a list to several labels."""
     if isinstance(value, list):
         return tuple(map(label_text, value))
     return () if may_be_empty and is_empty(value) else label_text(value)
 
 
 def _separator(labels: Iterable[Iterable[str]]) -> str:
-    """The character between several labels in one field: the first of LABEL_SEPARATORS that occurs."""
+    """Return the character that separates several labels in one field: the first of LABEL_SEPARATORS that occurs."""
     characters = set(chain.from_iterable(labels))
     return next((each for each in LABEL_SEPARATORS if each in characters), LABEL_SEPARATORS[0])
 
@@ -229,18 +234,21 @@ def _split_label(label: Label, separator: str | None) -> tuple[str, ...]:
 
 
 def count_labels(rows: Iterable[ClassRow], multi_label: bool, where: str) -> Counter[str]:
-    """How often each label occurs, in the order of the model's outputs: numbers by value, then words."""
+    """Count each label, in the order of the model's outputs: numbers by value, then other labels by name.
+
+    Raises DataError if there are fewer than two different labels.
+    """
     labels = [row.label for row in rows if row.label is not None]
     separator = _separator(label for label in labels if isinstance(label, str)) if multi_label else None
     counts: Counter[str] = Counter()
     for label in labels:
         given = _split_label(label, separator)
-        if multi_label or len(given) == 1:  # others are bad rows and reported one by one
+        if multi_label or len(given) == 1:  # other rows are bad rows, which `encode` reports
             counts.update(given)
     if len(counts) < 2:
-        found = f"the same label {next(iter(counts))!r}" if counts else "no label"
-        remedy = "classify needs at least two different labels; lists of labels need --multi-label"
-        raise DataError(f"all rows have {found}", where=where, remedy=remedy)
+        what = f"all rows have the same label {next(iter(counts))!r}" if counts else "no row has a label"
+        remedy = "classify needs at least two different labels; set multi_label if labels are lists"
+        raise DataError(what, where=where, remedy=remedy)
     return Counter({label: counts[label] for label in sorted(counts, key=_by_value)})
 
 
@@ -250,7 +258,7 @@ def _by_value(label: str) -> tuple[bool, float, str]:
 
 
 def parse_class_weights(text: str, counts: Counter[str]) -> tuple[float, ...]:
-    """`balanced` (inverse to frequency) or `ham=1,spam=5`; labels that are not named count 1."""
+    """Parse `balanced` (inverse frequency) or `ham=1,spam=5`. Labels that are not named have the weight 1."""
     if text == "balanced":
         mean = sum(counts.values()) / len(counts)
         return tuple(mean / count for count in counts.values())
@@ -258,9 +266,10 @@ def parse_class_weights(text: str, counts: Counter[str]) -> tuple[float, ...]:
     for part in text.split(","):
         label, _, weight = (word.strip() for word in part.rpartition("="))
         if "=" not in part or not 0 < as_number(weight) < math.inf:
-            raise UsageError(f"--class-weights: {part!r} is not LABEL=NUMBER above 0", remedy="or use balanced")
+            what = f"class_weights: {part!r} is not LABEL=NUMBER with a number above 0"
+            raise UsageError(what, remedy="correct it, or use balanced")
         if label not in counts or label in weights:
             remedy = f"the labels are {', '.join(counts)}"
-            raise UsageError(f"--class-weights: {part!r} names an unknown label, or one twice", remedy=remedy)
+            raise UsageError(f"class_weights: {part!r} names an unknown or repeated label", remedy=remedy)
         weights[label] = as_number(weight)
     return tuple(weights.get(label, 1.0) for label in counts)

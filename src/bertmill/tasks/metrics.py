@@ -1,7 +1,7 @@
-"""Metrics, with scikit-learn and scipy or equal to them, and their bootstrap intervals.
+"""Metrics, equal to those of scikit-learn and scipy, and their bootstrap intervals.
 
-Metrics are between 0 and 1 (correlations between -1 and 1) and larger is better, except for the errors of numbers. With
-two classes, F1 is that of the second; with more, it is the mean over the classes that are expected or predicted.
+Metrics are between 0 and 1, correlations between -1 and 1. Larger is better, except for the errors of regress. With two
+classes, F1 is that of the second class. With more, it is the mean over the classes that are expected or predicted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bertmill.randomness import keyed_generator
 
 RESAMPLES = 500
 CONFIDENCE = 0.95
-MAX_CONFUSED_CLASSES = 1000  # the matrix then has a million cells
+MAX_CONFUSED_CLASSES = 1000  # a confusion matrix has at most a million cells
 
 Numbers = NDArray[np.integer] | NDArray[np.floating] | NDArray[np.bool_]
 Booleans = NDArray[np.bool_]
@@ -27,7 +27,10 @@ Counts = NDArray[np.int64]
 
 
 def class_metrics(predicted: NDArray[np.integer], expected: NDArray[np.integer], num_classes: int) -> dict[str, float]:
-    """Accuracy, F1 and Matthews' coefficient, equal to those of scikit-learn; from counts, as intervals need many."""
+    """Return accuracy, F1 and the Matthews correlation, as scikit-learn defines them.
+
+    They are computed from counts, because intervals call this many times.
+    """
     groups = (predicted[predicted == expected], predicted, expected)
     right, given, wanted = (np.bincount(each, minlength=num_classes).astype(np.float64) for each in groups)
     f1 = 2 * right / np.maximum(given + wanted, 1)
@@ -44,6 +47,8 @@ def class_metrics(predicted: NDArray[np.integer], expected: NDArray[np.integer],
 
 @dataclass(frozen=True)
 class ClassFigures:
+    """Precision, recall and F1 of one class. `rows` is how often it is expected (for tag: in spans or words)."""
+
     label: str
     precision: float
     recall: float
@@ -53,14 +58,14 @@ class ClassFigures:
 
 @dataclass(frozen=True)
 class ClassReport:
-    """The figures of each class, and the confusion matrix if there is one."""
+    """The figures of each class, and the confusion matrix, which may be empty."""
 
     figures: list[ClassFigures] = field(default_factory=list)
     confusion: list[list[int]] = field(default_factory=list)  # rows: expected, columns: predicted
 
 
 def report_classes(labels: Sequence[str], predicted: NDArray[np.integer], expected: NDArray[np.integer]) -> ClassReport:
-    """The report for one class per row; the matrix is empty if there are too many classes."""
+    """Return the report for one class per row. The matrix is empty if there are too many classes."""
     right = predicted[predicted == expected]
     counts = np.stack([np.bincount(each, minlength=len(labels)) for each in (right, predicted, expected)], 1)
     if len(labels) > MAX_CONFUSED_CLASSES:
@@ -72,12 +77,12 @@ def report_classes(labels: Sequence[str], predicted: NDArray[np.integer], expect
 
 
 def report_label_sets(labels: Sequence[str], predicted: Booleans, expected: Booleans) -> ClassReport:
-    """The report for a flag per row and label [rows, labels]."""
+    """Return the report for a flag per row and label [rows, labels]."""
     return ClassReport(class_table(labels, label_counts(predicted, expected)))
 
 
 def class_table(labels: Sequence[str], counts: Counts) -> list[ClassFigures]:
-    """The figures of each label; `counts` [labels, 3]: how often it was right, predicted and expected."""
+    """Return the figures of each label from its correct, predicted and expected `counts` [labels, 3]."""
     return [
         ClassFigures(label, *precision_recall_f1(*of_label), int(of_label[2]))
         for label, of_label in zip(labels, counts, strict=True)
@@ -85,20 +90,22 @@ def class_table(labels: Sequence[str], counts: Counts) -> list[ClassFigures]:
 
 
 def label_counts(predicted: Booleans, expected: Booleans) -> Counts:
-    """From a flag per row and label [rows, labels]: how often each was right, predicted and expected [labels, 3]."""
+    """Count how often each label is correct, predicted and expected [labels, 3], from flags [rows, labels]."""
     return np.stack([(predicted & expected).sum(0), predicted.sum(0), expected.sum(0)], 1)
 
 
 def precision_recall_f1(right: float, predicted: float, expected: float) -> tuple[float, float, float]:
+    """Return precision, recall and F1 from the numbers of correct, predicted and expected items."""
     return ratio(right, predicted), ratio(right, expected), ratio(2 * right, predicted + expected)
 
 
 def ratio(part: float, whole: float) -> float:
+    """Return `part / whole`, or 0 if `whole` is 0."""
     return float(part / whole) if whole else 0.0
 
 
 def label_set_metrics(predicted: Booleans, expected: Booleans) -> dict[str, float]:
-    """From a flag per row and label [rows, labels]: micro F1, macro F1, and the share of rows that are all right."""
+    """Return micro F1, macro F1, and the share of rows with all labels correct, from flags [rows, labels]."""
     counts = label_counts(predicted, expected)
     return {
         "micro_f1": precision_recall_f1(*counts.sum(0))[2],
@@ -108,12 +115,13 @@ def label_set_metrics(predicted: Booleans, expected: Booleans) -> dict[str, floa
 
 
 def number_metrics(predicted: Numbers, expected: Numbers) -> dict[str, float]:
+    """Return the correlations and the errors of predicted and expected numbers."""
     from scipy.stats import pearsonr, spearmanr
 
     pearson = spearman = 0.0  # for a single row
     if len(expected) > 1:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # constant numbers have no correlation: NaN, handled below
+            warnings.simplefilter("ignore")  # the correlation of constant numbers is NaN, replaced by 0 below
             pearson, spearman = pearsonr(predicted, expected)[0], spearmanr(predicted, expected)[0]
     error = np.asarray(predicted, np.float64) - expected
     return {
@@ -127,12 +135,12 @@ def number_metrics(predicted: Numbers, expected: Numbers) -> dict[str, float]:
 def intervals(
     metrics: Callable[[NDArray[Any]], Mapping[str, float]], scores: NDArray[Any]
 ) -> dict[str, tuple[float, float]]:
-    """The 95 % bootstrap interval of each metric, from resampling the rows with replacement."""
+    """Return the 95 % bootstrap interval of each metric, from resampling the rows with replacement."""
     generator = keyed_generator(0, "bootstrap")
     count = len(scores)
     drawn: dict[str, list[float]] = defaultdict(list)
     for _ in range(RESAMPLES):
         for name, value in metrics(scores[generator.integers(0, count, count)]).items():
-            drawn[name].append(value)  # metrics over some rows only are missing if none of those was drawn
+            drawn[name].append(value)  # a metric over some rows only is missing if none of these rows is drawn
     bounds = (50 * (1 - CONFIDENCE), 50 * (1 + CONFIDENCE))
     return {name: tuple(np.percentile(values, bounds).tolist()) for name, values in drawn.items()}

@@ -1,4 +1,4 @@
-"""A number for a text or a pair of texts: one output, squared error."""
+"""The task regress: a number for a text or a pair of texts, with one output and squared error."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ from bertmill.tasks.metrics import number_metrics
 from bertmill.tasks.sequence import SequenceTask, TextRow, read_texts
 from bertmill.text.tokenizer import BertTokenizer
 
-MAX_NUMBER = 1e15  # its square is still finite in float32
+MAX_NUMBER = 1e15  # its square is finite in float32
 
 
 @dataclass(frozen=True)
 class NumberRow(TextRow):
+    """A text or a pair of texts with its number."""
+
     number: float | None = None
 
 

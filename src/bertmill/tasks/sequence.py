@@ -1,4 +1,4 @@
-"""What tasks over whole sequences share: rows of one text or a pair, and the mean over windows."""
+"""The base of tasks over whole sequences: rows with one text or a pair, and the mean over windows."""
 
 from __future__ import annotations
 
@@ -32,26 +32,27 @@ TextRowT = TypeVar("TextRowT", bound=Row)
 
 
 class SequenceTask(Task[TextRowT, Example]):
-    """A task with one output per sequence: the weighted mean over its windows."""
+    """A task with one output per sequence: the weighted mean of the outputs of its windows."""
 
     fields: ClassVar[tuple[str, ...]] = FIELDS
-    model_inputs: ClassVar[Mapping[str, Any]] = {}  # what the model gets besides the batch
+    model_inputs: ClassVar[Mapping[str, Any]] = {}  # passed to the model with the batch
 
     @staticmethod
     def unfold(content: Any, file: RowFile) -> Iterator[Record] | None:
-        """The records of a .json file in a form that belongs to the task; None if it has another form."""
+        """Yield the records of a .json file in a structure specific to the task. Returns None for other content."""
         return None
 
     @classmethod
     @abstractmethod
     def parse(cls, fields: Mapping[str, Any], place: str, options: Any) -> TextRowT:
-        """A row from its fields, which have a `label` if it is to be read; BadRowError if they are wrong."""
+        """Return a row from its fields, which include `label` if labels are read. Raises BadRowError if invalid."""
 
     @classmethod
     def read(cls, file: RowFile, options: Any, *, labelled: bool) -> Iterator[TextRowT]:
         def parse(record: Record) -> TextRowT:
             if record.fields.get("choices") and "choices" not in cls.fields:
-                raise BadRowError("has choices", f"has choices, which the task {cls.name} does not read", "remove them")
+                what = f"the row has choices, which the task {cls.name} does not read"
+                raise BadRowError("has choices", what, "remove them")
             return cls.parse(record.fields, record.place, options)
 
         return file.rows(read_fields(file, labelled=labelled, unfold=cls.unfold), parse)
@@ -68,24 +69,24 @@ class SequenceTask(Task[TextRowT, Example]):
 
 
 def read_texts(fields: Mapping[str, Any]) -> tuple[str, ...]:
-    """The text, and the pair if there is one."""
+    """Return the text, and the pair if there is one. Raises BadRowError if one of them is invalid."""
     return tuple(text_in(fields, name) for name in FIELDS if name == "text" or name in fields)
 
 
 def text_in(fields: Mapping[str, Any], name: str) -> str:
-    """A non-empty text; BadRowError otherwise."""
+    """Return a field that must be a non-empty string. Raises BadRowError otherwise."""
     if fields.get(name) is None:
         raise BadRowError(f"missing {name}", f"the field {name!r} is missing")
     value = fields[name]
     if not isinstance(value, str):
-        raise BadRowError("wrong type", f"the field {name!r} should be a text, not {type(value).__name__}")
+        raise BadRowError("wrong type", f"the field {name!r} must be a string, not {type(value).__name__}")
     if not value.strip():
         raise BadRowError(f"empty {name}", f"the field {name!r} is empty")
     return value
 
 
 def refuse_other_fields(fields: Mapping[str, Any], known: Sequence[str], task: str) -> None:
-    """BadRowError if a request has fields that the task does not take."""
+    """Raise BadRowError if a request has fields that the task does not take."""
     others = [name for name in fields if name not in known]
     if others:
         what = f"the task {task} does not take the field {others[0]!r}"

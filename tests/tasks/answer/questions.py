@@ -1,4 +1,4 @@
-"""A question about a passage, as a row and encoded, for the tests of answer."""
+"""Helpers for the tests of answer: a question about a passage, as a row and as an example."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests for reading questions: SQuAD's JSON, records, and answers whose place is wrong."""
+"""Tests for reading questions from SQuAD's JSON and from records, and for locating answers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read(path: Path, content: Any, *, labelled: bool = True) -> list[QuestionRow
     return list(read_questions(write(path, content), labelled))
 
 
-def test_squad_of_both_versions(tmp_path: Path) -> None:
+def test_both_versions_of_squad_are_read(tmp_path: Path) -> None:
     answers = [{"text": "Paris", "answer_start": 25}, {"text": "Paris", "answer_start": 25}]
     answers.append({"text": "France is Paris", "answer_start": 15})
     rows = read(
@@ -50,7 +50,7 @@ def test_squad_of_both_versions(tmp_path: Path) -> None:
     assert rows[0].answer_texts == ("Paris", "France is Paris")
 
 
-def test_records_of_several_forms(tmp_path: Path) -> None:
+def test_records_with_different_forms_of_answers_are_read(tmp_path: Path) -> None:
     answers = [
         {"answer": "Paris"},
         {"answer": "Paris", "answer_start": 25},
@@ -73,15 +73,15 @@ def test_records_of_several_forms(tmp_path: Path) -> None:
     assert unlabelled.answers is None
 
 
-def test_an_answer_of_several_that_does_not_occur_is_dropped_and_counted(tmp_path: Path) -> None:
+def test_one_of_several_answers_that_does_not_occur_is_dropped_and_counted(tmp_path: Path) -> None:
     answers = [{"text": "Rome", "answer_start": 25}, {"text": "Paris", "answer_start": 25}]
     file = write(tmp_path / "a.json", squad({"question": "q", "answers": answers}))
     (row,) = read_questions(file, labelled=True)
     assert row.answer_texts == ("Paris",)
-    assert list(file.counts.remarks()) == ["corrected: answer of several that is not in the passage, dropped 1"]
+    assert list(file.counts.remarks()) == ["corrected: dropped answer that is not in the passage 1"]
 
 
-def test_repairs_do_not_move_characters(tmp_path: Path) -> None:
+def test_repairs_do_not_change_offsets(tmp_path: Path) -> None:
     passage = "\ufeffA\r\n\0line\r\nof \ud800 Paris"
     start = passage.index("Paris")
     file = write(
@@ -96,7 +96,7 @@ def test_a_wrong_start_is_corrected_if_the_answer_occurs_near_it(tmp_path: Path)
     file = write(tmp_path / "a.json", squad({"question": "q", "answers": [{"text": "Paris", "answer_start": 20}]}))
     (row,) = read_questions(file, labelled=True)
     assert row.answers == ((25, 30),)
-    assert list(file.counts.remarks()) == ["corrected: answer_start corrected 1"]
+    assert list(file.counts.remarks()) == ["corrected: wrong answer_start 1"]
 
 
 @pytest.mark.parametrize(
@@ -108,19 +108,19 @@ def test_a_wrong_start_is_corrected_if_the_answer_occurs_near_it(tmp_path: Path)
         ),
         ({"question": " ", "answers": []}, "the field 'question' is empty"),
         ({"answers": []}, "the field 'question' is missing"),
-        ({"question": "q"}, "has no answers"),
+        ({"question": "q"}, "the row has no answers"),
         (
             {"question": "q", "answers": [{"answer_start": 3}]},
-            "an answer needs a text, and its start should be a whole number",
+            "an answer needs a text, and answer_start must be an integer",
         ),
-        ({"question": "q", "answers": [{"text": " ", "answer_start": 3}]}, "an answer consists of white space"),
+        ({"question": "q", "answers": [{"text": " ", "answer_start": 3}]}, "an answer is empty or only whitespace"),
         (
             {"question": "q", "answer": 42},
-            "its start should be a whole number: 42",
+            "answer_start must be an integer: 42",
         ),
         (
             {"question": "q", "answer": "Paris", "answer_start": "x"},
-            "an answer needs a text, and its start should be a whole number",
+            "an answer needs a text, and answer_start must be an integer",
         ),
         ("q", "expected a JSON object, found a string"),
     ],
@@ -132,8 +132,8 @@ def test_a_bad_question_is_reported_with_its_place(tmp_path: Path, question: Any
     assert message in str(error.value)
 
 
-def test_another_form_than_squad_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="the format tsv cannot be read for this task"):
+def test_formats_and_structures_other_than_squad_are_rejected(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="this task cannot read the format tsv"):
         list(read_questions(RowFile("a.tsv"), labelled=True))
     with pytest.raises(DataError, match="the field 'passage' is missing"):
         read(tmp_path / "a.json", {"data": [{"paragraphs": [{"context": None, "qas": [{"question": "q"}]}]}]})
@@ -146,22 +146,24 @@ def test_another_form_than_squad_is_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(DataError, match=rf"a\.json:1: {message}"):
             read(tmp_path / "a.json", {"data": [{"paragraphs": [good]}, article]})
-    with pytest.raises(DataError, match="expected SQuAD's form"):
+    with pytest.raises(DataError, match="expected SQuAD's format: "):
         read(tmp_path / "a.json", {"data": 3})
 
 
-def test_a_message_has_the_line_of_the_question(tmp_path: Path) -> None:
+def test_an_error_names_the_line_of_the_question(tmp_path: Path) -> None:
     good = {"question": "q", "answers": [{"text": "Paris", "answer_start": 0}]}
     paragraphs = [{"context": "Paris.", "qas": [good, good | {"question": "Where?", "answers": 3}]}]
     text = json.dumps({"data": [{"paragraphs": paragraphs}]}, indent=1)
     (tmp_path / "a.json").write_text(text)
-    line = text[: text.index('"Where?"')].count("\n")  # its object begins on the line before, and lines count from 1
+    line = text[: text.index('"Where?"')].count("\n")  # its object starts on the previous line; lines start at 1
     with pytest.raises(DataError, match=f"a.json:{line}, question 2: an answer needs a text"):
         list(read_questions(RowFile(str(tmp_path / "a.json")), labelled=True))
 
 
 @given(st.text("ab ", min_size=1), st.text("ab", min_size=1, max_size=2), st.none() | st.integers(-200, 200))
-def test_an_answer_is_located_where_it_occurs_near_its_start(passage: str, text: str, start: int | None) -> None:
+def test_an_answer_is_located_at_the_occurrence_nearest_to_its_start(
+    passage: str, text: str, start: int | None
+) -> None:
     span = locate_answer(passage, text, start)
     places = [place for place in range(len(passage)) if passage.startswith(text, place)]
     if start is not None:

@@ -1,4 +1,4 @@
-"""Tests for exact match and F1: against a second implementation of SQuAD's rules, written from their description."""
+"""Tests for exact match and F1 against an independent implementation of SQuAD's rules."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ ANSWERS = st.text() | st.lists(
 
 
 def words_by_the_rules(answer: str) -> list[str]:
-    """Lower case, no ASCII punctuation, no articles as whole words, words between white space."""
+    """Normalize: lower case, no ASCII punctuation, no articles as whole words, words split at whitespace."""
     kept = "".join(character for character in answer.lower() if character not in set(string.punctuation))
     words, word = [], ""
-    for character in kept + " ":  # a word for articles is a run of letters, digits and underscores
+    for character in kept + " ":  # for articles, a word is a run of letters, digits and underscores
         if character.isalnum() or character == "_":
             word += character
         else:
@@ -30,7 +30,7 @@ def words_by_the_rules(answer: str) -> list[str]:
 
 def scores_by_the_rules(given: str, wanted: list[str]) -> tuple[float, float]:
     best = (0.0, 0.0)
-    # The script for SQuAD 2.0 leaves out right answers of which nothing is left.
+    # The SQuAD 2.0 script ignores correct answers that are empty after normalization.
     for answer in [answer for answer in wanted if words_by_the_rules(answer)] or [""]:
         one, other = words_by_the_rules(given), words_by_the_rules(answer)
         exact = float(" ".join(one) == " ".join(other))
@@ -52,7 +52,7 @@ def scores_by_the_rules(given: str, wanted: list[str]) -> tuple[float, float]:
 
 
 def is_plain(text: str) -> bool:
-    """Without ideographs, and without marks that are parts of words to one of the two ways of finding articles."""
+    """Whether a text has no ideographs, and no characters on which `isalnum` and the regular expression differ."""
     return not any("\u2e80" <= c <= "\u9fff" or ord(c) > 0x2FFF or c.isalnum() != _is_word(c) for c in text.lower())
 
 
@@ -63,7 +63,7 @@ def _is_word(character: str) -> bool:
 
 
 @given(ANSWERS, st.lists(ANSWERS, max_size=3))
-def test_scores_follow_the_rules(answer: str, wanted: list[str]) -> None:
+def test_scores_follow_the_rules_of_squad(answer: str, wanted: list[str]) -> None:
     if all(map(is_plain, [answer, *wanted])):
         assert answer_scores(answer, wanted) == pytest.approx(scores_by_the_rules(answer, wanted))
 

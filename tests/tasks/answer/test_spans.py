@@ -1,4 +1,4 @@
-"""Tests for spans: the best of all spans of a passage, and answers that windows can show."""
+"""Tests for spans: the search finds the best of all spans, and unfindable answers are detected."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PASSAGES = st.lists(st.sampled_from(["a", "bb", "ccc", ".", "unbelievable", "北
 
 
 @given(PASSAGES, st.integers(9, 40), st.integers(0, 40), st.integers(1, 40), st.integers(0, 5))
-def test_the_best_spans_are_the_best_of_all(
+def test_the_best_spans_equal_an_exhaustive_search(
     passage: str, max_length: int, stride: int, max_pieces: int, seed: int
 ) -> None:
     example = encode(row_of(passage, question="q ?"), max_length, stride)
@@ -46,7 +46,7 @@ def test_the_best_spans_are_the_best_of_all(
 
 
 @given(st.lists(st.tuples(PASSAGES, st.integers(0, 5)), min_size=1, max_size=5))
-def test_many_passages_at_once_give_what_each_gives_alone(given: list[tuple[str, int]]) -> None:
+def test_a_batch_of_passages_gives_the_same_spans_as_each_passage_alone(given: list[tuple[str, int]]) -> None:
     examples = [encode(row_of(passage, question="q ?"), 20, 7) for passage, _ in given]
     outputs = [logits_for(example, seed) for example, (_, seed) in zip(examples, given, strict=True)]
     together = best_spans(examples, outputs, DEFAULT_ANSWER_PIECES)
@@ -56,7 +56,7 @@ def test_many_passages_at_once_give_what_each_gives_alone(given: list[tuple[str,
         assert (found.scores.tolist(), found.null) == (alone.scores.tolist(), alone.null)
 
 
-def test_an_answer_that_is_not_in_a_window_has_the_target_cls() -> None:
+def test_the_target_is_cls_in_windows_without_the_answer() -> None:
     example = encode(row_of(" ".join(f"w{number}" for number in range(60)), "w30"), 48, 20)
     assert len(example.ranges) > 2
     assert (0, 0) in example.spans
@@ -76,8 +76,8 @@ def test_answers_are_lost_only_if_none_of_them_can_be_found() -> None:
     assert encode(replace(row, answers=(long_answer,))).loses_answer(DEFAULT_ANSWER_PIECES)
 
 
-def test_an_answer_that_no_window_may_start_with_is_lost() -> None:
-    """The second window shows all of it, but its first piece has the wider context in the first window."""
+def test_an_answer_cut_off_by_the_window_it_starts_in_is_lost() -> None:
+    """The second window shows the whole answer, but its first piece has a wider context in the first window."""
     passage = "a " * 26 + "b " * 15 + "c " * 19
     example = encode(row_of(passage, ("b " * 15).strip(), question="why " * 7), max_length=48, stride=16)
     assert any(map(any, example.spans))

@@ -1,4 +1,4 @@
-"""Tests for answer: parts of the passage as given, no answer, the threshold, and the limit of pieces."""
+"""Tests for answer: answers are parts of the passage; no answer, the null threshold and the length limit."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def from_rows(*rows: QuestionRow, file: RowFile | None = None) -> AnswerQuestion
     return AnswerQuestions.from_rows(rows, TaskOptions(), TOKENIZER, file or RowFile("file"))
 
 
-def test_the_example_of_the_paper() -> None:
+def test_the_answer_is_the_best_span_of_the_passage() -> None:
     example = encode(row_of(PASSAGE, "Paris"))
     ((first, last),) = example.spans
     (window,) = example.sequences[0]
@@ -52,7 +52,7 @@ def test_the_example_of_the_paper() -> None:
     assert sum(each["score"] for each in several["answers"]) == pytest.approx(1)
 
 
-def test_decoding_a_batch_gives_what_each_example_gives_alone() -> None:
+def test_decoding_a_batch_gives_the_same_answers_as_each_example_alone() -> None:
     examples = [encode(row_of(passage, question="q ?"), 20, 7) for passage in ("a bb", "ccc " * 30, "\u200b")]
     outputs = [logits_for(example, seed) for seed, example in enumerate(examples)]
     alone = [decode(ALL, example, output) for example, output in zip(examples, outputs, strict=True)]
@@ -75,20 +75,20 @@ def test_the_loss_is_the_mean_of_start_and_end_over_the_windows() -> None:
 # No answer
 
 
-def test_the_threshold_is_the_one_with_the_best_f1() -> None:
-    # Margins 3, 1, -1, -3; the first and the third question have an answer, and it is found.
+def test_the_tuned_threshold_has_the_best_f1() -> None:
+    # Margins 3, 1, -1, -3. The first and the third question are answerable, and their answers are found.
     scores = np.array([[1, 1, 1, 3.0], [0, 0, 0, 1.0], [1, 1, 1, -1.0], [0, 0, 0, -3.0]])
     task = AnswerQuestions(0.0)
     assert task.metrics(scores)["f1"] == 0.5
     tuned, description = task.tuned(lambda: scores)
-    assert tuned.null_threshold == 2.0  # as good as -2, and answers fewer questions
+    assert tuned.null_threshold == 2.0  # as good as -2, but answers fewer questions
     assert description == "null threshold 2"
     assert tuned.metrics(scores)["f1"] == tuned.metrics(scores)["exact"] == 0.75
     assert tuned.metrics(scores)["f1_at_zero"] == 0.5
-    assert TASK.tuned(pytest.fail) == (TASK, "")  # every question has an answer: no scores are needed
+    assert TASK.tuned(pytest.fail) == (TASK, "")  # without unanswerable questions, no scores are computed
 
 
-def test_equal_margins_are_answered_together_or_not_at_all() -> None:
+def test_questions_with_equal_margins_are_all_answered_or_all_unanswered() -> None:
     ties = np.array([[0, 0, 0, 2.0], [1, 1, 1, 1.0], [1, 1, 1, 1.0], [0, 0, 0, 1.0]])
     assert AnswerQuestions(0.0).tuned(lambda: ties)[0].metrics(ties)["f1"] == 0.5
 
@@ -102,11 +102,11 @@ def test_the_threshold_may_be_beyond_all_margins() -> None:
     assert always.null_threshold < -1e8
 
 
-def test_no_answer_is_empty_with_its_probability() -> None:
+def test_no_answer_is_an_empty_text_with_its_probability() -> None:
     example = encode(row_of(PASSAGE, "Paris"))
     output = np.zeros((example.num_pieces, 2), np.float32)
     output[0] = 5
-    assert decode(TASK, example, output)["answer"]  # a model for questions that all have answers
+    assert decode(TASK, example, output)["answer"]  # without a threshold, every question has an answer
     task = AnswerQuestions(0.0)
     answer = decode(task, example, output)
     assert (answer["answer"], answer["start"], answer["end"]) == ("", 0, 0)
@@ -120,18 +120,18 @@ def test_no_answer_is_empty_with_its_probability() -> None:
     assert decode(AnswerQuestions(-20.0), example, output)["answer"]
 
 
-def test_a_passage_without_a_piece_has_no_answer() -> None:
+def test_a_passage_without_pieces_has_no_answer() -> None:
     example = encode(row_of("\u200b"))
     for task in (TASK, AnswerQuestions(0.0)):
         assert decode(task, example, logits_for(example)) == {"answer": "", "start": 0, "end": 0, "score": 1.0}
 
 
-def test_questions_of_a_kind_that_does_not_occur_have_no_metric() -> None:
+def test_metrics_over_answerable_questions_are_missing_if_there_are_none() -> None:
     scores = np.array([[1, 1, 1, 3.0], [0, 0, 0, 1.0]])
     task = AnswerQuestions(0.0)
     assert "unanswerable_right" not in task.metrics(scores[:1])
     assert "answerable_f1" not in task.metrics(scores[1:])
-    assert intervals(task.metrics, scores)["answerable_f1"] == (1.0, 1.0)  # not 0 in samples without any
+    assert intervals(task.metrics, scores)["answerable_f1"] == (1.0, 1.0)  # samples without any are ignored
 
 
 # Construction
@@ -146,7 +146,7 @@ def test_unanswerable_training_questions_give_a_threshold() -> None:
     assert task.labels(row_of(PASSAGE)) == ()
 
 
-def test_answers_may_be_as_long_as_nearly_all_training_answers() -> None:
+def test_the_length_limit_covers_99_percent_of_the_training_answers() -> None:
     file = RowFile("file")
 
     def task_for(*lengths: int) -> AnswerQuestions:
@@ -158,7 +158,7 @@ def test_answers_may_be_as_long_as_nearly_all_training_answers() -> None:
     assert not file.counts.notices
     long = task_for(*range(1, 101))
     assert long.max_answer_pieces == 99
-    assert file.counts.notices == ["answers have at most 99 pieces, like 99% of the training answers"]
+    assert file.counts.notices == ["answers are limited to 99 pieces, which covers 99% of the training answers"]
     example = encode(row_of(" ".join(["word"] * 99), " ".join(["word"] * 99)))
     output = np.zeros((example.num_pieces, 2), np.float32)
     ((first, last),) = example.spans
@@ -167,7 +167,7 @@ def test_answers_may_be_as_long_as_nearly_all_training_answers() -> None:
     assert decode(TASK, example, output)["answer"].count("word") <= DEFAULT_ANSWER_PIECES
 
 
-def test_the_shortest_answer_of_a_question_counts_for_the_limit() -> None:
+def test_the_shortest_answer_of_a_question_counts_for_the_length_limit() -> None:
     row = QuestionRow("f:1", (QUESTION, "word " * 80), ((0, 5 * 70 - 1), (0, 5 * 50 - 1)))  # 70 words and 50
     assert from_rows(row).max_answer_pieces == 50
 
@@ -175,7 +175,7 @@ def test_the_shortest_answer_of_a_question_counts_for_the_limit() -> None:
 @pytest.mark.parametrize(
     "metadata", [{"null_threshold": "low"}, {"max_answer_pieces": 0}, {"max_answer_pieces": "many"}]
 )
-def test_metadata_that_makes_no_sense_is_refused(metadata: dict[str, Any]) -> None:
+def test_invalid_metadata_is_rejected(metadata: dict[str, Any]) -> None:
     config = BertConfig.of_size("tiny").with_settings(architectures=["BertForQuestionAnswering"])
     with pytest.raises(IntegrityError, match="null_threshold or max_answer_pieces is not a valid number"):
         AnswerQuestions.from_folder(config, metadata)
@@ -207,10 +207,10 @@ def test_answers_that_cannot_be_found_are_counted() -> None:
     ):
         windows = Windows(TOKENIZER, max_length, 16)
         TASK.encode(row_of(f"{long_answer} word.", answer), windows)
-        assert ("1 answers are too long, or cut by the window" in (windows.remark or "")) == is_lost
+        assert ("1 answers cannot be found: too long, or cut off" in (windows.remark or "")) == is_lost
 
 
-def test_a_passage_of_ten_thousand_words_is_read_whole() -> None:
+def test_a_passage_of_ten_thousand_words_is_read_completely() -> None:
     example = encode(row_of("It is so. " * 2_500 + "Paris", "Paris"))
     output = logits_for(example)
     last = max(number for number, span in enumerate(example.spans) if span != (0, 0))
@@ -225,7 +225,7 @@ def test_short_windows_overlap_by_more_than_an_answer() -> None:
     assert all(next_start < end - DEFAULT_ANSWER_PIECES for (_, end), (next_start, _) in pairwise(example.ranges))
 
 
-def test_truncation_is_refused() -> None:
+def test_truncation_is_rejected() -> None:
     with pytest.raises(UsageError, match="this task reads every piece: inputs cannot be truncated"):
         TASK.encode(row_of(PASSAGE), Windows(TOKENIZER, 32, truncate=True))
 
@@ -239,7 +239,7 @@ def test_truncation_is_refused() -> None:
         ({"passage": PASSAGE}, "the field 'question' is missing"),
         ({"question": "q"}, "the field 'passage' is missing"),
         ({"question": "q", "passage": " "}, "the field 'passage' is empty"),
-        ({"question": ["q"], "passage": "p"}, "the field 'question' should be a text, not list"),
+        ({"question": ["q"], "passage": "p"}, "the field 'question' must be a string, not list"),
         ({"question": "q", "passage": "p", "pair": "x"}, "the task answer does not take the field 'pair'"),
     ],
 )
@@ -248,7 +248,7 @@ def test_a_request_needs_a_question_and_a_passage(fields: dict[str, Any], messag
         TASK.request(fields)
 
 
-def test_the_passage_of_a_request_has_three_names() -> None:
+def test_the_passage_of_a_request_may_have_one_of_three_names() -> None:
     for name in ("passage", "context", "text"):
         assert TASK.request({"question": "q", name: "p"}) == QuestionRow("request", ("q", "p"))
 

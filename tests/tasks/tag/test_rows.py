@@ -1,4 +1,4 @@
-"""Tests for reading sentences with tags: columns, records and plain text."""
+"""Tests for reading sentences with tags from CoNLL columns, records and plain text."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def words(row: WordsRow) -> list[str]:
     return [row.texts[0][start:end] for start, end in row.words]
 
 
-def test_columns_are_separated_by_blanks_or_tabs_and_may_be_in_any_order(tmp_path: Path) -> None:
+def test_columns_are_separated_by_spaces_or_tabs_and_may_be_in_any_order(tmp_path: Path) -> None:
     first, second = read(tmp_path / "eng.train", CONLL)
     assert (words(first), first.tags, first.place) == (["EU", "rejects"], ("I-ORG", "O"), f"{tmp_path}/eng.train:3")
     assert (second.texts, second.tags) == (("Peter Blackburn",), ("I-PER", "I-PER"))
@@ -62,7 +62,7 @@ def test_comments_and_document_starts_are_skipped_and_unusual_words_are_kept(
     assert [words(row) for row in read(tmp_path / "a.conll", content)] == sentences
 
 
-def test_lines_of_conll_u_that_are_not_words_are_skipped(tmp_path: Path) -> None:
+def test_conll_u_lines_that_are_not_words_are_skipped(tmp_path: Path) -> None:
     lines = ["# text = don't go", "1-2\tdon't\t_", "1\tdo\tAUX", "2\tn't\tPART", "2.1\tto\tX", "3\tgo\tVERB", ""]
     (row,) = read(tmp_path / "a.conllu", "\n".join(lines), columns="text=2,label=3")
     assert (words(row), row.tags) == (["do", "n't", "go"], ("AUX", "PART", "VERB"))
@@ -94,7 +94,7 @@ def test_records_have_words_with_tags_or_a_text_with_entities(tmp_path: Path) ->
     assert dict(zip(words(row), row.tags or (), strict=True))["Paris"] == "B-LOC"
 
 
-def test_untagged_input_may_be_lines_of_text(tmp_path: Path) -> None:
+def test_input_for_prediction_may_be_lines_of_text(tmp_path: Path) -> None:
     rows = read(tmp_path / "a.txt", "Hello there.\n\nBye\tnow\n", labelled=False)
     assert [words(row) for row in rows] == [["Hello", "there", "."], ["Bye", "now"]]
     assert rows[1].texts == ("Bye\tnow",)
@@ -104,7 +104,9 @@ def test_untagged_input_may_be_lines_of_text(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("columns", [None, "text=words,label=tags"])
 @pytest.mark.parametrize("labelled", [True, False])
-def test_standard_input_may_hold_records(labelled: bool, columns: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input_may_contain_records(
+    labelled: bool, columns: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lines = b'\n{"words": ["a", "b"], "tags": ["O", "B-X"]}\n'
     monkeypatch.setattr(files, "_open", lambda _: io.BufferedReader(io.BytesIO(lines)))
     (row,) = read_words(RowFile("-", RowSettings(columns=columns, format="jsonl")), labelled)
@@ -112,7 +114,7 @@ def test_standard_input_may_hold_records(labelled: bool, columns: str | None, mo
 
 
 @pytest.mark.parametrize(("labelled", "expected"), [(True, ["a"]), (False, ["a", "O"])])
-def test_standard_input_is_columns_if_labelled_and_else_lines(
+def test_standard_input_is_conll_if_labeled_and_lines_for_prediction(
     labelled: bool, expected: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "_open", lambda _: io.BufferedReader(io.BytesIO(b"a O\n")))
@@ -123,30 +125,34 @@ def test_standard_input_is_columns_if_labelled_and_else_lines(
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.conll", "a O\nb O\n\nc O\nd\n", "a.conll:5: has 1 columns, the first line has 2"),
-        ("a.jsonl", '{"words": ["a", "b"], "tags": ["O"]}', "a.jsonl:1: has 2 words and 1 tags"),
-        ("a.jsonl", '{"words": ["a"], "labels": [null]}', "a.jsonl:1: has no list of tags"),
-        ("a.jsonl", '{"words": [], "tags": []}', "a.jsonl:1: the words should be a list of texts"),
+        ("a.conll", "a O\nb O\n\nc O\nd\n", "a.conll:5: the line has 1 column, but the first line has 2"),
+        ("a.jsonl", '{"words": ["a", "b"], "tags": ["O"]}', "a.jsonl:1: the row has 2 words but 1 tag; correct it"),
+        ("a.jsonl", '{"words": ["a"], "labels": [null]}', "a.jsonl:1: tags must be a list of strings or integers"),
+        ("a.jsonl", '{"words": [], "tags": []}', "a.jsonl:1: words must be a non-empty list of strings"),
         ("a.jsonl", '{"words": ["a", ""], "tags": ["O", "O"]}', "a.jsonl:1: word 2 of 2 is empty"),
-        ("a.jsonl", '{"words": "a b", "tags": ["O", "O"]}', "a.jsonl:1: has tags but no list of words"),
+        (
+            "a.jsonl",
+            '{"words": "a b", "tags": ["O", "O"]}',
+            "a.jsonl:1: the row has tags, but its words are not a list",
+        ),
         ("a.tsv", "a\tO\n\tO\n", "a.tsv:2: the word is empty"),
-        ("a.jsonl", '{"sentence": "a"}', "a.jsonl:1: has no words (it has sentence)"),
+        ("a.jsonl", '{"sentence": "a"}', "a.jsonl:1: the row has no words (its fields: sentence)"),
         (
             "a.jsonl",
             '{"text": "abc", "spans": [[1, 9, "X"]]}',
-            "the entity X from 1 to 9 is outside the text of 3 characters",
+            "the entity X from 1 to 9 is outside the text, which has 3 characters",
         ),
         (
             "a.jsonl",
             '{"text": "abc", "spans": [[0, 2, "X"], [1, 3, "Y"]]}',
-            "entities overlap: X from 0 to 2, and Y from 1 on",
+            "entities overlap: X from 0 to 2, and Y from 1",
         ),
-        ("a.jsonl", '{"text": "a  b", "spans": [[1, 2, "X"]]}', "the entity X from 1 to 2 holds no word"),
+        ("a.jsonl", '{"text": "a  b", "spans": [[1, 2, "X"]]}', "the entity X from 1 to 2 contains no word"),
         ("a.jsonl", '{"text": "abc", "spans": [{"start": 0}]}', "an entity needs start, end and label"),
         ("a.jsonl", '{"text": "abc", "spans": [[0, true, "X"]]}', "an entity needs start, end and label"),
-        ("a.jsonl", '{"text": "abc", "spans": [[0, 1, "X\\u200b"]]}', "has unprintable characters"),
+        ("a.jsonl", '{"text": "abc", "spans": [[0, 1, "X\\u200b"]]}', "contains unprintable characters"),
         ("a.jsonl", '{"text": " ", "spans": []}', "the text is empty"),
-        ("a.conll", "a\nb\n", "a.conll:1: has 1 column, and column 2 is needed"),
+        ("a.conll", "a\nb\n", "a.conll:1: the line has 1 column, but column 2 is needed"),
         ("a.tsv", "a\tO\nb\t\n", "a.tsv:2: the tag is empty"),
         ("a.jsonl", '{"words": ["a", "b"], "tags": ["O", ""]}', "a.jsonl:1: the word 'b' has an empty tag"),
     ],
@@ -165,22 +171,22 @@ def test_bad_sentences_are_skipped_and_counted(tmp_path: Path) -> None:
     assert file.counts.skipped == {"different number of columns": 1}
 
 
-def test_settings_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+def test_settings_that_do_not_match_the_file_are_rejected(tmp_path: Path) -> None:
     for columns in ("text=1", "text=1,pair=2,label=3", "text=words,label=tags"):
         with pytest.raises(UsageError):
             read(tmp_path / "a.conll", CONLL, columns=columns)
     with pytest.raises(DataError, match="column 9 is needed"):
         read(tmp_path / "a.conll", CONLL, columns="text=1,label=9")
-    with pytest.raises(UsageError, match="--preset cannot be used with this task"):
+    with pytest.raises(UsageError, match="preset cannot be used with this task"):
         read(tmp_path / "a.conll", CONLL, preset="sst2")
-    with pytest.raises(UsageError, match="the format csv cannot be read for this task"):
+    with pytest.raises(UsageError, match="this task cannot read the format csv"):
         read(tmp_path / "a.conll", CONLL, format="csv")
     with pytest.raises(UsageError, match="the format lines has no tags"):
         read(tmp_path / "a.conll", CONLL, format="lines")
     assert len(read(tmp_path / "a.txt", CONLL, format="conll", labelled=False)) == 2
 
 
-def test_a_row_gives_its_text_as_a_field_if_splitting_it_yields_its_words(tmp_path: Path) -> None:
+def test_the_fields_of_a_row_are_its_text_if_splitting_it_yields_its_words(tmp_path: Path) -> None:
     first, second = read(tmp_path / "a.conll", "北\tB\n京\tE\n\nNew York\tB\n")
     assert first.fields() == {"text": "北京"}
     assert second.fields() == {"words": ["New York"]}

@@ -1,4 +1,4 @@
-"""Tests for tags as spans: equal to seqeval for every scheme and every sequence."""
+"""Tests for tagging schemes: spans and metrics equal those of seqeval for random sequences."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_f1_of_ten_thousand_sequences_equals_seqeval() -> None:
 
 
 @given(st.lists(st.sampled_from(IOB_TAGS)))
-def test_iob2_tags_have_the_same_spans_read_either_way(tags: list[str]) -> None:
+def test_valid_iob2_tags_have_the_same_spans_in_strict_reading(tags: list[str]) -> None:
     spans = entities(tags)
     written = iob2(spans, len(tags))
     assert entities(written) == strict_entities(written) == spans
@@ -73,7 +73,7 @@ def test_iob2_tags_have_the_same_spans_read_either_way(tags: list[str]) -> None:
         ("O O", None),
     ],
 )
-def test_schemes_are_recognised(tags: str, scheme: str | None) -> None:
+def test_schemes_are_recognized(tags: str, scheme: str | None) -> None:
     assert scheme_of([tags.split()]) == scheme
 
 

@@ -1,4 +1,4 @@
-"""Tests for tag: exactly one tag per word, for any word and for texts of any length."""
+"""Tests for tag: every word gets exactly one tag, in texts of any length."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def model() -> BertForTokenClassification:
 
 @settings(max_examples=20)
 @given(sentences=st.lists(st.lists(WORDS, max_size=12), min_size=1, max_size=4))
-def test_every_word_gets_a_tag_and_spans_lie_in_the_text(
+def test_every_word_gets_a_tag_and_entities_match_the_text(
     model: BertForTokenClassification, sentences: list[list[str]]
 ) -> None:
     examples = [encode(words, 16) for words in sentences]
@@ -90,7 +90,7 @@ def test_every_word_gets_a_tag_and_spans_lie_in_the_text(
             assert text[entity["start"] : entity["end"]] == entity["text"]
 
 
-def test_a_text_of_ten_thousand_words_is_tagged_whole(model: BertForTokenClassification) -> None:
+def test_a_text_of_ten_thousand_words_is_tagged_completely(model: BertForTokenClassification) -> None:
     example = TASK.encode(TASK.request({"text": "It is so. " * 2_500}), Windows(TOKENIZER, 512))
     with torch.inference_mode():
         (output,) = TASK.outputs(model, [example], torch.device("cpu"))
@@ -98,13 +98,13 @@ def test_a_text_of_ten_thousand_words_is_tagged_whole(model: BertForTokenClassif
 
 
 def test_a_word_is_read_where_it_has_the_widest_context() -> None:
-    encoded = encode(list("abcdefghijklmnopqrst"), 10, 4)  # windows of 8 pieces, by 4
+    encoded = encode(list("abcdefghijklmnopqrst"), 10, 4)  # windows of 8 pieces with a stride of 4
     windows, places = np.divmod(encoded.firsts, 10)
     assert windows.tolist() == [0] * 6 + [1] * 4 + [2] * 4 + [3] * 6
     assert places[:7].tolist() == [1, 2, 3, 4, 5, 6, 3]
 
 
-def test_labels_are_iob2_whatever_the_scheme_of_the_data() -> None:
+def test_tags_of_any_scheme_are_learned_as_iob2() -> None:
     rows = [row_of(["a", "b", "c"], ("I-PER", "I-PER", "O")), row_of(["a", "b"], ("I-LOC", "B-LOC"))]
     file = RowFile("file")
     task = from_rows(*rows, file=file)
@@ -126,7 +126,7 @@ def test_a_single_tag_cannot_be_learned() -> None:
         from_rows(row_of(["a"], ("X",)))
 
 
-def test_an_odd_tag_is_a_bad_row_and_changes_nothing_for_the_others() -> None:
+def test_an_odd_tag_is_a_bad_row_and_does_not_affect_other_rows() -> None:
     good = row_of(["a", "b", "c"], ("I-PER", "I-PER", "O")), row_of(["a", "b"], ("I-LOC", "B-LOC"))
     task = from_rows(*good)
     assert from_rows(*good, row_of(["a", "b"], ("E-LOC", "0"))) == task
@@ -135,12 +135,12 @@ def test_an_odd_tag_is_a_bad_row_and_changes_nothing_for_the_others() -> None:
 
 
 @pytest.mark.parametrize("unknown", ["B-ORG", "E-ORG", "NOUN"])
-def test_an_unknown_tag_is_reported_as_the_file_has_it(unknown: str) -> None:
+def test_an_unknown_tag_is_reported_as_written_in_the_file(unknown: str) -> None:
     with pytest.raises(BadRowError, match=f"f:1, word 1: the tag '{unknown}' is not one of O, B-X, I-X"):
         encode_tags(TASK, ["a"], unknown)
 
 
-def test_models_of_other_programs_keep_their_scheme() -> None:
+def test_models_from_other_programs_keep_their_scheme() -> None:
     task = from_folder("O", "B-X", "I-X", "E-X", "S-X")
     example = encode_tags(task, ["a", "b", "c"], "S-X", "B-X", "E-X")
     assert example.target == (4, 1, 3)
@@ -148,11 +148,11 @@ def test_models_of_other_programs_keep_their_scheme() -> None:
     assert figures == {"accuracy": 1.0, "precision": 1.0, "recall": 1.0, "f1": 1.0}
 
 
-def test_a_model_without_tags_for_beginnings_is_measured_with_the_tags_it_has() -> None:
+def test_a_model_without_b_tags_is_evaluated_with_its_own_tags() -> None:
     assert encode_tags(from_folder("O", "I-LOC", "I-PER"), ["a", "b", "c"], "I-PER", "I-PER", "O").target == (2, 2, 0)
 
 
-def test_plain_tags_are_measured_word_by_word() -> None:
+def test_plain_tags_are_evaluated_word_by_word() -> None:
     task = Tag(("NOUN", "VERB"), has_spans=False)
     example = encode_tags(task, ["a", "b", "c"], "NOUN", "VERB", "VERB")
     output = np.array([[2, 1], [2, 1], [1, 2]], np.float32)
@@ -166,14 +166,14 @@ def test_plain_tags_are_measured_word_by_word() -> None:
     assert task.mistake(example, output, scores[0]) == (pytest.approx(1.0), ("NOUN", "VERB", "VERB"))
 
 
-def test_kinds_are_counted_whatever_they_are_called() -> None:
+def test_an_underscore_may_be_a_tag_or_the_kind_of_single_letter_tags() -> None:
     plain = Tag(("NOUN", "_"), has_spans=False)
     assert plain.labels(row_of(["a", "b"], ("_", "NOUN"))) == ("NOUN", "_")
     segments = from_rows(row_of(["a", "b", "c"], ("B", "E", "S")))
     assert segments.labels(row_of(["a", "b", "c"], ("B", "E", "S"))) == ("_",)
 
 
-def test_an_answer_is_shown_as_entities_and_written_as_columns() -> None:
+def test_an_answer_is_shown_as_entities_and_written_as_conll() -> None:
     example = encode(["in", "New\tYork", "City"])
     (answer,) = TASK.decode([example], [np.eye(3, dtype=np.float32)[[0, 1, 2]] * 9])
     assert TASK.show(answer) == "X New York City"
@@ -189,11 +189,11 @@ def test_an_answer_is_shown_as_entities_and_written_as_columns() -> None:
         ({"text": "a", "words": ["a"]}, "takes either 'text' or 'words'"),
         ({"text": "a", "pair": "b"}, "the task tag does not take the field 'pair'; use text, words"),
         ({"words": ["a", ""]}, "word 2 of 2 is empty"),
-        ({"words": []}, "the words should be a list of texts"),
-        ({"words": "a b"}, "the field 'words' should be a list of texts"),
-        ({"words": 3}, "the words should be a list of texts"),
+        ({"words": []}, "words must be a non-empty list of strings"),
+        ({"words": "a b"}, "the field 'words' must be a list of strings"),
+        ({"words": 3}, "words must be a non-empty list of strings"),
         ({"text": " "}, "the field 'text' is empty"),
-        ({"text": ["a", "b"]}, "the field 'text' should be a text, not list"),
+        ({"text": ["a", "b"]}, "the field 'text' must be a string, not list"),
     ],
 )
 def test_a_request_is_a_text_or_a_list_of_words(fields: dict[str, Any], message: str) -> None:

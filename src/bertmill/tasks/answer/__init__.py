@@ -1,1 +1,1 @@
-"""The task answer: the part of a passage that answers a question."""
+"""The task answer: extractive question answering."""

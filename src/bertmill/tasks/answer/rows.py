@@ -1,12 +1,15 @@
-"""Questions about passages: reading them from SQuAD's JSON or from records.
+"""Read questions about passages from SQuAD's JSON or from records.
 
     SQuAD      {"data": [{"paragraphs": [{"context": …, "qas": [{"question": …, "answers": [{"text", "answer_start"}],
                "is_impossible": …}, …]}]}]}, versions 1.1 and 2.0
-    records    {"question": …, "passage": …, "answer": text}; `answers` may be a list of texts, of SQuAD's answers, or
-               {"text": […], "answer_start": […]}; `context` and `text` are passages too; .jsonl, .json or .parquet
-A question without an answer (no answers, "" or is_impossible) is unanswerable. An answer must occur in the passage: at
-its `answer_start`, or near it, which is corrected and counted. An answer without a start is located at its first
-occurrence. Of several answers, those that do not occur are dropped and counted; at least one must occur.
+    records    {"question": …, "passage": …, "answer": text}; .jsonl, .json or .parquet. `answers` may be a list of
+               texts, a list of SQuAD's answers, or {"text": […], "answer_start": […]}. The passage may also be called
+               `context` or `text`.
+
+- A question with no answers, with the answer "", or with `is_impossible` is unanswerable.
+- An answer must occur in the passage. If it occurs near its `answer_start`, the start is corrected and counted.
+- An answer without a start is located at its first occurrence.
+- If a question has several answers, those that do not occur are dropped and counted; at least one must occur.
 """
 
 from __future__ import annotations
@@ -27,30 +30,34 @@ from bertmill.tasks.base import TaskOptions
 from bertmill.tasks.sequence import text_in
 from bertmill.text.words import Span
 
-NEAR = 64  # characters by which an answer_start may be off and still be corrected
+NEAR = 64  # characters; an answer_start that is off by at most this much is corrected
 PASSAGE_FIELDS = ("passage", "context", "text")
 _ANSWER_FIELDS = ("answers", "answer")
-_CORRECTED = "answer_start corrected"
-_DROPPED = "answer of several that is not in the passage, dropped"
+_CORRECTED = "wrong answer_start"
+_DROPPED = "dropped answer that is not in the passage"
 
 
 class AnswerOptions(TaskOptions):
+    """The unused settings and the default windows of answer, which adds no options to `finetune`."""
+
     unused = frozenset(("columns", "preset", "quotes", "separator", "truncate"))
     window = (384, 128)
 
 
 @dataclass(frozen=True)
 class QuestionRow(Row):
-    """A question and a passage; `answers` are characters of the passage, none if the question is unanswerable."""
+    """A question, a passage, and the answers as character spans of the passage. Unanswerable questions have none."""
 
-    answers: tuple[Span, ...] | None = None  # None: unlabelled
+    answers: tuple[Span, ...] | None = None  # None: unlabeled
 
     @property
     def passage(self) -> str:
+        """The text that may contain the answer."""
         return self.texts[1]
 
     @property
     def answer_texts(self) -> tuple[str, ...]:
+        """The text of each answer; empty if the question is unanswerable or unlabeled."""
         return tuple(self.passage[start:end] for start, end in self.answers or ())
 
     def fields(self) -> dict[str, Any]:
@@ -58,7 +65,7 @@ class QuestionRow(Row):
 
 
 def read_questions(file: RowFile, labelled: bool) -> Iterator[QuestionRow]:
-    """The questions of a file."""
+    """Yield the questions of a file."""
     file.require_default(*AnswerOptions.unused - {"truncate"})
     file.require_format(*RECORDS)
 
@@ -73,7 +80,7 @@ def read_questions(file: RowFile, labelled: bool) -> Iterator[QuestionRow]:
 
 
 def parse_question(fields: Mapping[str, Any], place: str) -> QuestionRow:
-    """The question and the passage of a record."""
+    """Return the question and the passage of a record, without answers. Raises BadRowError if one is invalid."""
     passage = next((name for name in PASSAGE_FIELDS if fields.get(name) is not None), PASSAGE_FIELDS[0])
     return QuestionRow(place, (text_in(fields, "question"), text_in(fields, passage)))
 
@@ -92,13 +99,16 @@ def _locate_answers(passage: str, answers: list[tuple[str, int | None]], correct
 
 
 def locate_answer(passage: str, text: str, start: int | None) -> Span | None:
-    """Where the answer occurs: at `start`, else nearest to it; anywhere if no start is given."""
+    """Return the span of an answer: at `start`, or else nearest to it; its first occurrence if `start` is None.
+
+    Returns None if the answer does not occur, or not within NEAR characters of `start`.
+    """
     if start is None:
         found = passage.find(text)
         return None if found < 0 else (found, found + len(text))
     if passage.startswith(text, start) and start >= 0:
         return start, start + len(text)
-    # Occurrences may overlap, so the pattern consumes nothing.
+    # Occurrences may overlap, so the pattern is a lookahead, which consumes nothing.
     pattern = re.compile(f"(?={re.escape(text)})")
     matches = pattern.finditer(passage, max(0, start - NEAR), max(0, start + NEAR + len(text)))
     nearest = min((match.start() for match in matches), key=lambda place: abs(place - start), default=None)
@@ -106,11 +116,12 @@ def locate_answer(passage: str, text: str, start: int | None) -> Span | None:
 
 
 def _answers(fields: Mapping[str, Any]) -> list[tuple[str, int | None]]:
-    """Texts with their starts; none if the question is unanswerable."""
+    """Return the answers as texts with their starts; empty if the question is unanswerable."""
     if fields.get("is_impossible") is True:
         return []
     if not any(name in fields for name in _ANSWER_FIELDS):
-        raise BadRowError("no answers", f"has no answers (it has {', '.join(fields)})", "use [] if there is none")
+        what = f"the row has no answers (its fields are {', '.join(fields)})"
+        raise BadRowError("no answers", what, "use [] if the question is unanswerable")
     given = next((fields[name] for name in _ANSWER_FIELDS if fields.get(name) is not None), "")
     if isinstance(given, str):
         given = [{"text": given, "answer_start": fields.get("answer_start")}] if given else []
@@ -126,15 +137,15 @@ def _answers(fields: Mapping[str, Any]) -> list[tuple[str, int | None]]:
             case {"text": str(text), **others} if "answer_start" not in others:
                 answers.append((text, None))
             case _:
-                what = f"an answer needs a text, and its start should be a whole number: {answer!r}"
+                what = f"an answer needs a text, and answer_start must be an integer: {answer!r}"
                 raise BadRowError("not an answer", what)
     if not all(text.strip() for text, _ in answers):
-        raise BadRowError("empty answer", "an answer consists of white space")
+        raise BadRowError("empty answer", "an answer is empty or only whitespace")
     return answers
 
 
 def _listed(given: dict[str, Any]) -> list[Any]:
-    """{"text": […], "answer_start": […]} as a list of answers."""
+    """Turn {"text": […], "answer_start": […]} into a list of answers."""
     texts, starts = given.get("text"), given.get("answer_start")
     if isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts):
         return [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)]
@@ -142,13 +153,13 @@ def _listed(given: dict[str, Any]) -> list[Any]:
 
 
 def _squad_records(content: Any, file: RowFile) -> Iterator[Record] | None:
-    """The questions of a file in SQuAD's form; None if it has another form."""
+    """Yield the questions of a file in SQuAD's format. Returns None if the content is not an object."""
     if not isinstance(content, JsonObject):
         return None
     articles = content.get("data")
     if not isinstance(articles, JsonList):
         form = '{"data": [{"paragraphs": [{"context": …, "qas": […]}]}]}'
-        raise DataError(f"expected SQuAD's form: {form}", where=file.path, remedy="or write a list of records")
+        raise DataError(f"expected SQuAD's format: {form}", where=file.path, remedy="use it, or a list of records")
     return _article_records(articles, file)
 
 

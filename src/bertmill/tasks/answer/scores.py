@@ -1,8 +1,11 @@
-"""How well an answer agrees with the right ones, by SQuAD's rules: exact match, and F1 over words.
+"""Exact match and F1 of answers, by SQuAD's rules.
 
-Both are compared without case, without ASCII punctuation, without articles and with single blanks; the best agreement
-with any of the right answers counts, but for those of which nothing is left then. Where nothing is right, only the
-empty answer is. An ideograph is a word, and where there are any, all punctuation goes.
+Answers are normalized before they are compared: lower case, no ASCII punctuation, no articles, and words separated by
+single spaces. The score is the best one over all correct answers.
+
+- Correct answers that are empty after normalization are ignored.
+- If no correct answer remains, only an empty answer is correct.
+- Each ideograph is a word. If any answer contains ideographs, all Unicode punctuation is removed too.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ _ALL_MARKS = _ASCII_MARKS | dict.fromkeys(map(ord, PUNCTUATION_CHARACTERS))
 
 
 def answer_scores(given: str, wanted: Sequence[str]) -> tuple[float, float]:
-    """Exact match (0 or 1) and F1, against the right answers; none of them: there is no answer."""
+    """Return exact match (0 or 1) and F1 against the correct answers `wanted`, which may be none."""
     marks = _ALL_MARKS if any(map(_IDEOGRAPH.search, (given, *wanted))) else _ASCII_MARKS
     words = _words(given, marks)
     right = [words_of_answer for answer in wanted if (words_of_answer := _words(answer, marks))] or [[]]
@@ -29,7 +32,7 @@ def answer_scores(given: str, wanted: Sequence[str]) -> tuple[float, float]:
 
 
 def _words(answer: str, marks: dict[int, None]) -> list[str]:
-    words = _ARTICLES.sub(" ", answer.lower().translate(marks))  # of which the A of A股 is none
+    words = _ARTICLES.sub(" ", answer.lower().translate(marks))  # A股 is one word: its A is not an article
     return _IDEOGRAPH.sub(r" \g<0> ", words).split()
 
 

@@ -1,9 +1,9 @@
-"""Questions with their passages as pieces, and the best spans of many passages at once.
+"""Encoded questions, and the search for the best spans of many passages at once.
 
-A passage slides through windows; a span is scored in the window where its first piece has the widest context, and its
-score is the sum of start and end. All spans that are not longer than answers are (`max_pieces`) are compared: one that
-is among the best n starts at one of the n pieces whose best span is best, so a sliding maximum over the ends leaves few
-to look at. The null score is that of [CLS], the least over the windows.
+A long passage is read in overlapping windows. A span is scored in the window where its first piece has the widest
+context; its score is the sum of its start and end logits. The search is exact over all spans of at most `max_pieces`:
+a span among the best n starts at one of the n pieces whose best span scores highest, and a sliding maximum over the
+ends finds the best span of each piece. The null score is the score of [CLS], the minimum over the windows.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from bertmill.text.truncation import Range
 from bertmill.text.wordpiece import Pieces
 
 NUM_BEST = 20
-NO_SPAN = -1e9  # the margin of a passage that has no span
+NO_SPAN = -1e9  # the margin of a passage without spans
 
 
 @dataclass(frozen=True)
 class QuestionExample(Example):
-    """A question with its passage as pieces; every window shows a range of the passage."""
+    """An encoded question with the pieces of its passage and the range of the passage that each window shows."""
 
     passage: Pieces
     ranges: tuple[Range, ...]
     offset: int  # of the passage in each window
 
     def loses_answer(self, max_pieces: int) -> bool:
-        """Whether there is an answer, and none that can be found."""
+        """Whether the question has answers, but none of them can be found."""
         return bool(self.target) and all(self._is_lost(answer, max_pieces) for answer in self.target)
 
     def _is_lost(self, answer: Range, max_pieces: int) -> bool:
-        """Whether it cannot be found: it has no piece, too many, or is not whole in the window where it may start."""
+        """Whether an answer has no piece, has too many, or is cut off by the only window in which it may start."""
         pieces = self._pieces_of(answer)
         if pieces is None:
             return True
@@ -48,7 +48,7 @@ class QuestionExample(Example):
 
     @property
     def spans(self) -> list[Range]:
-        """The first and the last piece of the first right answer in each window; [CLS] if it is not all there."""
+        """The first and the last piece of the first answer in each window; [CLS] if the window does not contain it."""
         pieces = self._pieces_of(self.target[0]) if self.target else None
         if pieces is None:
             return [(0, 0)] * len(self.ranges)
@@ -59,7 +59,7 @@ class QuestionExample(Example):
         ]
 
     def _pieces_of(self, answer: Range) -> Range | None:
-        """The first and the last piece of an answer, given by its characters."""
+        """Return the first and the last piece of an answer, which is a range of characters."""
         start, end = answer
         first = int(np.searchsorted(self.passage.ends, start, side="right"))
         last = int(np.searchsorted(self.passage.starts, end, side="left")) - 1
@@ -67,7 +67,7 @@ class QuestionExample(Example):
 
 
 class Spans(NamedTuple):
-    """The best spans of one passage, best first, and the score of there being none."""
+    """The best spans of one passage, best first, and the null score."""
 
     scores: Array
     firsts: NDArray[np.intp]  # pieces of the passage
@@ -76,16 +76,16 @@ class Spans(NamedTuple):
 
     @property
     def margin(self) -> float:
-        """By how much the best exceeds the null score."""
+        """The difference between the best score and the null score."""
         return float(self.scores[0]) - self.null if len(self.scores) else NO_SPAN
 
 
 def best_spans(
     examples: Sequence[QuestionExample], outputs: Sequence[Array], max_pieces: int, count: int = NUM_BEST
 ) -> list[Spans]:
-    """The best spans of each passage, of at most `max_pieces` each."""
-    shown = max(end - start for example in examples for start, end in example.ranges)
-    max_pieces = max(1, min(max_pieces, shown))  # no span is longer
+    """Return the best `count` spans of each passage, with at most `max_pieces` pieces per span."""
+    longest = max(end - start for example in examples for start, end in example.ranges)
+    max_pieces = max(1, min(max_pieces, longest))
     starts, ends, nulls = _scores_in_windows(examples, np.concatenate(outputs), max_pieces)
     scores, firsts, lasts = _best_in_windows(starts, ends, max_pieces, count)
     begins = np.array([start for example in examples for start, _ in example.ranges])[:, None]
@@ -96,8 +96,11 @@ def best_spans(
 
 
 def _scores_in_windows(examples: Sequence[QuestionExample], flat: Array, max_pieces: int) -> tuple[Array, Array, Array]:
-    """Of each window: how well an answer starts [W, T] and ends [W, T + max_pieces] at each piece of the passage that
-    it shows, -inf where it cannot; and its null score [W]. `flat` has two numbers for each piece of all windows."""
+    """Return the start scores [W, T], the end scores [W, T + max_pieces] and the null score [W] of each window.
+
+    Start and end scores are those of the passage pieces that a window shows, or -inf where an answer cannot start or
+    end. `flat` holds the two logits of every piece of all windows.
+    """
     windows = [window for example in examples for window in example.sequences[0]]
     begins = np.fromiter(accumulate((len(window.ids) for window in windows[:-1]), initial=0), np.intp)
     sizes = np.array([end - start for example in examples for start, end in example.ranges])
@@ -112,7 +115,7 @@ def _scores_in_windows(examples: Sequence[QuestionExample], flat: Array, max_pie
 
 
 def _may_start(examples: Sequence[QuestionExample], shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Where a span may start in each window: where no other window shows the piece with a wider context."""
+    """Return where a span may start in each window: at pieces that no other window shows with a wider context."""
     allowed = np.ones(shape, np.bool_)
     row = 0
     for example in examples:
@@ -127,7 +130,7 @@ def _may_start(examples: Sequence[QuestionExample], shape: tuple[int, ...]) -> N
 def _best_in_windows(
     starts: Array, ends: Array, max_pieces: int, count: int
 ) -> tuple[Array, NDArray[np.intp], NDArray[np.intp]]:
-    """In each row: the scores of the best spans, best first, their first columns and their last."""
+    """Return the scores of the best spans in each row, best first, and their first and last columns."""
     rows = np.arange(len(starts))[:, None]
     firsts = _largest(starts + _largest_ahead(ends, max_pieces)[:, : starts.shape[1]], count)  # [W, up to count]
     lasts = firsts[..., None] + np.arange(max_pieces)  # [W, up to count, max_pieces]
@@ -139,14 +142,14 @@ def _best_in_windows(
 
 
 def _merged(scores: Array, firsts: NDArray[np.intp], lasts: NDArray[np.intp], nulls: Array, count: int) -> Spans:
-    """The best spans of all windows of a passage; those of each window are in order."""
+    """Merge the spans of all windows of a passage, which are sorted within each window."""
     order = np.argsort(-scores.ravel(), kind="stable")[:count]
-    order = order[scores.ravel()[order] > -np.inf]  # there may be fewer
+    order = order[scores.ravel()[order] > -np.inf]  # there may be fewer than `count` spans
     return Spans(scores.ravel()[order], firsts.ravel()[order], lasts.ravel()[order], float(nulls.min()))
 
 
 def _largest_ahead(values: Array, count: int) -> Array:
-    """The largest of each number and those after it, `count` in all; by doubling."""
+    """Return the maximum over each value and the `count - 1` values after it, by doubling."""
     width = 1
     largest = values.copy()
     while width < count:
@@ -157,7 +160,7 @@ def _largest_ahead(values: Array, count: int) -> Array:
 
 
 def texts_of(question: QuestionExample, spans: Spans, count: int) -> list[tuple[str, int, int]]:
-    """The characters of the passage as it was given, and where they are, of each of the best spans."""
+    """Return the text and the character offsets of the first `count` spans, in the original passage."""
     passage = question.row.passage
     starts = question.passage.starts[spans.firsts[:count]].tolist()
     ends = question.passage.ends[spans.lasts[:count]].tolist()
@@ -165,7 +168,7 @@ def texts_of(question: QuestionExample, spans: Spans, count: int) -> list[tuple[
 
 
 def _largest(values: Array, count: int) -> NDArray[np.intp]:
-    """Where the largest values of each row are, in no order."""
+    """Return the columns of the largest values of each row, in no particular order."""
     if values.shape[1] <= count:
         return np.broadcast_to(np.arange(values.shape[1]), values.shape)
     return np.argpartition(values, -count, axis=1)[:, -count:]

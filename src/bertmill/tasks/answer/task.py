@@ -1,10 +1,14 @@
-"""The part of a passage that answers a question, or no answer.
+"""The task answer: find the part of a passage that answers a question, or report no answer.
 
-A sequence is `[CLS] question [SEP] passage [SEP]`. Two logits per piece say how well an answer starts and ends there,
-trained by cross-entropy over the pieces of a window, with [CLS] as the target if the answer is not in it. The answer is
-the best span (spans.py). With a null threshold there is no answer unless the best span exceeds the null score by more;
-the threshold is the one with the best F1 on the dev questions. An answer has at most 30 pieces or, if training answers
-are longer, as many as 99 % of them have. The model folder records both numbers.
+A sequence is `[CLS] question [SEP] passage [SEP]`. The model returns a start and an end logit per piece. The loss is
+the cross-entropy over the pieces of a window, with [CLS] as the target if the window does not contain the answer. The
+answer is the best span (spans.py).
+
+- Null threshold: the answer is empty unless the score of the best span exceeds the null score by more than the
+  threshold, which is tuned for the best F1 on the dev questions.
+- Length limit: an answer has at most 30 pieces, or more if that is needed for 99 % of the training answers.
+
+The model folder records both numbers.
 """
 
 from __future__ import annotations
@@ -36,29 +40,31 @@ from bertmill.text.tokenizer import BertTokenizer
 
 MAX_QUESTION_PIECES = 64
 DEFAULT_ANSWER_PIECES = 30
-FOUND_SHARE = 0.99  # of the training answers fit into the limit of pieces
-NO_ANSWER = -1  # in place of the number of a span
+FOUND_SHARE = 0.99  # the share of training answers that the length limit must cover
+NO_ANSWER = -1  # in place of the index of a span
 MAX_SURPLUS = 50.0  # bounds the confidence of an error
-_LOST = "answers are too long, or cut by the window they start in: never found"
+_LOST = "answers cannot be found: too long, or cut off by the window they start in"
 
 
 class AnswerPredictOptions(TaskOptions):
-    top_k: int = Field(1, ge=1, le=NUM_BEST, description="answers per question; several are given as a list")
+    """Options of answer for `predict`."""
+
+    top_k: int = Field(1, ge=1, le=NUM_BEST, description="answers per question; more than one gives a list")
 
 
 @dataclass(frozen=True)
 class AnswerQuestions(Task[QuestionRow, QuestionExample]):
-    """Find the part of a passage that answers a question, or no answer.
+    """Find the part of a passage that answers a question, or report no answer.
 
     rows:     {"question": "Who came?", "passage": "Then Ann came.", "answer": "Ann"}, "" if there is no
-              answer, or a list of "answers"; .jsonl, .json (also SQuAD's form), .parquet
-    columns:  none; the fields always have these names
+              answer, or a list of "answers"; .jsonl, .json (also in SQuAD's format), .parquet
+    columns:  not used; the fields always have these names
     metrics:  f1 (default), exact
     """
 
     null_threshold: float | None = None  # None: every question has an answer
     max_answer_pieces: int = DEFAULT_ANSWER_PIECES
-    top_k: int = 1  # above 1, an answer lists the best ones
+    top_k: int = 1  # above 1, an answer contains a list of the best answers
 
     name = "answer"
     head = "BertForQuestionAnswering"
@@ -83,12 +89,12 @@ class AnswerQuestions(Task[QuestionRow, QuestionExample]):
     @classmethod
     def from_rows(cls, rows: Sequence[QuestionRow], options: Any, tokenizer: BertTokenizer, file: RowFile) -> Self:
         has_unanswerable = any(not row.answers for row in rows)
-        # The shortest answer of each question: finding one is enough.
+        # The shortest answer of each question counts, because finding one is enough.
         answers = [min(row.answer_texts, key=len) for row in rows if row.answers]
         lengths = [len(tokenizer.wordpiece.ids(answer, split_special=True)) for answer in answers]
         longest = int(np.quantile(lengths, FOUND_SHARE, method="inverted_cdf")) if lengths else 0
         if longest > DEFAULT_ANSWER_PIECES:
-            remark = f"answers have at most {longest} pieces, like {FOUND_SHARE:.0%} of the training answers"
+            remark = f"answers are limited to {longest} pieces, which covers {FOUND_SHARE:.0%} of the training answers"
             file.counts.notices.append(remark)
         return cls(0.0 if has_unanswerable else None, max(DEFAULT_ANSWER_PIECES, longest))
 
@@ -106,7 +112,7 @@ class AnswerQuestions(Task[QuestionRow, QuestionExample]):
         return FolderEntries({"num_labels": 2}, metadata)
 
     def threshold(self, may_have_none: bool) -> float | None:
-        """The null threshold to predict with if a question may, or must not, remain without an answer."""
+        """Return the null threshold for predictions that may leave a question unanswered, or None if they may not."""
         return (self.null_threshold or 0.0) if may_have_none else None
 
     def labels(self, row: QuestionRow) -> tuple[str, ...]:
@@ -149,7 +155,7 @@ class AnswerQuestions(Task[QuestionRow, QuestionExample]):
         return F.cross_entropy(padded.transpose(1, 2).flatten(0, 1), wanted.flatten(), reduction="sum") / 2
 
     def score(self, example: QuestionExample, output: Array) -> Score:
-        """Exact match and F1 of the best span, whether there is an answer, and its margin over the null score."""
+        """Exact match and F1 of the best span, whether the question is answerable, and the margin of the span."""
         (spans,) = best_spans([example], [output], self.max_answer_pieces, 1)
         text = next((text for text, _, _ in texts_of(example, spans, 1)), "")
         expected = example.row.answer_texts
@@ -163,13 +169,13 @@ class AnswerQuestions(Task[QuestionRow, QuestionExample]):
         return figures | {f"{name}_at_zero": with_zero[name] for name in ("exact", "f1")}
 
     def tuned(self, scores: Callable[[], Scores]) -> tuple[Self, str]:
-        """With the best null threshold for these scores: between two margins, or beyond all of them."""
+        """Set the null threshold that is best for these scores: between two margins, or beyond all of them."""
         if self.null_threshold is None:
             return self, ""
         _, f1, is_answerable, margins = scores().T
         order = np.argsort(-margins)
         borders = np.concatenate([[margins.max() + 1], margins[order], [margins.min() - 1]])
-        # The gain of answering only the n most confident questions over answering none; equal margins go together.
+        # Gain of answering only the n most confident questions over answering none. Equal margins stay together.
         gain = np.concatenate([[0.0], np.cumsum((f1 - (1 - is_answerable))[order])])
         num_answered = int(np.where(borders[:-1] > borders[1:], gain, -np.inf).argmax())
         threshold = float(borders[num_answered : num_answered + 2].mean())
@@ -199,7 +205,7 @@ class AnswerQuestions(Task[QuestionRow, QuestionExample]):
         may_be_none = self.null_threshold is not None or not len(spans.scores)
         likely = _softmax([*spans.scores.tolist(), *([spans.null] if may_be_none else [])])
         order = list(range(len(spans.scores)))
-        if may_be_none:  # first if it is the answer, else ranked by its probability
+        if may_be_none:  # first if it is the answer, or else ranked by its probability
             is_none = spans.margin <= (self.null_threshold or 0.0)
             place = 0 if is_none else max(1, sum(each > likely[-1] for each in likely))
             order.insert(place, NO_ANSWER)
@@ -224,7 +230,7 @@ def _softmax(scores: list[float]) -> list[float]:
 
 
 def _with_threshold(scores: Scores, threshold: float) -> dict[str, float]:
-    """Metrics over all questions, over the answerable ones and over the unanswerable ones, if there are any."""
+    """Return the metrics over all questions, and over answerable and unanswerable ones if there are any."""
     is_answerable, margins = scores[:, 2] > 0, scores[:, 3]
     is_answered = (margins > threshold)[:, None]
     scores = np.where(is_answered, scores[:, :2], ~is_answerable[:, None])

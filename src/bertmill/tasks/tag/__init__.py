@@ -1,1 +1,1 @@
-"""The task tag: a tag for every word."""
+"""The task tag: one tag for every word."""

@@ -1,12 +1,14 @@
-"""Sentences with a tag for every word: reading them from columns, records or lines.
+"""Read sentences with one tag per word from CoNLL columns, records or plain lines.
 
-    conll      a word per line, its tag in the last column, separated by tabs or blanks; an empty line ends a sentence;
-               -DOCSTART- lines and, with tabs, comments (# …) are skipped; --columns text=1,label=4 picks others
+    conll      one word per line with its tag in the last column, separated by tabs or spaces; an empty line ends a
+               sentence; -DOCSTART- lines are skipped, and so are comments (# …) if tabs separate the columns
     records    {"words": […], "tags": […]}, or {"text": …, "entities": [{"start": …, "end": …, "label": …}, …]} with
-               characters of the text; .jsonl, .json or .parquet; --columns text=tokens,label=ner_tags picks others
-    lines      one untagged text per line: .txt files and standard input, for prediction only
-A text without words is split (text/words.py), also where an entity starts or ends inside a word. Words without a text
-are joined by spaces, but not next to Chinese characters.
+               character offsets; .jsonl, .json or .parquet
+    lines      one untagged text per line, for prediction only; .txt files and standard input
+
+The setting `columns` selects other columns (`text=1,label=4`) or fields (`text=tokens,label=ner_tags`). A text without
+words is split into words (text/words.py), and also where an entity starts or ends inside a word. Words without a text
+are joined with spaces, except next to Chinese characters.
 """
 
 from __future__ import annotations
@@ -33,17 +35,19 @@ from bertmill.text.words import Span, find_words, join_words
 _DOCUMENT_START = "-DOCSTART-"
 _WORD_FIELDS = ("words", "tokens", "text")
 _TAG_FIELDS = ("tags", "ner_tags", "pos_tags", "entities", "spans", "labels", "label")
-_NOT_A_WORD = re.compile(r"\d+(-|\.)\d+")  # CoNLL-U numbers multi-word tokens 1-2 and omitted words 1.1
+_NOT_A_WORD = re.compile(r"\d+(-|\.)\d+")  # CoNLL-U ids of multi-word tokens (1-2) and empty nodes (1.1)
 _KIND_FIELDS = ("label", "type", "kind", "tag", "entity_type")
 
 
 class TagOptions(TaskOptions):
+    """The unused settings of tag, which adds no options to `finetune`."""
+
     unused = frozenset(("preset", "quotes", "separator", "truncate"))
 
 
 @dataclass(frozen=True)
 class WordsRow(Row):
-    """A text, the characters of each of its words, and a tag for each if it is labelled."""
+    """A text, the character span of each word, and a tag per word if the row is labeled."""
 
     words: tuple[Span, ...]
     tags: tuple[str, ...] | None = None
@@ -55,39 +59,42 @@ class WordsRow(Row):
 
 
 def read_words(file: RowFile, labelled: bool) -> Iterator[WordsRow]:
-    """The sentences of a file."""
+    """Yield the sentences of a file."""
     file.require_default(*TagOptions.unused - {"truncate"})
     columns = None if file.settings.columns is None else parse_columns(file.settings.columns)
     if columns is not None and (columns.pair or columns.choices or (labelled and columns.label is None)):
-        raise UsageError(f"--columns {file.settings.columns} should name text (the words) and label (the tags)")
+        what = f"columns {file.settings.columns!r} must name text (the words) and label (the tags), and nothing else"
+        raise UsageError(what)
     return file.rows(_records(file, columns, labelled), lambda record: parse_words(record.fields, record.place))
 
 
 def parse_words(fields: Mapping[str, Any], place: str) -> WordsRow:
-    """A sentence from its words (or its text) and, if there are any, its tags (or entities)."""
+    """Return a sentence from its words or text, and its tags or entities if given. Raises BadRowError if invalid."""
     words, tags = fields["words"], fields.get("tags")
     if isinstance(words, str):
         if isinstance(tags, list) and any(isinstance(tag, str) for tag in tags):
-            raise BadRowError("no words", "has tags but no list of words", "provide the words as a list of texts")
+            what = "the row has tags, but its words are not a list"
+            raise BadRowError("no words", what, "provide the words as a list of strings")
         return _split_text(words, tags, place)
     if not isinstance(words, list | tuple) or not words or not all(isinstance(word, str) for word in words):
-        raise BadRowError("no words", "the words should be a list of texts, at least one")
+        raise BadRowError("no words", "words must be a non-empty list of strings")
     if "" in words:
         raise BadRowError("empty word", f"word {words.index('') + 1} of {len(words)} is empty")
     text, spans = join_words(list(words))
     if tags is None:
         return WordsRow(place, (text,), tuple(spans))
     if not isinstance(tags, list) or not all(isinstance(tag, str | int) for tag in tags):
-        raise BadRowError("no tags", "has no list of tags", "provide a tag for every word as a list of texts")
+        raise BadRowError("no tags", "tags must be a list of strings or integers", "provide one tag per word")
     if len(tags) != len(words):
-        raise BadRowError("misaligned", f"has {len(words)} words and {len(tags)} tags")
+        what = f"the row has {counted(len(words), 'word')} but {counted(len(tags), 'tag')}"
+        raise BadRowError("misaligned", what)
     if "" in tags:
         raise BadRowError("empty tag", f"the word {words[tags.index('')]!r} has an empty tag")
     return WordsRow(place, (text,), tuple(spans), tuple(require_printable(str(tag)) for tag in tags))
 
 
 def _records(file: RowFile, columns: Columns | None, labelled: bool) -> Iterator[Record]:
-    """Records with the fields words and, if labelled, tags."""
+    """Yield records with the field `words` and, if labeled, `tags`."""
     file_format = _format(file, columns, labelled)
     if file_format in RECORDS:
         return (_named(record, columns, labelled) for record in read_records(file))
@@ -103,12 +110,12 @@ def _format(file: RowFile, columns: Columns | None, labelled: bool) -> str:
         return "lines" if is_text and not labelled and columns is None else "conll"
     file.require_format(*RECORDS, "conll", "lines")
     if file.format == "lines" and labelled:
-        raise UsageError("the format lines has no tags", where=file.path, remedy="use it with predict")
+        raise UsageError("the format lines has no tags", where=file.path, remedy="use it only for prediction")
     return file.format
 
 
 def _named(record: Record, columns: Columns | None, labelled: bool) -> Record:
-    """The record with its words and tags under these names."""
+    """Rename the fields of a record to `words` and `tags`."""
     if record.problem is not None:
         return record
     names: dict[str, tuple[str, ...]] = {"words": (columns.text,) if columns else _WORD_FIELDS}
@@ -118,8 +125,8 @@ def _named(record: Record, columns: Columns | None, labelled: bool) -> Record:
     for field, known in names.items():
         found = next((name for name in known if record.fields.get(name) is not None), None)
         if found is None:
-            what = f"has no {field} (it has {', '.join(record.fields) or 'nothing'})"
-            problem = BadRowError("missing column", what, f"call the field {known[0]!r}, or name it with --columns")
+            what = f"the row has no {field} (its fields: {', '.join(record.fields) or 'none'})"
+            problem = BadRowError("missing column", what, f"name the field {known[0]!r}, or set columns")
             return record._replace(problem=problem)
         fields[field] = record.fields[found]
     return record._replace(fields=fields)
@@ -127,7 +134,8 @@ def _named(record: Record, columns: Columns | None, labelled: bool) -> Record:
 
 def _column_records(lines: Iterable[Line], columns: Columns | None, labelled: bool, path: str) -> Iterator[Record]:
     if columns is not None and columns.has_header:
-        raise UsageError("columns of words have no names", where=path, remedy="use numbers: --columns text=1,label=2")
+        what = "the columns of a CoNLL file have no names"
+        raise UsageError(what, where=path, remedy="use numbers in columns, such as text=1,label=2")
     num_columns = 0
     word, tag = (0, -1) if columns is None else (int(columns.text) - 1, int(columns.label or 1) - 1)
     for sentence in _sentences(lines):
@@ -139,8 +147,8 @@ def _column_records(lines: Iterable[Line], columns: Columns | None, labelled: bo
             num_columns = len(sentence[0].values)
             last = 1 + max(word, (1 if columns is None else tag) if labelled else 0)
             if num_columns < last:
-                what = f"has {counted(num_columns, 'column')}, and column {last} is needed"
-                remedy = "name the columns of words and tags with --columns, counted from 1"
+                what = f"the line has {counted(num_columns, 'column')}, but column {last} is needed"
+                remedy = "set columns to the numbers of the word and tag columns, starting at 1"
                 raise DataError(what, where=sentence[0].place, remedy=remedy)
         yield _sentence_record(sentence, num_columns, word, tag if labelled else None)
 
@@ -148,7 +156,7 @@ def _column_records(lines: Iterable[Line], columns: Columns | None, labelled: bo
 def _sentence_record(sentence: list[Cells], num_columns: int, word: int, tag: int | None) -> Record:
     for place, values in sentence:
         if len(values) != num_columns:
-            what = f"has {len(values)} columns, the first line has {num_columns}"
+            what = f"the line has {counted(len(values), 'column')}, but the first line has {num_columns}"
             return Record(place, {}, problem=BadRowError("different number of columns", what))
         if not values[word] or (tag is not None and not values[tag]):
             what = "tag" if values[word] else "word"
@@ -158,7 +166,7 @@ def _sentence_record(sentence: list[Cells], num_columns: int, word: int, tag: in
 
 
 def _sentences(lines: Iterable[Line]) -> Iterator[list[Cells]]:
-    """The lines between empty ones as columns: separated by tabs if the first word's line has any, else by blanks."""
+    """Yield the cells of each sentence. Tabs separate columns if the first word's line has any, otherwise spaces."""
     separator, lines = _separator(line for line in lines if _DOCUMENT_START not in line.text.split())
     sentence: list[Cells] = []
     for line in lines:
@@ -183,29 +191,30 @@ def _separator(lines: Iterator[Line]) -> tuple[str, Iterator[Line]]:
 
 
 def _may_be_comment(line: Line) -> bool:
-    """Whether a line is a comment if tabs separate columns; the word # has a tab after it."""
+    """Whether a line is a comment, provided that tabs separate columns. The word # is followed by a tab."""
     return line.text.startswith("# ") or (line.text.startswith("#") and "\t" not in line.text)
 
 
 def _split_text(text: str, entities: Any, place: str) -> WordsRow:
-    """A text without words: split into words, with tags from its entities if it has any."""
+    """Split a text into words, with tags from its entities if there are any."""
     if not text.strip():
         raise BadRowError("empty text", "the text is empty")
     if entities is None:
         return WordsRow(place, (text,), tuple(find_words(text)))
     if not isinstance(entities, list):
-        raise BadRowError("no entities", "has no list of entities", "provide them as {start, end, label}")
+        what = "a text without words needs a list of entities"
+        raise BadRowError("no entities", what, "provide each entity as {start, end, label}")
     found = sorted(_entity(each, len(text)) for each in entities)
     for (start, end, kind), (next_start, _, next_kind) in pairwise(found):
         if next_start < end:
-            what = f"entities overlap: {kind} from {start} to {end}, and {next_kind} from {next_start} on"
+            what = f"entities overlap: {kind} from {start} to {end}, and {next_kind} from {next_start}"
             raise BadRowError("entities overlap", what)
     words = _cut(find_words(text), {border for start, end, _ in found for border in (start, end)})
     spans = []
     for start, end, kind in found:
         inside = [number for number, word in enumerate(words) if start <= word[0] and word[1] <= end]
         if not inside:
-            raise BadRowError("entity without a word", f"the entity {kind} from {start} to {end} holds no word")
+            raise BadRowError("entity without a word", f"the entity {kind} from {start} to {end} contains no word")
         spans.append(Entity(kind, inside[0], inside[-1] + 1))
     return WordsRow(place, (text,), tuple(words), tuple(iob2(spans, len(words))))
 
@@ -222,13 +231,13 @@ def _entity(given: Any, num_characters: int) -> tuple[int, int, str]:
     if not isinstance(kind, str) or not kind or isinstance(start, bool) or isinstance(end, bool):
         raise BadRowError("not an entity", f"an entity needs start, end and label: {given!r}")
     if not 0 <= start < end <= num_characters:
-        what = f"the entity {kind} from {start} to {end} is outside the text of {num_characters} characters"
+        what = f"the entity {kind} from {start} to {end} is outside the text, which has {num_characters} characters"
         raise BadRowError("entity outside the text", what)
     return start, end, require_printable(kind)
 
 
 def _cut(words: list[Span], borders: set[int]) -> list[Span]:
-    """The words, cut at the borders inside them."""
+    """Cut words at the borders inside them."""
     cut: list[Span] = []
     for start, end in words:
         places = [start, *sorted(border for border in borders if start < border < end), end]

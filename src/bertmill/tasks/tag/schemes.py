@@ -1,13 +1,13 @@
-"""Tags as spans of words: what people call IOB1, IOB2, BIOES and BMES are ways to write the same spans.
+"""Tagging schemes: IOB1, IOB2, BIOES and BMES are notations for the same spans of words.
 
-    IOB2    B-X begins a span, I-X goes on                        B-X I-X O B-X B-X
-    IOB1    I-X begins one too; B-X only right after another X    I-X I-X O I-X B-X
-    BIOES   the last word is E-X, a single one S-X                B-X E-X O S-X S-X
-    BMES    the same with M for I; also L for E and U for S
-Tags of one letter (`B`, `M`, …) are spans of one kind, as in word segmentation. What a sequence of tags means is read
-as the CoNLL scorer does, whatever the scheme: impossible sequences are repaired, so that a span begins wherever a tag
-does not go on from the one before (an I-X after O or after another kind begins a span). Read strictly, as IOB2, a span
-is a B-X with the I-X after it and nothing else. All tags are learned as IOB2.
+    IOB2    B-X starts a span, I-X continues it                              B-X I-X O B-X B-X
+    IOB1    I-X also starts a span; B-X is used only directly after an X     I-X I-X O I-X B-X
+    BIOES   E-X ends a span, S-X is a span of one word                       B-X E-X O S-X S-X
+    BMES    like BIOES with M instead of I; L instead of E and U instead of S are also read
+
+Single-letter tags (`B`, `M`, …) mark spans of one kind, as in word segmentation. Tags of any scheme are read as the
+CoNLL scorer reads them: a tag that cannot continue the previous one starts a new span (an I-X after O or after another
+kind). Strict reading, as IOB2, only accepts spans that start with B-X. The model learns all tags as IOB2.
 """
 
 from __future__ import annotations
@@ -17,65 +17,67 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 OUTSIDE = "O"
-NO_KIND = "_"  # of tags that are one letter
+NO_KIND = "_"  # the kind of single-letter tags
 _PREFIXES = dict(zip("BIESMLU", "BIESIES", strict=True))
 _TAG = re.compile(r"[BIESMLU]-.+")
 
 
 class Entity(NamedTuple):
+    """A span of words with its kind."""
+
     kind: str
-    first: int  # word
-    end: int  # the word after the last
+    first: int  # index of the first word
+    end: int  # index after the last word
 
 
 def entities(tags: Iterable[str]) -> list[Entity]:
-    """The spans that the tags of a sentence mean, impossible sequences repaired."""
+    """Return the spans that the tags of a sentence mark, in any scheme. Invalid sequences are repaired."""
     found = []
-    start, kind, goes_on = 0, "", False  # of the span before, and whether it may go on
+    start, kind, is_open = 0, "", False  # the previous span, and whether the next tag may continue it
     is_inside = False
     for place, tag in enumerate([*tags, OUTSIDE]):
         prefix, kind_of_tag = split_tag(tag)
-        continues = goes_on and prefix in "IE" and kind_of_tag == kind
+        continues = is_open and prefix in "IE" and kind_of_tag == kind
         if is_inside and not continues:
             found.append(Entity(kind, start, place))
         is_inside = prefix != OUTSIDE
         if is_inside and not continues:
             start, kind = place, kind_of_tag
-        goes_on = prefix in "BI"
+        is_open = prefix in "BI"
     return found
 
 
 def strict_entities(tags: Iterable[str]) -> list[Entity]:
-    """The spans of IOB2 tags that begin with B; an I that does not go on from a tag before means nothing."""
+    """Return the spans of IOB2 tags that start with B. An I that does not continue a span is ignored."""
     tags = list(tags)
     return [entity for entity in entities(tags) if tags[entity.first][0] == "B"]
 
 
 def split_tag(tag: str) -> tuple[str, str]:
-    """Prefix (B, I, E, S or O) and kind."""
+    """Split a tag into its prefix (B, I, E, S or O) and its kind."""
     if tag == OUTSIDE:
         return OUTSIDE, NO_KIND
     return _PREFIXES[tag[0]], tag[2:] or NO_KIND
 
 
 def kinds(tags: Iterable[str]) -> tuple[str, ...]:
-    """The kinds of spans that these tags mark, each once."""
+    """Return the distinct kinds of spans that these tags mark."""
     return tuple(dict.fromkeys(split_tag(tag)[1] for tag in tags if tag != OUTSIDE))
 
 
 def means_span(tag: str) -> bool:
-    """Whether a tag is O or one of any of the schemes."""
+    """Whether a tag belongs to one of the schemes, including O."""
     return tag == OUTSIDE or tag in _PREFIXES or bool(_TAG.fullmatch(tag))
 
 
 def odd_tags(tags: set[str]) -> set[str]:
-    """Tags that are of no scheme where most are: slips of the pen, since plain tags do not look like B-X and I-X."""
+    """Return the tags that belong to no scheme if most tags do. They are typos: plain tags do not look like B-X."""
     odd = {tag for tag in tags if not means_span(tag)}
     return odd if len(odd) < sum(map(bool, map(_TAG.fullmatch, tags))) else set()
 
 
 def iob2(spans: Iterable[Entity], num_words: int) -> list[str]:
-    """The tags of a sentence with these spans."""
+    """Return the IOB2 tags of a sentence with these spans."""
     tags = [OUTSIDE] * num_words
     for kind, first, end in spans:
         begin, inside = iob2_tags(kind)
@@ -84,14 +86,14 @@ def iob2(spans: Iterable[Entity], num_words: int) -> list[str]:
 
 
 def iob2_tags(kind: str) -> tuple[str, str]:
-    """How the first word of a span of this kind is tagged, and how its others are."""
+    """Return the tags of the first word and of the other words of a span of this kind."""
     return ("B", "I") if kind == NO_KIND else (f"B-{kind}", f"I-{kind}")
 
 
 def scheme_of(sentences: Iterable[Sequence[str]]) -> str | None:
-    """The name of the scheme that tags are written in; None if they are plain tags, each for itself."""
+    """Return the name of the scheme of these tags, or None if they are plain tags, which do not mark spans."""
     tags: set[str] = set()
-    num_begun_by_i = num_begun_by_b = 0  # spans; of those by B only such as IOB1 would have begun by I
+    num_begun_by_i = num_begun_by_b = 0  # spans by their first tag; B counts only where IOB1 would write I
     for sentence in sentences:
         tags.update(sentence)
         for before, tag in zip([OUTSIDE, *sentence], sentence, strict=False):

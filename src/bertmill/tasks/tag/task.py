@@ -1,9 +1,9 @@
-"""A tag for every word: parts of speech, entities, the words of Chinese text.
+"""The task tag: part-of-speech tagging, entity recognition, Chinese word segmentation.
 
-A linear layer on the first piece of each word; other pieces carry no label. A word that yields no piece becomes one
-[UNK], so every word has a first piece and gets a tag. A sentence that is longer than a window slides through several,
-and each word is read, in training too, where it has the widest context. Tags that mark spans of words are learned as
-IOB2 (schemes.py) and measured by spans: F1 as the CoNLL scorer counts it, and strict F1.
+A linear layer classifies the first piece of each word; the other pieces have no label. A word without pieces becomes
+[UNK], so every word has a first piece and gets a tag. A sentence longer than a window is read in overlapping windows;
+training and prediction read each word in the window where it has the widest context. Tags that mark spans of words are
+learned as IOB2 (schemes.py) and evaluated by spans: F1 as computed by the CoNLL scorer, and strict F1.
 """
 
 from __future__ import annotations
@@ -35,36 +35,36 @@ from bertmill.tasks.tag.rows import TagOptions, WordsRow, parse_words, read_word
 from bertmill.text.printable import one_line
 from bertmill.text.tokenizer import BertTokenizer
 
-_BREAKS = re.compile("[\t\n\r]")  # would end a cell or a line
+_BREAKS = re.compile("[\t\n\r]")  # characters that end a cell or a line
 
 
 @dataclass(frozen=True)
 class TagExample(Example):
-    """`firsts` are the places of the words' first pieces among the pieces of all windows."""
+    """An encoded sentence. `firsts` are the positions of the words' first pieces among the pieces of all windows."""
 
     firsts: NDArray[np.int64]
 
 
 def conll_lines(answer: Answer) -> str:
-    """A line for every word with its tag, and an empty line."""
+    """Format an answer as CoNLL: one line per word with its tag, then an empty line."""
     lines = zip(answer["words"], answer["tags"], strict=True)
     return "".join(f"{_BREAKS.sub(' ', word)}\t{tag}\n" for word, tag in lines) + "\n"
 
 
 @dataclass(frozen=True)
 class Tag(Task[WordsRow, TagExample]):
-    """Tag every word: parts of speech, entities, the words of Chinese text.
+    """Tag every word: parts of speech, entities, Chinese word segmentation.
 
     rows:     {"words": ["in", "Paris"], "tags": ["O", "B-LOC"]}, or a "text" with "entities"
-              (start, end, label); .jsonl, .json, .parquet; other files (conll) have a line per word,
-              its tag last after a tab or blank, and an empty line after each sentence
+              (start, end, label); .jsonl, .json, .parquet; other files (conll) have one word per line,
+              its tag in the last column after a tab or space, and an empty line after each sentence
     columns:  text (the words), label (the tags)
-    metrics:  f1 (default), strict_f1, accuracy; for tags that do not mark spans accuracy (default)
+    metrics:  f1 (default), strict_f1, accuracy; accuracy (default) for tags that do not mark spans
     """
 
     tags: tuple[str, ...]  # in the order of the model's outputs
-    has_spans: bool  # whether tags mark spans of words; they are IOB2 then
-    scheme: str | None = None  # how the training data wrote spans
+    has_spans: bool  # whether tags mark spans of words
+    scheme: str | None = None  # of the training data
 
     name = "tag"
     head = "BertForTokenClassification"
@@ -84,14 +84,14 @@ class Tag(Task[WordsRow, TagExample]):
         if "text" in fields:
             return parse_words({"words": text_in(fields, "text")}, place)
         if isinstance(fields["words"], str):
-            raise BadRowError("wrong type", "the field 'words' should be a list of texts")
+            raise BadRowError("wrong type", "the field 'words' must be a list of strings")
         return parse_words(fields, place)
 
     @classmethod
     def from_rows(cls, rows: Sequence[WordsRow], options: TagOptions, tokenizer: BertTokenizer, file: RowFile) -> Self:
         sentences = [row.tags for row in rows if row.tags is not None]
         odd = schemes.odd_tags({tag for sentence in sentences for tag in sentence})
-        sentences = [sentence for sentence in sentences if odd.isdisjoint(sentence)]  # the others become bad rows
+        sentences = [sentence for sentence in sentences if odd.isdisjoint(sentence)]  # others are bad rows in `encode`
         found = {tag for sentence in sentences for tag in sentence}
         scheme = schemes.scheme_of(sentences)
         if scheme is not None:
@@ -100,7 +100,7 @@ class Tag(Task[WordsRow, TagExample]):
         else:
             tags = sorted(found)
         if len(tags) < 2:
-            remedy = "name the columns of words and tags with --columns"
+            remedy = "set columns to the word and tag columns"
             raise DataError("there are fewer than two different tags", where=file.path, remedy=remedy)
         if scheme is not None:
             learned = "" if scheme == "IOB2" else ", learned as IOB2"
@@ -116,7 +116,7 @@ class Tag(Task[WordsRow, TagExample]):
         return FolderEntries({"id2label": dict(enumerate(self.tags))}, {"scheme": self.scheme})
 
     def labels(self, row: WordsRow) -> tuple[str, ...]:
-        """The kinds of spans, or the tags, that the row has."""
+        """The kinds of spans in the row, or its tags if they do not mark spans."""
         if row.tags is None:
             return ()
         tags = self._as_learned(row.tags)
@@ -128,13 +128,13 @@ class Tag(Task[WordsRow, TagExample]):
 
     @cached_property
     def _is_iob2(self) -> bool:
-        """Whether spans are written as IOB2; models of other programs may use another scheme."""
+        """Whether the model's tags are IOB2. Models from other programs may use another scheme."""
         expected = {tag for kind in self._kinds for tag in schemes.iob2_tags(kind)}
         return self.has_spans and set(self.tags) - {schemes.OUTSIDE} == expected
 
     @cached_property
     def _kinds(self) -> tuple[str, ...]:
-        """What is counted separately: kinds of spans, or tags."""
+        """The classes of the report: kinds of spans, or tags."""
         return schemes.kinds(self.tags) if self.has_spans else self.tags
 
     def _target(self, row: WordsRow) -> tuple[int, ...]:
@@ -147,7 +147,7 @@ class Tag(Task[WordsRow, TagExample]):
         return tuple(self._numbers[tag] for tag in tags)
 
     def _as_learned(self, tags: Sequence[str]) -> Sequence[str]:
-        """Tags as IOB2 if that is what was learned; tags of no scheme stay as they are."""
+        """Convert tags to IOB2 if the model uses it. Tags that belong to no scheme stay unchanged."""
         if self._is_iob2 and all(map(schemes.means_span, tags)):
             return schemes.iob2(schemes.entities(tags), len(tags))
         return tags
@@ -168,7 +168,7 @@ class Tag(Task[WordsRow, TagExample]):
         firsts = np.fromiter(accumulate((len(part) // 4 for part in of_words), initial=0), np.int64)[:-1]
         ranges = windows.slide(len(ids), windows.max_length - tokenizer.num_special_tokens_to_add())
         parts = tuple(windows.window(ids[start:end]) for start, end in ranges)
-        # The pieces of a window follow those of the windows before it, after [CLS].
+        # The pieces of a window follow those of the previous windows, after [CLS].
         begins = accumulate((len(part.ids) for part in parts), initial=0)
         shifts = np.array([begin + 1 - start for begin, (start, _) in zip(begins, ranges, strict=False)])
         firsts = firsts + shifts[widest_context(ranges, len(ids))[firsts]]
@@ -221,7 +221,7 @@ class Tag(Task[WordsRow, TagExample]):
         return ("f1", "strict_f1", "accuracy") if self.has_spans else ("accuracy",)
 
     def score(self, example: TagExample, output: Array) -> Score:
-        """Words and right words; then for each way to read spans and each kind: right, predicted, expected."""
+        """Number of words and correct words; then correct, predicted and expected spans per reading and kind."""
         predicted, expected = self._tags(output.argmax(1)), self._tags(example.target)
         num_right = sum(one == other for one, other in zip(predicted, expected, strict=True))
         counts = [self._counts(read(predicted), read(expected)) for read in self._ways_to_read.values()]
@@ -229,7 +229,7 @@ class Tag(Task[WordsRow, TagExample]):
 
     @cached_property
     def _ways_to_read(self) -> Mapping[str, Callable[[Iterable[str]], list[schemes.Entity]]]:
-        """How tags become spans to be counted, by the prefix of the figures' names."""
+        """Functions that read tags as spans, by the prefix of the metric names."""
         if not self.has_spans:
             return {"": lambda tags: [schemes.Entity(tag, place, place + 1) for place, tag in enumerate(tags)]}
         return {"": schemes.entities} | ({"strict_": schemes.strict_entities} if self._is_iob2 else {})
@@ -238,7 +238,7 @@ class Tag(Task[WordsRow, TagExample]):
         return [self.tags[number] for number in numbers]
 
     def _counts(self, predicted: list[schemes.Entity], expected: list[schemes.Entity]) -> Counts:
-        """For each kind: how many are right, predicted and expected."""
+        """Return the number of correct, predicted and expected spans of each kind."""
         groups = (set(predicted) & set(expected), predicted, expected)
         counts = [Counter(entity.kind for entity in group) for group in groups]
         return np.array([of[kind] for kind in self._kinds for of in counts], np.int64)
