@@ -228,7 +228,7 @@ HOSTILE = {
     "not in the manifest": (take_out_of_the_manifest, "model.safetensors is not in manifest.json"),
     "name of a tensor": (name_a_tensor_badly, "is not expected"),
     "label2id": (lambda folder, _: resettle(folder, label2id={"a": []}), "label2id"),
-    "label": (lambda folder, _: resettle(folder, id2label={"0": "\ud800", "1": "b"}), "unprintable"),
+    "label": (lambda folder, _: resettle(folder, id2label={"0": "\ud800", "1": "b"}), "cannot be printed"),
     "truncated": (truncate, "not a whole safetensors file"),
     "flipped bit": (flip_a_bit, "sha256 differs"),
     "pickle in disguise": (put_a_pickle, "not a whole safetensors file"),

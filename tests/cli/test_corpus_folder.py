@@ -83,7 +83,7 @@ def test_check_finds_nothing_wrong_with_a_good_corpus(bertmill: RunCommand, corp
     ("spoil", "wrong", "words"),
     [
         (flip_a_bit, "hashes", "shard-00000.words is not what was written"),
-        (put_a_piece_out_of_range, "shards", "has the piece 40000, but the vocabulary has only 30,522 pieces"),
+        (put_a_piece_out_of_range, "shards", "holds the piece 40000, but the vocabulary has 30,522"),
         (drop_a_document, "counts", "it holds 1 documents, not 2"),
         (change_the_vocabulary, "vocabulary", "is not the vocabulary of the corpus"),
     ],

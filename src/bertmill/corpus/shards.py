@@ -94,7 +94,7 @@ def _refuse_misfits(shard: Shard, path: Path, vocabulary_size: int) -> None:
     """Raise IntegrityError unless the shard can be read without an index out of range."""
     problem = None
     if shard.num_pieces and int(shard.pieces.max()) >= vocabulary_size:
-        problem = f"has the piece {int(shard.pieces.max())}, but the vocabulary has only {vocabulary_size:,} pieces"
+        problem = f"holds the piece {int(shard.pieces.max())}, but the vocabulary has {vocabulary_size:,} pieces"
     elif len(shard.words) != -(-shard.num_pieces // 8):
         problem = "does not have the same number of pieces as the .words file"
     elif not _is_rising_to(shard.sentence_ends, shard.num_pieces):

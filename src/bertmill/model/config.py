@@ -99,7 +99,7 @@ class BertConfig(BaseModel):
         if sorted(self.id2label) != list(range(len(self.id2label))):
             problems.append(f"id2label must number its labels from 0 to {len(self.id2label) - 1}")
         if not all(name.isprintable() for name in self.id2label.values()):
-            problems.append("id2label has a label with unprintable characters")
+            problems.append("id2label has a label that cannot be printed")
         if len(set(self.id2label.values())) != len(self.id2label):
             problems.append("id2label has the same label twice")
         if problems:

@@ -37,7 +37,7 @@ class Objective(ABC):
     num_special: ClassVar[int]  # [CLS] and [SEP] pieces that every instance has
     min_pieces: ClassVar[int] = 1  # pieces of the corpus that an instance needs
     model_class: ClassVar[str]  # name of a class in MODEL_CLASSES
-    causal: ClassVar[bool] = False  # whether a piece attends only to itself and earlier pieces
+    causal: ClassVar[bool] = False  # whether a piece sees only those before it
     heads: ClassVar[Mapping[str, str]]  # key in the log → displayed name; the language-model head comes first
     shows_labels: ClassVar[bool] = True  # whether labels are shown next to their pieces
     text_names: ClassVar[Sequence[str]] = ()  # names of the texts of an instance, by segment
