@@ -121,7 +121,7 @@ def test_a_changed_shard_is_detected(folder: Path, kind: str, spoil: Callable[[P
 @pytest.mark.parametrize(
     ("kind", "column", "words"),
     [
-        ("pieces", np.array([1, 2, SIZE, 3, 4, 5], "<u2"), f"holds the piece {SIZE}, but the vocabulary has {SIZE} pieces"),
+        ("pieces", np.array([1, 2, SIZE, 3, 4, 5], "<u2"), f"holds the piece {SIZE}, but the vocabulary has {SIZE}"),
         ("pieces", np.zeros(7, np.uint8), "is truncated"),
         ("pieces", np.zeros(5, "<u2"), r"does not match the \.sentences file"),
         ("words", np.zeros(2, np.uint8), r"does not have the same number of pieces as the \.words file"),
