@@ -28,11 +28,11 @@ _IDEOGRAPH = re.compile(f"[{IDEOGRAPH_CLASS}]")
 
 def goes_on_word(text: str) -> NDArray[np.bool_]:
     """Return, for each character of `text`, whether it is an ideograph that continues a word."""
-    goes_on = np.zeros(len(text), np.bool_)
-    goes_on[[match.start() for match in _IDEOGRAPH.finditer(text)]] = True
-    if goes_on.any():
-        goes_on[list(accumulate(map(len, _jieba().cut(text)), initial=0))[:-1]] = False
-    return goes_on
+    continues = np.zeros(len(text), np.bool_)
+    continues[[match.start() for match in _IDEOGRAPH.finditer(text)]] = True
+    if continues.any():
+        continues[list(accumulate(map(len, _jieba().cut(text)), initial=0))[:-1]] = False
+    return continues
 
 
 def version() -> str:

@@ -137,8 +137,8 @@ class Planner:
         with new_file(self._path(epoch, "records")) as temporary, temporary.open("wb") as file:
             for shard in range(len(self.corpus.shards)):
                 generator = keyed_generator(self.seed, epoch, "plan", shard)
-                records, its_counts = self.objective.plan_shard(self.part, shard, self.settings, generator)
-                counts.update(its_counts)
+                records, shard_counts = self.objective.plan_shard(self.part, shard, self.settings, generator)
+                counts.update(shard_counts)
                 num_instances += len(records)
                 shard_ends.append(num_instances)
                 content = records.tobytes()
