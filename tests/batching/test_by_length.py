@@ -1,4 +1,4 @@
-"""Tests for batches of similar length: the budget, the order of results, and bounded look-ahead."""
+"""Batches of similar length: the budget, the order of results, and the bounded look-ahead."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SIZES = st.lists(st.integers(1, 50), max_size=60)
 
 
 @given(SIZES, st.integers(1, 120))
-def test_every_input_is_in_one_batch_and_batches_keep_to_the_budget(sizes: list[int], budget: int) -> None:
+def test_every_input_is_in_one_batch_and_batches_stay_within_the_budget(sizes: list[int], budget: int) -> None:
     batches = batches_by_length(sizes, budget)
     assert sorted(number for batch in batches for number in batch) == list(range(len(sizes)))
     for batch in batches:
@@ -30,7 +30,7 @@ def test_every_input_is_in_one_batch_and_batches_keep_to_the_budget(sizes: list[
 
 
 @given(st.lists(st.integers(1, 2 * PIECES_PER_BATCH), max_size=30))
-def test_portions_are_all_inputs_in_order_and_bounded(sizes: list[int]) -> None:
+def test_portions_have_all_inputs_in_order_and_stay_within_the_budget(sizes: list[int]) -> None:
     portions = list(in_portions(enumerate(sizes), lambda each: each[1]))
     assert [each for portion in portions for each in portion] == list(enumerate(sizes))
     for portion in portions:
@@ -47,7 +47,7 @@ def test_results_of_one_batch_of_requests_keep_the_order_of_the_inputs(sizes: li
     assert run_batched(inputs, lambda each: each[1], run) == inputs
 
 
-def test_several_threads_may_run_batches_at_the_same_time() -> None:
+def test_several_threads_can_run_batches_at_the_same_time() -> None:
     num_threads = 8
     barrier = threading.Barrier(num_threads)
 
@@ -61,7 +61,7 @@ def test_several_threads_may_run_batches_at_the_same_time() -> None:
 
 
 @given(SIZES, st.integers(1, 20))
-def test_a_stream_keeps_its_order_whatever_the_look_ahead(sizes: list[int], look_ahead: int) -> None:
+def test_a_stream_keeps_its_order_for_any_look_ahead(sizes: list[int], look_ahead: int) -> None:
     requested: list[int] = []
 
     def inputs() -> Iterator[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""Tests for windows: they cover every piece, and their outputs are merged by the text they show."""
+"""Windows cover every piece, and their outputs are averaged by the number of text pieces."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def tokenizer() -> BertTokenizer:
     return BertTokenizer.from_pretrained("minilm")
 
 
-def test_a_window_is_what_the_tokenizer_returns(tokenizer: BertTokenizer) -> None:
+def test_a_window_equals_the_output_of_the_tokenizer(tokenizer: BertTokenizer) -> None:
     ((window,),) = Windows(tokenizer, 64).cut([("A film.", "Not a good one.")])
     encoded = tokenizer("A film.", "Not a good one.")
     assert window.ids.tolist() == encoded["input_ids"]
@@ -62,7 +62,7 @@ def test_a_window_is_what_the_tokenizer_returns(tokenizer: BertTokenizer) -> Non
 
 
 @pytest.mark.parametrize(("truncate", "outcome"), [(True, "truncated"), (False, "read in windows")])
-def test_an_example_that_does_not_fit_counts_once_however_many_choices_it_has(
+def test_an_example_that_does_not_fit_is_counted_once_for_any_number_of_choices(
     truncate: bool, outcome: str, tokenizer: BertTokenizer
 ) -> None:
     windows = Windows(tokenizer, 8, truncate=truncate)
@@ -102,13 +102,13 @@ def test_threads_get_the_same_windows_and_counts_are_exact(tokenizer: BertTokeni
     }
 
 
-def test_a_window_without_room_is_refused(tokenizer: BertTokenizer) -> None:
+def test_a_window_without_room_for_two_texts_is_rejected(tokenizer: BertTokenizer) -> None:
     with pytest.raises(UsageError, match="has no room for two texts; use at least 5"):
         make_windows(WindowSettings(), tokenizer, 4)
 
 
-def test_settings_that_the_model_cannot_read_are_refused(tokenizer: BertTokenizer) -> None:
-    with pytest.raises(UsageError, match="--max-length 600 exceeds the 512 positions of the model"):
+def test_settings_that_do_not_fit_the_model_are_rejected(tokenizer: BertTokenizer) -> None:
+    with pytest.raises(UsageError, match="max_length 600 exceeds the 512 positions of the model"):
         make_windows(WindowSettings(max_length=600), tokenizer, 512)
     with pytest.raises(UsageError, match=r"the stride 33 must not exceed the window \(32\)"):
         make_windows(WindowSettings(max_length=32, stride=33), tokenizer, 512)
@@ -119,7 +119,7 @@ def test_windows_with_a_stride_of_their_length_leave_no_gap(tokenizer: BertToken
     assert windows.slide(70, room=30) == [(0, 30), (30, 60), (60, 70)]
 
 
-def test_defaults_give_way_to_settings_and_to_the_positions_of_the_model(tokenizer: BertTokenizer) -> None:
+def test_settings_and_the_positions_of_the_model_override_defaults(tokenizer: BertTokenizer) -> None:
     def found(**settings: int) -> tuple[int, int | None]:
         windows = make_windows(WindowSettings(**settings), tokenizer, 256, 384, 128)
         return windows.max_length, windows.stride
@@ -151,7 +151,9 @@ def test_a_model_folder_completes_settings(tmp_path: Path) -> None:
 
 
 @given(st.integers(0, 2000), st.integers(1, 510), st.integers(1, 600))
-def test_every_piece_has_its_widest_context_in_a_window_that_shows_it(num_pieces: int, room: int, stride: int) -> None:
+def test_every_piece_has_its_widest_context_in_a_window_that_contains_it(
+    num_pieces: int, room: int, stride: int
+) -> None:
     ranges = [part for (part,) in plan_sequence((num_pieces,), room, stride)]
     starts, ends = np.array(ranges).T
     for piece, number in enumerate(widest_context(ranges, num_pieces).tolist()):
@@ -159,7 +161,7 @@ def test_every_piece_has_its_widest_context_in_a_window_that_shows_it(num_pieces
         assert contexts[number] == contexts.max() >= 0
 
 
-def test_tasks_that_need_every_piece_refuse_truncation(tokenizer: BertTokenizer) -> None:
+def test_tasks_that_need_every_piece_reject_truncation(tokenizer: BertTokenizer) -> None:
     with pytest.raises(UsageError, match="this task reads every piece"):
         Windows(tokenizer, 32, truncate=True).slide(5, 30)
 
@@ -174,7 +176,7 @@ def test_packing_keeps_segments() -> None:
     assert list(batch.lengths) == [3, 2]
 
 
-def test_merging_is_the_mean_by_pieces_of_text() -> None:
+def test_merged_windows_are_averaged_by_text_pieces() -> None:
     ids = np.zeros(3, np.uint32)
     sequences = [[Window(ids, 3, 3), Window(ids, 3, 1)], [Window(ids, 3, 5)]]
     merged = merge_windows(torch.tensor([[4.0, 0.0], [0.0, 8.0], [7.0, 7.0]]), sequences)

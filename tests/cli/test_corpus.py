@@ -37,7 +37,7 @@ def test_documents_by_mode_and_records(bertmill: RunCommand, tmp_path: Path) -> 
     for mode, count in (("blank-line", 2), ("file", 1), ("record", 3)):
         done = bertmill("corpus", "a.txt", "--vocab", "minilm", "--out", mode, "--document", mode)
         assert done.stdout.startswith(f"{count} documents, ")
-        assert ("warning:    this is a single document" in done.stdout) == (count == 1)
+        assert ("warning:    the corpus is a single document" in done.stdout) == (count == 1)
     done = bertmill("corpus", "b.jsonl", "--vocab", "minilm", "--out", "jsonl", "--text-field", "body")
     assert done.stdout.startswith("2 documents, 3 sentences, ")
 

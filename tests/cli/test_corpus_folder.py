@@ -138,7 +138,7 @@ def test_an_instance_without_pairs_has_one_text(tokenizer: BertTokenizer, object
     lines = list(show_instances(batch, load_objective(objective), tokenizer))
     assert (
         lines[0]
-        == f"instance 1: 4 pieces, {'2 selected' if objective == 'mlm' else 'each predicted from those before it'}"
+        == f"instance 1: 4 pieces, {'2 selected' if objective == 'mlm' else 'each predicted from the pieces before it'}"
     )
     assert lines[1] == ("  [CLS]‹my› my‹dog› dog [SEP]" if objective == "mlm" else "  [CLS] my dog [SEP]")
 
@@ -171,7 +171,7 @@ def test_wishes_that_cannot_be_met_are_one_line(bertmill: RunCommand, stories: P
     for words, message in [
         (["minilm", "--show", "1"], "--show prints instances of a corpus"),
         ([stories, "--show", "1", "--json"], "not as JSON"),
-        ([stories, "--show", "1", "--length", "4", "--objective", "mlm+nsp"], "too short for mlm+nsp; from 5 on"),
+        ([stories, "--show", "1", "--length", "4", "--objective", "mlm+nsp"], "too short for mlm+nsp; use at least 5"),
         ([stories, "--show", "1", "--objective", "nsp"], "no objective called 'nsp'"),
         ([stories, "--objective", "nsp"], "no objective called 'nsp'"),
     ]:

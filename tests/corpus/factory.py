@@ -1,4 +1,4 @@
-"""Small corpora for tests, written as they lie on disk."""
+"""Small corpora for tests, in their format on disk."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def write_corpus(
     begins_word: NDArray[np.bool_] | None = None,
     vocabulary_size: int = SPECIAL_IDS.size,
 ) -> Corpus:
-    """A corpus of documents with these lengths of sentences; `pieces` of all of them, or random ordinary ones."""
+    """Write a corpus of documents with these sentence lengths. `pieces` defaults to random ordinary pieces."""
     lengths = np.array([length for document in documents for length in document], np.int64)
     document_ends = np.cumsum([len(document) for document in documents])
     random = np.random.default_rng(len(lengths))
@@ -57,7 +57,7 @@ def write_corpus(
 
 
 def random_documents(num_sentences: int, *, mean_length: int = 25, seed: int = 0) -> list[list[int]]:
-    """Documents of about 30 sentences whose lengths scatter as those of English prose do."""
+    """Return documents of about 30 sentences, with sentence lengths distributed as in English prose."""
     random = np.random.default_rng(seed)
     lengths = np.maximum(1, random.gamma(2.5, mean_length / 2.5, num_sentences)).astype(int).tolist()
     ends = [0, *np.unique(random.integers(1, num_sentences, num_sentences // 30)).tolist(), num_sentences]

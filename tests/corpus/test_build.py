@@ -1,4 +1,4 @@
-"""A corpus holds the pieces of every sentence, with the same bytes however often its making was broken off."""
+"""A corpus has the pieces of every sentence, and the same bytes for any number of workers and interruptions."""
 
 import fcntl
 import json
@@ -58,7 +58,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def documents_of(corpus: Corpus) -> list[list[list[int]]]:
-    """The pieces of each sentence of each document."""
+    """Return the pieces of each sentence of each document."""
     ends = [
         end + first for s, first in zip(corpus.shards, corpus.piece_offsets, strict=False) for end in s.sentence_ends
     ]
@@ -72,7 +72,7 @@ def documents_of(corpus: Corpus) -> list[list[list[int]]]:
 
 
 def expected(documents: list[list[str]]) -> list[list[list[int]]]:
-    """What the tokenizer gives for each sentence of the lines of each document."""
+    """Return the ids that the tokenizer gives for each sentence of each document, whose lines are given."""
     return [
         [WORDPIECE.ids(sentence, split_special=True).tolist() for line in lines for sentence in split_sentences(line)]
         for lines in documents
@@ -81,7 +81,7 @@ def expected(documents: list[list[str]]) -> list[list[list[int]]]:
 
 @pytest.mark.parametrize("numbers_of_workers", [(1, 2), pytest.param((1, 4), marks=pytest.mark.slow)], ids=str)
 @pytest.mark.usefixtures("small_shards")
-def test_workers_make_no_difference_and_every_sentence_is_there(
+def test_the_number_of_workers_makes_no_difference_and_every_sentence_is_stored(
     numbers_of_workers: tuple[int, int], text_file: Path, tmp_path: Path
 ) -> None:
     folders = [tmp_path / f"with-{workers}" for workers in numbers_of_workers]
@@ -105,7 +105,9 @@ def test_workers_make_no_difference_and_every_sentence_is_there(
     corpus.require_vocabulary(tokenizer.wordpiece, "")
 
 
-def test_a_real_text_is_the_tokenizers_pieces(read_lines: Callable[..., list[str]], tmp_path: Path) -> None:
+def test_a_corpus_of_real_text_has_the_pieces_of_the_tokenizer(
+    read_lines: Callable[..., list[str]], tmp_path: Path
+) -> None:
     lines = read_lines("text/enwiki-heldout.txt.xz", 300_000)
     (tmp_path / "a.txt").write_text("\n".join(lines))
     build_corpus([str(tmp_path / "a.txt")], TOKENIZER, tmp_path / "corpus", workers=1)
@@ -129,7 +131,7 @@ def test_word_beginnings_are_those_of_the_tokenizer(lines: list[str]) -> None:
     assert shard.document_ends.tolist() == ([len(kept)] if kept else [])
 
 
-def test_words_that_are_not_split_begin_a_word_whatever_they_look_like() -> None:
+def test_words_that_are_not_split_begin_a_word_even_if_they_look_like_continuations() -> None:
     vocabulary = {piece: number for number, piece in enumerate([*SPECIAL_TOKENS, "a", "##a"])}
     shard, _ = make_shard(WordPiece(vocabulary, never_split=["##a"]), "aa ##a\n\n", chinese_words=False)
     assert shard.pieces.tolist() == [5, 6, 6]
@@ -137,7 +139,7 @@ def test_words_that_are_not_split_begin_a_word_whatever_they_look_like() -> None
 
 
 @pytest.mark.usefixtures("small_shards")
-def test_a_document_whose_last_shard_would_be_empty_still_ends(tmp_path: Path) -> None:
+def test_a_document_ends_even_if_its_last_lines_give_no_pieces(tmp_path: Path) -> None:
     invisible = "\u200b" * 1000 + "\n"
     (tmp_path / "a.txt").write_text("one two.\n" * 1000 + invisible * 20 + "\nnext document\n")
     facts = build_corpus([str(tmp_path / "a.txt")], TOKENIZER, tmp_path / "corpus", workers=1)
@@ -145,7 +147,7 @@ def test_a_document_whose_last_shard_would_be_empty_still_ends(tmp_path: Path) -
     assert facts["dropped_sentences"] == 20
 
 
-# Broken off and taken up again
+# Interruption and resumption
 
 SCRIPT = """
 import sys
@@ -166,7 +168,7 @@ def start(folder: Path, text_file: Path) -> subprocess.Popen[str]:
 
 
 def records(folder: Path) -> dict[str, tuple[int, int]]:
-    """Inode and time of the records of finished shards."""
+    """Return inode and time of the records of finished shards."""
     found = {}
     for path in (folder / ".corpus.partial/records").glob("shard-*.json"):
         status = path.stat()
@@ -181,7 +183,7 @@ def wait_for_more_records(process: subprocess.Popen[str], folder: Path, count: i
 
 @pytest.fixture(scope="module")
 def whole(text_file: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """The corpus, made without interruption."""
+    """The files of a corpus that was built without interruption."""
     folder = tmp_path_factory.mktemp("whole")
     process = start(folder, text_file)
     assert process.wait(60) == 0, process.communicate()[1]
@@ -190,7 +192,7 @@ def whole(text_file: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 
 
 @pytest.mark.parametrize("num_kills", [3, pytest.param(10, marks=pytest.mark.slow)])
-def test_killed_and_started_again_it_is_the_same(
+def test_a_build_that_is_killed_and_resumed_gives_the_same_corpus(
     text_file: Path, tmp_path: Path, whole: dict[str, bytes], num_kills: int
 ) -> None:
     chance = random.Random(num_kills)
@@ -201,8 +203,8 @@ def test_killed_and_started_again_it_is_the_same(
         time.sleep(chance.uniform(0, 0.06 / num_kills))
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-        assert process.returncode == -signal.SIGKILL  # it was not done yet
-        assert before.items() <= records(tmp_path).items()  # what was finished is kept, not made anew
+        assert process.returncode == -signal.SIGKILL  # it was not finished
+        assert before.items() <= records(tmp_path).items()  # finished shards are kept
     process = start(tmp_path, text_file)
     assert process.wait(60) == 0, process.communicate()[1]
     process.communicate()
@@ -210,12 +212,12 @@ def test_killed_and_started_again_it_is_the_same(
     assert not (tmp_path / ".corpus.partial").exists()
 
 
-def test_workers_of_a_killed_parent_end(text_file: Path, tmp_path: Path, whole: dict[str, bytes]) -> None:
+def test_workers_end_if_their_parent_is_killed(text_file: Path, tmp_path: Path, whole: dict[str, bytes]) -> None:
     process = start(tmp_path, text_file)
     wait_for_more_records(process, tmp_path, 0)
     process.kill()
     process.communicate()
-    again = start(tmp_path, text_file)  # waits for them, since they hold the lock too
+    again = start(tmp_path, text_file)  # waits for the workers, which hold the lock too
     assert again.wait(60) == 0, again.communicate()[1]
     again.communicate()
     assert content(tmp_path / "corpus") == whole
@@ -234,8 +236,8 @@ def group_is_alive(group: int) -> bool:
 
 
 @pytest.fixture
-def broken_off(text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_shards: None) -> Iterator[Path]:
-    """A corpus that was broken off when all shards were made."""
+def interrupted(text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_shards: None) -> Iterator[Path]:
+    """The folder of a build that was interrupted after its last shard."""
     with monkeypatch.context() as patch:
         patch.setattr(build, "compute_statistics", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
@@ -244,8 +246,8 @@ def broken_off(text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     return tmp_path / "corpus"
 
 
-def made_anew(text_file: Path, out: Path, monkeypatch: pytest.MonkeyPatch, **settings: object) -> list[int]:
-    """The numbers of the shards that a build makes."""
+def shards_built(text_file: Path, out: Path, monkeypatch: pytest.MonkeyPatch, **settings: object) -> list[int]:
+    """Build a corpus and return the numbers of the shards that were built."""
     numbers = []
     write_shard = build.write_shard
 
@@ -258,37 +260,41 @@ def made_anew(text_file: Path, out: Path, monkeypatch: pytest.MonkeyPatch, **set
     return numbers
 
 
-def test_only_what_is_not_finished_is_made(
-    broken_off: Path, text_file: Path, whole: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+def test_only_unfinished_shards_are_built(
+    interrupted: Path, text_file: Path, whole: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    partial = broken_off.with_name(".corpus.partial")
+    partial = interrupted.with_name(".corpus.partial")
     (partial / "whole/shard-00003.pieces").write_bytes(b"cut")
     (partial / "whole/shard-00004.words").unlink()
     (partial / "records/shard-00005.json").write_text("{")
     (partial / "records/shard-00006.json").write_text('{"recipe": 3}')
     (partial / "whole/.tmp-left-by-a-kill").write_text("x")
     (partial / "whole/shard-99999.pieces").write_text("of a longer text")
-    assert made_anew(text_file, broken_off, monkeypatch) == [3, 4, 5, 6]
-    assert content(broken_off) == whole
+    assert shards_built(text_file, interrupted, monkeypatch) == [3, 4, 5, 6]
+    assert content(interrupted) == whole
 
 
-def test_another_text_makes_only_its_changed_shards_anew(
-    broken_off: Path, text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_only_shards_whose_text_changed_are_built_again(
+    interrupted: Path, text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = text_file.read_text()
     changed = tmp_path / "changed.txt"
     changed.write_text(text[:3000].replace("a", "b", 1) + text[3000:])
-    assert made_anew(changed, broken_off, monkeypatch) == [0]
+    assert shards_built(changed, interrupted, monkeypatch) == [0]
 
 
-def test_another_recipe_makes_all_anew(broken_off: Path, text_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_shards_are_built_again_with_another_recipe(
+    interrupted: Path, text_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(build, "__version__", "0")
-        made = made_anew(text_file, broken_off, monkeypatch)
-    assert len(made) == Corpus(broken_off).facts["shards"]
+        built = shards_built(text_file, interrupted, monkeypatch)
+    assert len(built) == Corpus(interrupted).facts["shards"]
 
 
-def test_two_at_once_are_refused(text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_builds_of_the_same_corpus_at_once_are_rejected(
+    text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(storage, "_LOCK_PATIENCE_S", 0.1)
     partial = tmp_path / ".corpus.partial"
     partial.mkdir()
@@ -302,7 +308,7 @@ def test_two_at_once_are_refused(text_file: Path, tmp_path: Path, monkeypatch: p
     build_corpus([str(text_file)], TOKENIZER, tmp_path / "corpus", workers=1)
 
 
-# What cannot be done
+# Errors
 
 
 def test_an_existing_folder_is_not_touched(text_file: Path, tmp_path: Path) -> None:
@@ -313,23 +319,25 @@ def test_an_existing_folder_is_not_touched(text_file: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "\u200b\n"])
-def test_no_text_is_no_corpus(tmp_path: Path, text: str) -> None:
+def test_files_without_text_are_rejected(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.txt").write_text(text)
     with pytest.raises(DataError, match="no text"):
         build_corpus([str(tmp_path / "a.txt")], TOKENIZER, tmp_path / "corpus", workers=1)
     assert not (tmp_path / "corpus").exists()
 
 
-def test_repairs_are_counted_also_when_shards_are_kept(broken_off: Path, text_file: Path, tmp_path: Path) -> None:
+def test_repairs_are_counted_even_if_shards_are_kept(interrupted: Path, text_file: Path, tmp_path: Path) -> None:
     damaged = tmp_path / "damaged.txt"
     damaged.write_bytes(text_file.read_bytes() + b"bad \xff byte\n")
     repairs = Repairs()
-    build_corpus([str(damaged)], TOKENIZER, broken_off, workers=1, repairs=repairs)
+    build_corpus([str(damaged)], TOKENIZER, interrupted, workers=1, repairs=repairs)
     assert repairs.bad_bytes == 1
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_full_disk_is_one_line_and_can_be_gone_on_from(text_file: Path, tmp_path: Path, workers: int) -> None:
+def test_a_full_disk_gives_a_one_line_error_and_the_build_can_be_resumed(
+    text_file: Path, tmp_path: Path, workers: int
+) -> None:
     words = ["corpus", str(text_file), "--vocab", "minilm", "--out", "corpus", "--workers", str(workers), "--quiet"]
     program = Path(sys.executable).with_name("bertmill")
 
@@ -343,7 +351,7 @@ def test_a_full_disk_is_one_line_and_can_be_gone_on_from(text_file: Path, tmp_pa
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit),
         )
 
-    for max_bytes in (1_000, 200_000):  # a shard's files are larger than the one, tokenizer.json than the other
+    for max_bytes in (1_000, 200_000):  # smaller than a shard's files, and smaller than tokenizer.json
         done = run(max_bytes)
         assert done.returncode == 6
         assert len(done.stderr.splitlines()) == 1

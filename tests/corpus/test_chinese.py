@@ -1,4 +1,4 @@
-"""Chinese words: which ideographs continue a word, by jieba's dictionary."""
+"""Chinese words: which ideographs continue a word in jieba's dictionary."""
 
 import os
 import subprocess
@@ -22,7 +22,7 @@ CHINESE = WordPiece(
 )
 
 
-def test_ideographs_inside_a_word_of_jieba_do_not_begin_one() -> None:
+def test_ideographs_inside_a_word_of_jieba_do_not_begin_a_word() -> None:
     text = "我们在图书馆，北京大学T恤ok"  # 我们 在 图书馆 ， 北京大学 T恤 ok
     shard, _ = make_shard(CHINESE, text + "\n\n", chinese_words=True)
     plain, _ = make_shard(CHINESE, text + "\n\n", chinese_words=False)
@@ -33,15 +33,15 @@ def test_ideographs_inside_a_word_of_jieba_do_not_begin_one() -> None:
 
 
 @given(st.text(alphabet="我们在北京大学图书馆 aT1.，𠀀é\u0301", max_size=30))
-def test_jieba_takes_word_beginnings_only_from_ideographs(text: str) -> None:
-    goes_on = chinese.goes_on_word(text)
-    assert len(goes_on) == len(text)
-    assert not goes_on[:1].any()
-    assert all("\u4e00" <= text[index] <= "\U0002ffff" for index in np.flatnonzero(goes_on))
-    assert not any(text[index - 1].isspace() for index in np.flatnonzero(goes_on))
+def test_only_ideographs_continue_a_word(text: str) -> None:
+    continues = chinese.goes_on_word(text)
+    assert len(continues) == len(text)
+    assert not continues[:1].any()
+    assert all("\u4e00" <= text[index] <= "\U0002ffff" for index in np.flatnonzero(continues))
+    assert not any(text[index - 1].isspace() for index in np.flatnonzero(continues))
 
 
-def test_jieba_says_nothing_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_jieba_prints_nothing_and_leaves_no_files_behind(tmp_path: Path) -> None:
     script = "import bertmill.corpus.chinese as c; print(c.goes_on_word('北京').tolist())"
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     done = subprocess.run(
@@ -51,7 +51,7 @@ def test_jieba_says_nothing_and_leaves_nothing_behind(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_without_jieba_the_remedy_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_without_jieba_names_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jieba", None)
     (tmp_path / "a.txt").write_text("a")
     with pytest.raises(UsageError, match=r"pip install jieba"):

@@ -1,4 +1,4 @@
-"""Finished instances: on real text with the paper's figures, on made-up text piece by piece."""
+"""Finished instances: shares as in the paper on real text, every piece on synthetic text."""
 
 import lzma
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ def wikipedia(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Cor
 
 
 def many_batches(instances: Instances, num_instances: int) -> Iterator[InstanceBatch]:
-    """Whole epochs, until there are enough instances."""
+    """Yield whole epochs, until there are enough instances."""
     seen = epoch = 0
     while seen < num_instances:
         for numbers in np.array_split(np.arange(instances.plan_epoch(epoch).num_instances), 20):
@@ -50,7 +50,7 @@ def many_batches(instances: Instances, num_instances: int) -> Iterator[InstanceB
     ("wanted_instances", "tolerance"),
     [(NUM_INSTANCES, 2.0), pytest.param(MANY_INSTANCES, 1.0, marks=pytest.mark.slow)],
 )
-def test_next_sentence_instances_of_real_text_are_what_the_paper_says(
+def test_next_sentence_instances_of_real_text_have_the_shares_of_the_paper(
     wanted_instances: int, tolerance: float, wikipedia: tuple[Corpus, VocabularyIds], tmp_path: Path
 ) -> None:
     corpus, vocabulary = wikipedia
@@ -75,7 +75,7 @@ def test_next_sentence_instances_of_real_text_are_what_the_paper_says(
     assert abs(negatives / num_instances - 0.5) < 0.01 * tolerance
 
 
-def test_no_negative_of_real_text_is_from_its_own_document(
+def test_no_negative_of_real_text_comes_from_its_own_document(
     wikipedia: tuple[Corpus, VocabularyIds], tmp_path: Path
 ) -> None:
     corpus, vocabulary = wikipedia
@@ -95,10 +95,10 @@ def test_no_negative_of_real_text_is_from_its_own_document(
         epoch += 1
 
 
-def test_neither_lengths_nor_ends_tell_the_label_of_real_text(
+def test_neither_lengths_nor_ends_reveal_the_label_of_real_text(
     wikipedia: tuple[Corpus, VocabularyIds], tmp_path: Path
 ) -> None:
-    """A negative must not be known by where its texts are cut: sizes and whole sentences are as in positives."""
+    """Negatives must not be recognizable by where texts are cut: lengths and sentence ends are as in positives."""
     corpus, vocabulary = wikipedia
     instances = Instances(corpus, vocabulary, tmp_path, PlanSettings(), MaskingSettings(), seed=1)
     records = instances.planner.load_records(0)
@@ -113,7 +113,9 @@ def test_neither_lengths_nor_ends_tell_the_label_of_real_text(
         assert is_whole[~negative].mean() > 0.98
 
 
-def test_sentence_order_instances_of_real_text(wikipedia: tuple[Corpus, VocabularyIds], tmp_path: Path) -> None:
+def test_half_of_the_sentence_order_instances_of_real_text_are_swapped(
+    wikipedia: tuple[Corpus, VocabularyIds], tmp_path: Path
+) -> None:
     corpus, vocabulary = wikipedia
     instances = Instances(corpus, vocabulary, tmp_path, PlanSettings("mlm+sop"), MaskingSettings(), seed=1)
     num_instances = swapped = epoch = 0
@@ -126,7 +128,9 @@ def test_sentence_order_instances_of_real_text(wikipedia: tuple[Corpus, Vocabula
     assert abs(swapped / num_instances - 0.5) < 0.01
 
 
-def test_whole_words_of_real_text(wikipedia: tuple[Corpus, VocabularyIds], tmp_path: Path) -> None:
+def test_whole_words_of_real_text_are_selected_together(
+    wikipedia: tuple[Corpus, VocabularyIds], tmp_path: Path
+) -> None:
     corpus, vocabulary = wikipedia
     masking = MaskingSettings(whole_words=True, mask=1, random=0, same=0)
     instances = Instances(corpus, vocabulary, tmp_path, PlanSettings("mlm"), masking, seed=1)
@@ -134,12 +138,12 @@ def test_whole_words_of_real_text(wikipedia: tuple[Corpus, VocabularyIds], tmp_p
     batch = instances.make_batch(0, numbers)
     is_selected = batch.labels != NOT_SELECTED
     original = np.where(is_selected, batch.labels, batch.piece_ids)
-    is_ordinary = ~np.isin(original, vocabulary.special) | (original == 100)  # [UNK] is a word that nobody knows
+    is_ordinary = ~np.isin(original, vocabulary.special) | (original == 100)  # [UNK] is an ordinary piece here
     assert abs(is_selected.sum() / is_ordinary.sum() - 0.15) < 0.002
     tokenizer = BertTokenizer.from_pretrained(corpus.vocabulary_folder)
     begins_word = np.array([not piece.startswith("##") for piece in tokenizer.convert_ids_to_tokens(original.tolist())])
-    goes_on = np.flatnonzero(~begins_word & np.roll(is_ordinary, 1))
-    assert np.array_equal(is_selected[goes_on], is_selected[goes_on - 1])
+    continuations = np.flatnonzero(~begins_word & np.roll(is_ordinary, 1))
+    assert np.array_equal(is_selected[continuations], is_selected[continuations - 1])
 
 
 @pytest.fixture
@@ -153,7 +157,7 @@ def make(corpus: Corpus, folder: Path, objective: str, **masking: Any) -> Instan
 
 
 @pytest.mark.parametrize("objective", ["mlm+nsp", "mlm+sop"])
-def test_a_pair_is_laid_out_as_bert_reads_it(corpus: Corpus, tmp_path: Path, objective: str) -> None:
+def test_a_pair_is_laid_out_with_special_pieces_and_segments(corpus: Corpus, tmp_path: Path, objective: str) -> None:
     instances = make(corpus, tmp_path / "plan", objective)
     numbers = np.arange(instances.plan_epoch(0).num_instances)[::-1]
     batch = instances.make_batch(0, numbers)
@@ -174,7 +178,7 @@ def test_a_pair_is_laid_out_as_bert_reads_it(corpus: Corpus, tmp_path: Path, obj
 
 @pytest.mark.parametrize("objective", ["mlm", "clm"])
 def test_full_sentences_have_a_separator_between_documents(corpus: Corpus, tmp_path: Path, objective: str) -> None:
-    """Put one after the other, the instances are the corpus, and what is missing of a [SEP] is an instance's end."""
+    """Concatenated instances equal the corpus, with one [SEP] at the end of every document and every instance."""
     instances = make(corpus, tmp_path / "plan", objective, mask=0, random=0, same=1)
     batch = instances.make_batch(0, np.arange(instances.plan_epoch(0).num_instances))
     assert batch.lengths.max() <= 64
@@ -205,22 +209,22 @@ def test_left_to_right_labels_are_the_next_pieces(corpus: Corpus, tmp_path: Path
     assert (batch.labels[ends] == NOT_SELECTED).all()
 
 
-def test_masks_are_drawn_anew_each_epoch_or_fixed(corpus: Corpus, tmp_path: Path) -> None:
-    anew, fixed = make(corpus, tmp_path / "anew", "mlm"), make(corpus, tmp_path / "fixed", "mlm", fixed=True)
+def test_masks_change_every_epoch_unless_they_are_fixed(corpus: Corpus, tmp_path: Path) -> None:
+    changing, fixed = make(corpus, tmp_path / "changing", "mlm"), make(corpus, tmp_path / "fixed", "mlm", fixed=True)
     numbers = np.arange(30)
-    assert anew.make_batch(0, numbers).piece_ids.tolist() != anew.make_batch(1, numbers).piece_ids.tolist()
+    assert changing.make_batch(0, numbers).piece_ids.tolist() != changing.make_batch(1, numbers).piece_ids.tolist()
     assert fixed.make_batch(0, numbers).piece_ids.tolist() == fixed.make_batch(7, numbers).piece_ids.tolist()
     loader = Loader(fixed, batch_size=fixed.plan_epoch(0).num_instances, workers=0)
     first, second = loader.load(0), loader.load(1)
-    assert first.piece_ids.tolist() != second.piece_ids.tolist()  # in another order …
-    assert sorted(texts(first)) == sorted(texts(second))  # … the same
+    assert first.piece_ids.tolist() != second.piece_ids.tolist()  # another order
+    assert sorted(texts(first)) == sorted(texts(second))  # of the same instances
 
 
 def texts(batch: InstanceBatch) -> list[list[int]]:
     return [part.tolist() for part in np.split(batch.piece_ids, np.cumsum(batch.lengths)[:-1])]
 
 
-def test_micro_batches_put_together_are_the_batch(corpus: Corpus, tmp_path: Path) -> None:
+def test_concatenated_micro_batches_equal_the_batch(corpus: Corpus, tmp_path: Path) -> None:
     batch = make(corpus, tmp_path / "plan", "mlm+nsp").make_batch(0, np.arange(40))
     parts = list(batch.micro_batches(max_pieces=300))
     assert len(parts) > 3
@@ -231,7 +235,7 @@ def test_micro_batches_put_together_are_the_batch(corpus: Corpus, tmp_path: Path
     assert [len(part.lengths) for part in batch.micro_batches(max_pieces=1)] == [1] * 40
 
 
-def test_a_batch_goes_into_the_models(corpus: Corpus, tmp_path: Path) -> None:
+def test_models_accept_a_batch(corpus: Corpus, tmp_path: Path) -> None:
     config = BertConfig.of_size("tiny", vocab_size=SPECIAL_IDS.size, max_position_embeddings=64)
     torch.manual_seed(0)
     pairs = make(corpus, tmp_path / "pairs", "mlm+nsp").make_batch(0, np.arange(8))
@@ -242,7 +246,7 @@ def test_a_batch_goes_into_the_models(corpus: Corpus, tmp_path: Path) -> None:
     assert abs(float(loss.detach()) - np.log(SPECIAL_IDS.size)) < 0.5
 
 
-def test_another_vocabulary_than_the_corpus_has_is_refused(corpus: Corpus, tmp_path: Path) -> None:
+def test_a_vocabulary_of_another_size_than_the_corpus_is_rejected(corpus: Corpus, tmp_path: Path) -> None:
     vocabulary = VocabularyIds(999, 2, 3, 4, (0, 1, 2, 3, 4))
     with pytest.raises(UsageError, match="a vocabulary of 1,000 pieces, not 999"):
         Instances(corpus, vocabulary, tmp_path / "plan", PlanSettings(), MaskingSettings(), seed=0)

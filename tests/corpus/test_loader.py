@@ -1,4 +1,4 @@
-"""The loader: the same row of instances for any workers, ranks and first step, and a clean end."""
+"""The loader gives the same instances for any number of workers and ranks and any first step, and ends cleanly."""
 
 import signal
 import subprocess
@@ -53,7 +53,7 @@ def assert_equal(ours: list[InstanceBatch], theirs: list[InstanceBatch]) -> None
 
 
 @pytest.mark.parametrize("workers", [1, 4])
-def test_workers_change_nothing(corpus: Corpus, plan_folder: Path, workers: int) -> None:
+def test_the_number_of_workers_changes_nothing(corpus: Corpus, plan_folder: Path, workers: int) -> None:
     alone = make(corpus, plan_folder)
     num_steps = alone.instances.plan_epoch(0).num_instances // BATCH_SIZE + 20  # across the end of the first epoch
     expected = first_steps(alone, num_steps)
@@ -82,19 +82,19 @@ def test_any_step_can_be_the_first(corpus: Corpus, plan_folder: Path, workers: i
     assert_equal(first_steps(make(corpus, plan_folder, workers=workers), 10, 777), expected)
 
 
-def test_a_late_start_needs_no_more_of_earlier_epochs_than_their_counts(corpus: Corpus, tmp_path: Path) -> None:
+def test_a_late_start_needs_only_the_counts_of_earlier_epochs(corpus: Corpus, tmp_path: Path) -> None:
     loader = make(corpus, tmp_path)
     expected = first_steps(loader, 5, 777)
     num_epochs = int(777 / loader.steps_per_epoch)
     assert num_epochs > 2
     for epoch in range(num_epochs):
-        (tmp_path / f"epoch-{epoch:05d}.records").unlink(missing_ok=True)  # most are gone already
+        (tmp_path / f"epoch-{epoch:05d}.records").unlink(missing_ok=True)  # most have been removed already
     kept = sorted(path.name for path in tmp_path.iterdir())
     assert_equal(first_steps(make(corpus, tmp_path), 5, 777), expected)
     assert sorted(path.name for path in tmp_path.iterdir()) == kept
 
 
-def test_an_epoch_brings_every_instance_once_and_epochs_differ(corpus: Corpus, plan_folder: Path) -> None:
+def test_an_epoch_has_every_instance_once_and_epochs_differ(corpus: Corpus, plan_folder: Path) -> None:
     loader = make(corpus, plan_folder, batch_size=1)
     count = loader.instances.plan_epoch(0).num_instances
     whole = loader.instances.make_batch(0, np.arange(count))
@@ -105,9 +105,7 @@ def test_an_epoch_brings_every_instance_once_and_epochs_differ(corpus: Corpus, p
     assert loader.steps_per_epoch == count
 
 
-def test_the_length_of_an_epoch_is_known_once_it_is_planned_and_asking_writes_nothing(
-    corpus: Corpus, tmp_path: Path
-) -> None:
+def test_steps_per_epoch_need_a_planned_epoch_and_write_nothing(corpus: Corpus, tmp_path: Path) -> None:
     loader = make(corpus, tmp_path / "plan")
     with pytest.raises(KeyError):
         _ = loader.steps_per_epoch
@@ -120,7 +118,7 @@ def texts(batch: InstanceBatch) -> list[list[int]]:
     return [part.tolist() for part in np.split(batch.piece_ids, np.cumsum(batch.lengths)[:-1])]
 
 
-def test_a_batch_larger_than_an_epoch_takes_from_several(tmp_path: Path) -> None:
+def test_a_batch_larger_than_an_epoch_takes_instances_from_several(tmp_path: Path) -> None:
     tiny = write_corpus(tmp_path / "corpus", [[5, 5], [5, 5]])
     loader = make(tiny, tmp_path / "plan", batch_size=50)
     batch = loader.load(3)
@@ -140,7 +138,7 @@ def test_threads_end_with_the_iteration(corpus: Corpus, plan_folder: Path) -> No
     assert not loader_threads()
 
 
-def test_an_error_of_a_worker_reaches_the_reader(
+def test_an_error_in_a_worker_is_raised_by_the_iterator(
     corpus: Corpus, plan_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loader = make(corpus, plan_folder, workers=2)
@@ -160,7 +158,7 @@ def test_an_error_of_a_worker_reaches_the_reader(
 
 
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_the_process_at_once(corpus: Corpus, plan_folder: Path, kind: signal.Signals) -> None:
+def test_a_signal_ends_the_process_immediately(corpus: Corpus, plan_folder: Path, kind: signal.Signals) -> None:
     code = f"""
 import sys
 sys.path[:0] = {sys.path!r}
@@ -184,13 +182,11 @@ for number, _ in enumerate(make(Corpus(Path({str(corpus.folder)!r})), Path({str(
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"rank": 2, "world_size": 2}, "rank 2 is not one of 2"),
-        ({"world_size": 8}, "a batch of 7 cannot be shared by 8 ranks"),
+        ({"rank": 2, "world_size": 2}, "rank must be from 0 to 1, not 2"),
+        ({"world_size": 8}, r"batch_size 7 is smaller than the number of ranks \(8\)"),
         ({"workers": -1}, "workers must be 0 or more"),
     ],
 )
-def test_impossible_settings_are_refused(
-    corpus: Corpus, plan_folder: Path, wrong: dict[str, int], message: str
-) -> None:
+def test_invalid_settings_are_rejected(corpus: Corpus, plan_folder: Path, wrong: dict[str, int], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         make(corpus, plan_folder, **wrong)

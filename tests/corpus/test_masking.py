@@ -1,4 +1,4 @@
-"""Masking: how many pieces, which, and what stands in their place; a function of the instance alone."""
+"""Masking: how many pieces are selected, which ones, and what replaces them, as a function of the instance."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ Masked = tuple["np.ndarray[tuple[int], np.dtype[np.int64]]", ...]
 def masked(
     masker: Masker, sizes: Sequence[int], *, epoch: int = 0, first: int = 0, word_size: int | None = None
 ) -> Masked:
-    """Original ids, ids as seen and labels of instances with so many ordinary pieces."""
+    """Return original ids, masked ids and labels of instances with `sizes` ordinary pieces."""
     random = np.random.default_rng(sum(sizes))
     ids = np.concatenate([[CLS, *random.integers(5, SPECIAL_IDS.size, size), SEP] for size in sizes])
     begins_word = None
@@ -36,7 +36,7 @@ def masked(
     return ids, seen, labels
 
 
-def test_labels_that_are_not_selected_are_those_that_the_losses_ignore() -> None:
+def test_losses_ignore_positions_that_are_not_selected() -> None:
     assert NOT_SELECTED == IGNORED_LABEL
 
 
@@ -45,7 +45,7 @@ def test_labels_that_are_not_selected_are_those_that_the_losses_ignore() -> None
     rate=st.sampled_from([0.05, 0.15, 0.4, 1.0]),
     word_size=st.sampled_from([None, 1, 3, 70]),
 )
-def test_labels_are_the_hidden_pieces_and_never_special(sizes: list[int], rate: float, word_size: int | None) -> None:
+def test_labels_are_the_original_pieces_and_never_special(sizes: list[int], rate: float, word_size: int | None) -> None:
     masker = Masker(MaskingSettings(rate, whole_words=word_size is not None), SPECIAL_IDS, 64, 1)
     ids, seen, labels = masked(masker, sizes, word_size=word_size)
     is_selected = labels != NOT_SELECTED
@@ -59,7 +59,7 @@ def test_labels_are_the_hidden_pieces_and_never_special(sizes: list[int], rate: 
 
 
 @pytest.mark.parametrize(("size", "length"), [(62, 64), (125, 128), (509, 512)])
-def test_the_share_is_right_on_average(size: int, length: int) -> None:
+def test_the_rate_is_right_on_average(size: int, length: int) -> None:
     labels = masked(Masker(MaskingSettings(), SPECIAL_IDS, length, 1), [size] * 4000)[2]
     share = (labels != NOT_SELECTED).sum() / (4000 * size)
     assert abs(share - 0.15) < 0.0005
@@ -67,7 +67,7 @@ def test_the_share_is_right_on_average(size: int, length: int) -> None:
 
 @pytest.mark.parametrize("length", [128, 512, 100])
 @pytest.mark.parametrize("word_size", [1, 2, 5])
-def test_whole_words_are_hidden_whole_at_the_same_rate_and_within_the_limit(length: int, word_size: int) -> None:
+def test_whole_words_are_selected_completely_at_the_same_rate_and_within_the_limit(length: int, word_size: int) -> None:
     masker = Masker(MaskingSettings(whole_words=True), SPECIAL_IDS, length, 1)
     assert masker.limit == {128: 20, 512: 80, 100: 16}[length]
     size = (length - 2) // word_size * word_size
@@ -76,12 +76,12 @@ def test_whole_words_are_hidden_whole_at_the_same_rate_and_within_the_limit(leng
     assert np.array_equal(of_words.any(2), of_words.all(2))
     assert abs(labels.mean() - 0.15) < 0.002
     assert labels.sum(1).max() <= masker.limit
-    by_word = of_words.any(2).mean(0)  # every place is as likely
+    by_word = of_words.any(2).mean(0)  # every word is equally likely
     assert abs(by_word - 0.15).max() < 0.05
 
 
 @pytest.mark.parametrize("mix", PAPER_MIXES, ids=str)
-def test_the_mixes_of_the_paper(mix: tuple[float, float, float]) -> None:
+def test_replacements_follow_the_mixes_of_the_paper(mix: tuple[float, float, float]) -> None:
     mask, same, random = mix
     masker = Masker(MaskingSettings(mask=mask, same=same, random=random), SPECIAL_IDS, 128, 1)
     ids, seen, labels = masked(masker, [120] * 5000)
@@ -105,7 +105,7 @@ def test_every_piece_is_equally_likely_to_be_selected() -> None:
 
 
 @pytest.mark.parametrize("word_size", [None, 3])
-def test_an_instance_is_masked_alike_in_any_batch(word_size: int | None) -> None:
+def test_an_instance_is_masked_identically_in_any_batch(word_size: int | None) -> None:
     masker = Masker(MaskingSettings(whole_words=word_size is not None), SPECIAL_IDS, 64, 1)
     sizes = [30] * 10
     whole = masked(masker, sizes, first=100, word_size=word_size)[2] != NOT_SELECTED
@@ -117,8 +117,8 @@ def test_an_instance_is_masked_alike_in_any_batch(word_size: int | None) -> None
     assert not np.array_equal(whole, masked(other_seed, sizes, first=100, word_size=word_size)[2] != NOT_SELECTED)
 
 
-def test_neighbours_do_not_share_their_random_numbers() -> None:
-    """Nor one place, or some places, further on, as when counters overlap."""
+def test_neighbors_do_not_share_random_numbers() -> None:
+    """Nor are they shifted by some positions, as they would be if counters overlapped."""
     labels = masked(Masker(MaskingSettings(), SPECIAL_IDS, 64, 1), [60] * 3000)[2].reshape(3000, 62)[:, 1:-1]
     is_selected = labels != NOT_SELECTED
     for shift in range(9):
@@ -131,10 +131,10 @@ def test_neighbours_do_not_share_their_random_numbers() -> None:
     [
         ({"rate": 0.0}, "above 0 and at most 1"),
         ({"rate": 1.5}, "above 0 and at most 1"),
-        ({"mask": 0.9}, "make the three shares add up to 1"),
-        ({"mask": 1.2, "random": -0.2, "same": 0}, "make the three shares add up to 1"),
+        ({"mask": 0.9}, "add up to 1, not 0.9, 0.1 and 0.1"),
+        ({"mask": 1.2, "random": -0.2, "same": 0}, "add up to 1, not 1.2, -0.2 and 0"),
     ],
 )
-def test_impossible_settings_are_refused(wrong: dict[str, float], message: str) -> None:
+def test_invalid_settings_are_rejected(wrong: dict[str, float], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         MaskingSettings(**wrong)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Held-out documents: the two parts share nothing, and no plan of one touches the other."""
+"""Training and held-out documents are disjoint, and no plan of one part uses the other."""
 
 import itertools
 import tempfile
@@ -32,7 +32,7 @@ any_corpus = given(
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @any_corpus
 @settings(max_examples=20)
-def test_no_piece_of_a_held_out_document_is_trained_on_nor_the_other_way_round(
+def test_training_and_held_out_instances_share_no_piece(
     objective: str, lengths: list[list[int]], shard_size: int, length: int, share: float, seed: int
 ) -> None:
     assert_parts_share_no_piece(objective, lengths, shard_size, length, share, seed)
@@ -42,7 +42,7 @@ def test_no_piece_of_a_held_out_document_is_trained_on_nor_the_other_way_round(
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @any_corpus
 @settings(max_examples=60)
-def test_no_piece_of_a_held_out_document_of_many_corpora_is_trained_on_nor_the_other_way_round(
+def test_training_and_held_out_instances_of_many_corpora_share_no_piece(
     objective: str, lengths: list[list[int]], shard_size: int, length: int, share: float, seed: int
 ) -> None:
     assert_parts_share_no_piece(objective, lengths, shard_size, length, share, seed)
@@ -51,7 +51,7 @@ def test_no_piece_of_a_held_out_document_of_many_corpora_is_trained_on_nor_the_o
 def assert_parts_share_no_piece(
     objective: str, lengths: list[list[int]], shard_size: int, length: int, share: float, seed: int
 ) -> None:
-    """Every piece of the corpus is the number of its document, so finished instances show where they are from."""
+    """Every piece of the corpus is the number of its document, so instances show which documents they come from."""
     in_memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
     documents = np.repeat(np.arange(len(lengths)), [sum(document) for document in lengths])
     with tempfile.TemporaryDirectory(dir=in_memory) as folder:
@@ -74,7 +74,7 @@ def assert_parts_share_no_piece(
 
 @given(count=st.integers(2, 500), share=st.floats(0.01, 0.99))
 @settings(max_examples=60)
-def test_the_parts_make_up_all_documents_and_have_the_sizes_asked_for(count: int, share: float) -> None:
+def test_the_parts_cover_all_documents_and_have_the_requested_sizes(count: int, share: float) -> None:
     num_heldout = round(share * count)
     if num_heldout in (0, count):
         return
@@ -90,7 +90,7 @@ def test_the_parts_make_up_all_documents_and_have_the_sizes_asked_for(count: int
         assert part.contains(part.documents(places)).all()
 
 
-def test_full_sentences_of_a_part_lose_nothing_and_never_reach_over_the_other(tmp_path: Path) -> None:
+def test_full_sentences_of_a_part_lose_nothing_and_do_not_overlap(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus", random_documents(3000), sentences_per_shard=400)
     total = 0
     for part in PARTS:
@@ -110,26 +110,26 @@ def test_pieces_of_the_other_part_are_not_counted_as_lost(tmp_path: Path) -> Non
         assert Planner(corpus, tmp_path / part / objective, plan, 3).plan(0).counts["pieces_cut"] == 0
 
 
-def test_held_out_documents_come_from_everywhere_and_do_not_depend_on_the_seed(tmp_path: Path) -> None:
+def test_held_out_documents_are_spread_over_the_corpus_and_do_not_depend_on_the_seed(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus", [[3]] * 10_000)
     documents = DocumentPart(corpus, "heldout", 0.1).documents(np.arange(1000))
     assert abs(np.bincount(documents // 1000) - 100).max() < 45
     smaller = DocumentPart(corpus, "heldout", 0.01).documents(np.arange(100))
-    assert np.array_equal(smaller, documents[:100])  # who holds out more holds out the same and more
+    assert np.array_equal(smaller, documents[:100])  # a larger share holds out a superset
 
 
 @pytest.mark.parametrize(("count", "share"), [(1, 0.5), (10, 0.01), (10, 0.99)])
-def test_a_part_without_documents_is_refused(count: int, share: float, tmp_path: Path) -> None:
+def test_a_part_without_documents_is_rejected(count: int, share: float, tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus", [[5, 5]] * count)
     plan = PlanSettings("mlm", part="train", heldout_share=share)
     with pytest.raises(DataError, match=rf"{share} of {count} documents.*at least one"):
         Planner(corpus, tmp_path / "plan", plan, 0)
 
 
-def test_a_part_of_one_document_has_no_negatives(tmp_path: Path) -> None:
+def test_next_sentence_prediction_rejects_a_part_of_one_document(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus", [[5, 5]] * 10)
     plan = PlanSettings("mlm+nsp", part="heldout", heldout_share=0.1)
-    with pytest.raises(DataError, match=r"held-out part has one document only.*another share"):
+    with pytest.raises(DataError, match=r"held-out part has only one document.*another share"):
         Planner(corpus, tmp_path / "plan", plan, 0)
 
 
@@ -137,11 +137,11 @@ def test_plans_of_the_two_parts_are_not_mixed_up(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus", random_documents(300))
     Planner(corpus, tmp_path / "plan", PlanSettings(part="train", heldout_share=0.4), 0).plan(0)
     for changed in (PlanSettings(part="heldout", heldout_share=0.4), PlanSettings(heldout_share=0.3), PlanSettings()):
-        with pytest.raises(UsageError, match="planned for something else"):
+        with pytest.raises(UsageError, match="planned with different settings"):
             Planner(corpus, tmp_path / "plan", changed, 0).plan(0)
 
 
 @pytest.mark.parametrize("wrong", [{"heldout_share": 1.0}, {"heldout_share": -0.1}, {"part": "heldout"}])
-def test_impossible_shares_are_refused(wrong: dict[str, float | str]) -> None:
+def test_invalid_shares_are_rejected(wrong: dict[str, float | str]) -> None:
     with pytest.raises(UsageError, match="share"):
         PlanSettings(**wrong)  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from bertmill.errors import UsageError
 from tests.corpus.factory import random_documents, write_corpus
 
 
-def test_seed_and_epoch_decide_the_plan(tmp_path: Path) -> None:
+def test_seed_and_epoch_determine_the_plan(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus", random_documents(500))
 
     def content(folder: str, seed: int, epoch: int) -> bytes:
@@ -64,7 +64,7 @@ def test_an_intact_plan_is_only_mapped(planner: Planner, monkeypatch: pytest.Mon
     assert again.load_records(0).tobytes() == before
 
 
-def test_the_number_of_instances_needs_no_records(planner: Planner) -> None:
+def test_the_number_of_instances_is_known_without_records(planner: Planner) -> None:
     count = planner.plan(0).num_instances
     (planner.folder / "epoch-00000.records").unlink()
     assert planner.plan(0).num_instances == count
@@ -85,7 +85,7 @@ def test_a_plan_with_the_counts_of_an_earlier_version_is_read(
     assert again.counts.items() >= facts.counts.items()
 
 
-def test_records_of_epochs_that_are_over_are_removed_and_made_again_for_one_who_goes_back(planner: Planner) -> None:
+def test_records_of_past_epochs_are_removed_and_planned_again_on_request(planner: Planner) -> None:
     before = [planner.load_records(epoch).tobytes() for epoch in range(5)]
     facts = [planner.plan(epoch) for epoch in range(5)]
     assert sorted(path.name for path in planner.folder.glob("*.records")) == [
@@ -96,10 +96,10 @@ def test_records_of_epochs_that_are_over_are_removed_and_made_again_for_one_who_
     assert [planner.plan(epoch) for epoch in range(5)] == facts
 
 
-def test_a_plan_for_something_else_is_refused(planner: Planner, tmp_path: Path) -> None:
+def test_a_plan_with_different_settings_is_rejected(planner: Planner, tmp_path: Path) -> None:
     planner.plan(0)
     other = write_corpus(tmp_path / "other", random_documents(400, seed=1))
-    with pytest.raises(UsageError, match=r"planned for something else: corpus .*take what it was planned for"):
+    with pytest.raises(UsageError, match=r"planned with different settings: corpus .*use the same settings"):
         Planner(other, planner.folder, planner.settings, planner.seed).load_records(0)
     with pytest.raises(UsageError, match="length 128, not 64"):
         Planner(planner.corpus, planner.folder, PlanSettings(length=64), planner.seed).load_records(0)
@@ -121,11 +121,11 @@ def test_a_million_sentences_are_planned_in_less_than_twenty_seconds(tmp_path: P
     ("wrong", "message"),
     [
         ({"objective": "nsp"}, "no objective called 'nsp'"),
-        ({"length": 4}, r"length 4 is too short for mlm\+nsp; from 5 on"),
-        ({"objective": "clm", "length": 2}, "from 3 on"),
+        ({"length": 4}, r"length 4 is too short for mlm\+nsp; use at least 5"),
+        ({"objective": "clm", "length": 2}, "use at least 3"),
         ({"short_seq_prob": 1.5}, "from 0 to 1, not 1.5"),
     ],
 )
-def test_impossible_settings_are_refused(wrong: dict[str, Any], message: str) -> None:
+def test_invalid_settings_are_rejected(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         PlanSettings(**wrong)

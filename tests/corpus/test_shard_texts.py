@@ -1,4 +1,4 @@
-"""The texts of shards: the whole text, cut where documents end or before a line that gives pieces."""
+"""Shard texts add up to the whole text, cut where documents end or before a line that gives pieces."""
 
 import itertools
 import re
@@ -32,12 +32,12 @@ def lines_of(*texts: str, file: str = "a.txt") -> list[Line]:
         ("record", lines_of("a", "", "b"), "a\n\nb\n\n"),
     ],
 )
-def test_documents_end_where_the_mode_says(document: DocumentMode | None, lines: list[Line], text: str) -> None:
+def test_documents_end_according_to_the_mode(document: DocumentMode | None, lines: list[Line], text: str) -> None:
     assert [shard.text.decode() for shard in cut_shard_texts(lines, document)] == [text]
 
 
 @given(texts=st.lists(st.sampled_from(["", "word " * 30, "\u200b" * 300, "x" * 3000]), max_size=60))
-def test_shard_texts_are_the_text_and_a_document_goes_on_with_a_line_of_pieces(texts: list[str]) -> None:
+def test_shard_texts_add_up_to_the_text_and_a_document_continues_with_a_line_of_pieces(texts: list[str]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shard_texts, "SHARD_CHARACTERS", 2000)
         found = [shard.text.decode() for shard in cut_shard_texts(lines_of(*texts), None)]
@@ -49,7 +49,7 @@ def test_shard_texts_are_the_text_and_a_document_goes_on_with_a_line_of_pieces(t
 
 
 def test_letters_and_digits_always_give_pieces() -> None:
-    """What the cut inside a document relies on."""
+    """Cuts inside a document rely on this."""
     uncased = BertTokenizer.from_pretrained("minilm").wordpiece
     for wordpiece in (uncased, WordPiece(uncased.vocabulary, lowercase=False)):
         letters = [chr(code) for code in range(sys.maxunicode + 1) if chr(code).isalnum()]

@@ -1,4 +1,4 @@
-"""A corpus folder is read back as it was written, whatever shards it is cut into, and a damaged one is refused."""
+"""A corpus folder is read back as it was written, for any division into shards, and a damaged one is rejected."""
 
 import json
 from collections.abc import Callable
@@ -22,7 +22,7 @@ SIZE = 100
 
 
 def write(folder: Path, content: list[list[Document]], *, size: int = SIZE, open_end: bool = False) -> Path:
-    """A corpus of shards of documents; with `open_end`, the last document of each shard but the last goes on."""
+    """Write a corpus, shard by shard. With `open_end`, the last document of a shard continues in the next one."""
     folder.mkdir(exist_ok=True)
     for number, documents in enumerate(content):
         sentences = [sentence for document in documents for sentence in document]
@@ -47,7 +47,7 @@ content = st.lists(st.lists(document, min_size=1, max_size=4), min_size=1, max_s
 
 
 @given(content=content, open_end=st.booleans(), data=st.data())
-def test_pieces_and_words_come_back_from_anywhere(
+def test_any_range_of_pieces_and_words_can_be_read(
     content: list[list[Document]], open_end: bool, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     corpus = Corpus(write(tmp_path_factory.mktemp("corpus"), content, open_end=open_end))
@@ -64,7 +64,7 @@ def test_pieces_and_words_come_back_from_anywhere(
     assert [len(shard.document_ends) for shard in corpus.shards] == np.diff(corpus.document_offsets).tolist()
 
 
-def test_more_shards_than_may_be_open_are_read_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_shards_than_may_be_mapped_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shards, "MAX_MAPPED_SHARDS", 2)
     content: list[list[Document]] = [[[[(number, True)]]] for number in range(10)]
     corpus = Corpus(write(tmp_path / "corpus", content))
@@ -84,7 +84,7 @@ def test_statistics_of_an_earlier_version_are_found_under_their_old_name(tmp_pat
     assert Corpus(folder).facts["statistics"] == {"unigram_entropy": 0.0}
 
 
-def test_a_large_vocabulary_takes_wider_numbers(tmp_path: Path) -> None:
+def test_a_large_vocabulary_is_stored_as_wider_numbers(tmp_path: Path) -> None:
     size = (1 << 16) + 1
     corpus = Corpus(write(tmp_path / "corpus", [[[[(size - 1, True), (0, False)]]]], size=size))
     assert corpus.pieces(0, 2).tolist() == [size - 1, 0]
@@ -112,7 +112,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("spoil", "words"), [(cut, "bytes, not"), (flip, "sha256 differs"), (Path.unlink, "is missing")]
 )
-def test_a_changed_shard_is_noticed(folder: Path, kind: str, spoil: Callable[[Path], None], words: str) -> None:
+def test_a_changed_shard_is_detected(folder: Path, kind: str, spoil: Callable[[Path], None], words: str) -> None:
     spoil(folder / shard_file(1, kind))
     with pytest.raises(IntegrityError, match=rf"shard-00001\.{kind}.*{words}"):
         Corpus(folder)
@@ -122,20 +122,20 @@ def test_a_changed_shard_is_noticed(folder: Path, kind: str, spoil: Callable[[Pa
     ("kind", "column", "words"),
     [
         ("pieces", np.array([1, 2, SIZE, 3, 4, 5], "<u2"), f"holds the piece {SIZE}, but the vocabulary has {SIZE}"),
-        ("pieces", np.zeros(7, np.uint8), "is cut short"),
-        ("pieces", np.zeros(5, "<u2"), "does not fit the file of sentence ends"),
-        ("words", np.zeros(2, np.uint8), "another number of pieces than the file of word beginnings"),
-        ("sentences", np.array([2, 3, 5, 7], "<u4"), "does not fit the file of sentence ends"),
-        ("sentences", np.array([3, 2, 5, 6], "<u4"), "does not fit the file of sentence ends"),
-        ("sentences", np.array([0, 2, 5, 6], "<u4"), "does not fit the file of sentence ends"),
-        ("sentences", np.zeros(0, "<u4"), "does not fit the file of sentence ends"),
-        ("documents", np.array([2, 5], "<u4"), "does not fit the file of document ends"),
-        ("documents", np.array([0, 4], "<u4"), "does not fit the file of document ends"),
-        ("documents", np.array([2, 3], "<u4"), "its last document has no end"),
-        ("documents", np.zeros(0, "<u4"), "its last document has no end"),
+        ("pieces", np.zeros(7, np.uint8), "is truncated"),
+        ("pieces", np.zeros(5, "<u2"), r"does not match the \.sentences file"),
+        ("words", np.zeros(2, np.uint8), r"does not have the same number of pieces as the \.words file"),
+        ("sentences", np.array([2, 3, 5, 7], "<u4"), r"does not match the \.sentences file"),
+        ("sentences", np.array([3, 2, 5, 6], "<u4"), r"does not match the \.sentences file"),
+        ("sentences", np.array([0, 2, 5, 6], "<u4"), r"does not match the \.sentences file"),
+        ("sentences", np.zeros(0, "<u4"), r"does not match the \.sentences file"),
+        ("documents", np.array([2, 5], "<u4"), r"does not match the \.documents file"),
+        ("documents", np.array([0, 4], "<u4"), r"does not match the \.documents file"),
+        ("documents", np.array([2, 3], "<u4"), "the last document has no end"),
+        ("documents", np.zeros(0, "<u4"), "the last document has no end"),
     ],
 )
-def test_files_that_do_not_fit_are_refused_even_with_right_hashes(
+def test_inconsistent_files_are_rejected_even_with_correct_hashes(
     folder: Path, kind: str, column: np.ndarray, words: str
 ) -> None:
     (folder / shard_file(1, kind)).write_bytes(column.tobytes())
@@ -155,7 +155,7 @@ def test_files_that_do_not_fit_are_refused_even_with_right_hashes(
         ({"corpus": {"shards": "2", "vocabulary_size": 9, "sha256": "", "vocabulary_sha256": ""}}, IntegrityError),
     ],
 )
-def test_what_is_no_corpus_is_refused(folder: Path, manifest: object, kind: type[BertmillError]) -> None:
+def test_a_folder_that_is_not_a_corpus_is_rejected(folder: Path, manifest: object, kind: type[BertmillError]) -> None:
     (folder / MANIFEST).unlink()
     if manifest is not None:
         (folder / MANIFEST).write_text(json.dumps(manifest))
@@ -163,7 +163,7 @@ def test_what_is_no_corpus_is_refused(folder: Path, manifest: object, kind: type
         Corpus(folder)
 
 
-def test_another_vocabulary_is_refused_and_both_hashes_named(folder: Path) -> None:
+def test_another_vocabulary_is_rejected_with_both_hashes_in_the_error(folder: Path) -> None:
     vocabulary = {piece: number for number, piece in enumerate(SPECIAL_TOKENS)}
     corpus = Corpus(folder)
     corpus.facts["vocabulary_sha256"] = ours = shards.vocabulary_sha256(WordPiece(vocabulary))

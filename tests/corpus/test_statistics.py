@@ -1,4 +1,4 @@
-"""The statistics equal those of a plain count over sentences and documents, across shards and in bounded memory."""
+"""Corpus statistics equal a plain count of sentences and documents, across shards and in bounded memory."""
 
 import math
 from collections import Counter
@@ -18,7 +18,7 @@ SIZE, UNKNOWN = 6, 1
 
 
 def shards_of(documents: list[Document], sentences_per_shard: int) -> list[Shard]:
-    """Cut where a shard is full, wherever in a document that is."""
+    """Cut documents into shards with a fixed number of sentences, also inside a document."""
     sentences = [sentence for document in documents for sentence in document]
     ends = np.cumsum([len(document) for document in documents])
     shards = []
@@ -40,7 +40,7 @@ document = st.lists(sentence, min_size=1, max_size=6)
 
 
 @given(st.lists(document, min_size=1, max_size=12), st.integers(1, 5))
-def test_findings_are_those_of_a_plain_count(documents: list[Document], sentences_per_shard: int) -> None:
+def test_statistics_equal_a_plain_count(documents: list[Document], sentences_per_shard: int) -> None:
     found = compute_statistics(shards_of(documents, sentences_per_shard), SIZE, UNKNOWN)
     sentences = [sentence for document in documents for sentence in document]
     pieces = [piece for sentence in sentences for piece in sentence]
@@ -70,7 +70,7 @@ def test_the_order_of_pieces_and_sentences_matters() -> None:
     assert found["duplicate_sentences"] == 8 - len({(2, 3), (4,), (3, 2), (2,), (3, 4)})
 
 
-def test_too_many_hashes_are_sampled_and_the_share_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_hashes_are_sampled_and_the_estimate_is_accurate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistics, "MAX_HASHES", 4000)
     repeats = Repeats()
     hashes = np.random.default_rng(3).integers(1 << 63, size=40_000, dtype=np.uint64)
@@ -94,14 +94,14 @@ def facts(**findings: object) -> dict[str, Any]:
     return {"documents": 100, "sentences": 1000, "statistics": {**found, **findings}}
 
 
-def test_remarks_say_what_to_do_only_where_something_is_to_be_done() -> None:
+def test_the_summary_gives_advice_only_where_it_is_needed() -> None:
     plain = "\n".join(summarize(facts()))
     assert "7.50 nats" in plain
     assert "10 (1.0%) of the sentences" in plain
     assert "about 1,234 of 128" in plain
-    for words in ("warning", "is this the vocabulary", "remove repeated", "from one in"):
+    for words in ("warning", "use a vocabulary", "remove repeated", "estimated"):
         assert words not in plain
-    assert "is this the vocabulary for this text?" in "\n".join(summarize(facts(unknown_share=0.2)))
+    assert "use a vocabulary that fits this text" in "\n".join(summarize(facts(unknown_share=0.2)))
     assert "remove repeated documents first" in "\n".join(summarize(facts(duplicate_documents=50)))
-    assert "about (from one in 8) " in "\n".join(summarize(facts(duplicates_from_one_in=8)))
+    assert "of the sentences, estimated from one text in 8" in "\n".join(summarize(facts(duplicates_from_one_in=8)))
     assert "train with mlm or mlm+sop" in "\n".join(summarize({**facts(), "documents": 1}))

@@ -1,4 +1,4 @@
-"""One shared assertion, "equals Hugging Face", and the inputs it is made on."""
+"""The shared assertion that a model equals Hugging Face's, and the models, inputs and labels for it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LENGTHS = (13, 4, 9, 1, 13, 6)
 
 
 def twins(name: str, config: BertConfig | None = None, seed: int = 0) -> tuple[nn.Module, nn.Module]:
-    """(ours, theirs) of one class with the same random weights, biases and LayerNorms included."""
+    """Return (ours, theirs) of one class with the same random weights, including biases and LayerNorms."""
     config = BertConfig(**SMALL) if config is None else config
     torch.manual_seed(seed)
     theirs = getattr(transformers, name)(transformers.BertConfig(**their_settings(config)))
@@ -56,7 +56,7 @@ def their_settings(config: BertConfig) -> dict[str, Any]:
 def padded_inputs(
     vocab_size: int, lengths: tuple[int, ...] = LENGTHS, side: str = "right", pairs: bool = True, seed: int = 0
 ) -> dict[str, Tensor]:
-    """Padded ids, mask and segments; `holes` masks pieces in the middle, `none` nothing."""
+    """Return padded ids, mask and segments. `side="holes"` masks pieces in the middle, `side="none"` no pieces."""
     generator = torch.Generator().manual_seed(seed)
     B, T = len(lengths), max(lengths)
     columns = torch.arange(T).expand(B, T)
@@ -77,7 +77,7 @@ def padded_inputs(
 
 
 def targets_for(name: str, inputs: Mapping[str, Tensor], vocab_size: int, num_labels: int = 2) -> dict[str, Tensor]:
-    """Labels for the class called `name`, those of pieces on a part of the visible pieces."""
+    """Return labels for the class `name`. Labels per piece are set for some of the visible pieces."""
     generator = torch.Generator().manual_seed(5)
     B, T = inputs["input_ids"].shape[0], inputs["input_ids"].shape[-1]
 
@@ -101,7 +101,7 @@ def targets_for(name: str, inputs: Mapping[str, Tensor], vocab_size: int, num_la
 def assert_equals_hugging_face(
     ours: nn.Module, theirs: nn.Module, inputs: Mapping[str, Tensor], targets: Mapping[str, Tensor]
 ) -> None:
-    """Outputs within 1e-5 where the mask is 1, losses within 1e-6 relative, gradients within 1e-5 of the largest."""
+    """Compare outputs within 1e-5 where the mask is 1, losses within 1e-6, gradients within 1e-5 of the largest."""
     our_output = ours(**inputs, **targets, output_hidden_states=True)
     their_output = theirs(**inputs, **targets, output_hidden_states=True)
     assert list(our_output.keys()) == list(their_output.keys())
@@ -132,16 +132,16 @@ def assert_equal_gradients(ours: nn.Module, theirs: nn.Module, our_loss: Tensor,
         if other is None:
             assert parameter.grad is None or not parameter.grad.any(), name
         elif name.endswith("key.bias") or (name == "classifier.bias" and "Choice" in type(ours).__name__):
-            # Its gradient is zero: a softmax does not see a shift of all its numbers.
+            # Its gradient is zero, because a softmax is invariant to a shift of all its inputs.
             assert parameter.grad.abs().max() < 1e-7, name
             assert other.abs().max() < 1e-7, name
         else:
-            # Where a gradient all but cancels (a shift of all choices), rounding of 1e-9 is left.
+            # A gradient that nearly cancels (a shift of all choices) leaves rounding errors of 1e-9.
             assert (parameter.grad - other).abs().max() <= max(1e-5 * float(other.abs().max()), 1e-9), name
 
 
 def scalar_of(output: Any, mask: Tensor) -> Tensor:
-    """The loss, or for a model without one a number that depends on all its outputs."""
+    """Return the loss or, for a model without one, a number that depends on all its outputs."""
     if "loss" in output:
         return output.loss
     return output.last_hidden_state[mask].square().mean() + output.pooler_output.sin().mean()

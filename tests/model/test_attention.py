@@ -23,12 +23,12 @@ NO_DROPOUT = Dropout(0.3, 0, "weights").eval()
 
 
 def make_layout(causal: bool = False, hidden: bool = False) -> Layout:
-    """Of LENGTHS; `hidden` hides some keys, but never the first one, which every query sees."""
+    """Plan the layout of LENGTHS. `hidden` hides some keys, but never the first one, so every query sees a key."""
     key_mask = torch.cat([torch.arange(length) % 4 != 2 for length in LENGTHS]) if hidden else None
     return plan_layout(PackedBatch(torch.arange(NUM_PIECES), LENGTHS, key_mask=key_mask), torch.float32, causal)
 
 
-def slow_twin(
+def slow_kernel(
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -40,7 +40,7 @@ def slow_twin(
     window_size: tuple[int, int],
     num_splits: int,
 ) -> Tensor:
-    """What torch says its kernel computes, one sequence after another."""
+    """Compute what torch documents for its kernel, one sequence at a time."""
     assert starts.dtype == key_starts.dtype == torch.int32
     assert max_q == max_k == max(LENGTHS)
     assert window_size in ((-1, -1), (-1, 0))
@@ -119,13 +119,13 @@ def test_partial_queries_with_dropout_equal_the_reference(hidden: bool) -> None:
 def test_the_flat_kernel_equals_the_reference(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     layout, qkv = make_layout(causal), random_qkv()
     reference, _ = attend_with_weights(qkv, layout, HEADS, NO_DROPOUT)
-    monkeypatch.setattr(attention.varlen, "varlen_attn", slow_twin)
+    monkeypatch.setattr(attention.varlen, "varlen_attn", slow_kernel)
     monkeypatch.setattr(attention, "_has_flat_kernel", lambda *_: True)
     assert_same_outputs_and_gradients(attend(qkv, layout, HEADS, NO_DROPOUT), reference, qkv)
 
 
 class OnGPU:
-    """As much of a tensor on a GPU as the choice of the kernel looks at."""
+    """The attributes of a GPU tensor that the choice of the kernel depends on."""
 
     device = torch.device("cuda")
 
@@ -148,17 +148,17 @@ class OnGPU:
     ],
     ids=["half", "bfloat16", "single", "odd width", "on CPU", "dropout", "holes", "causal"],
 )
-def test_the_flat_kernel_is_taken_only_where_it_runs_and_means_the_same(changes: dict[str, Any], flat: bool) -> None:
+def test_the_flat_kernel_is_used_only_where_it_is_supported_and_equivalent(changes: dict[str, Any], flat: bool) -> None:
     arguments = {"qkv": OnGPU(), "layout": make_layout(), "dropout": Dropout(0.1, 0, "weights").eval(), **changes}
     assert attention._has_flat_kernel(num_heads=HEADS, **arguments) == flat
 
 
 @pytest.mark.parametrize("rows_at_once", [4, 3, 1])
-def test_the_gradient_of_partial_queries_under_dropout_is_the_numerical_one(
+def test_the_gradient_of_partial_queries_with_dropout_equals_the_numerical_one(
     rows_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     B, A, Q, T, d = 2, 2, 3, 5, 4
-    monkeypatch.setattr(attention, "WEIGHTS_AT_ONCE", rows_at_once * Q * T)  # three: from the second sequence too
+    monkeypatch.setattr(attention, "WEIGHTS_AT_ONCE", rows_at_once * Q * T)  # three: part of the second sequence
     generator = torch.Generator().manual_seed(0)
 
     def numbers(*shape: int) -> Tensor:
@@ -177,7 +177,7 @@ def test_the_gradient_of_partial_queries_under_dropout_is_the_numerical_one(
 @pytest.mark.parametrize("hidden", [False, True])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("at_once", [1, 2000])
-def test_dropping_attention_in_slices_is_the_same_as_at_once(
+def test_attention_with_dropout_gives_the_same_result_in_slices(
     at_once: int, causal: bool, hidden: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     layout = make_layout(causal, hidden)

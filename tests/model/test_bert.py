@@ -1,4 +1,4 @@
-"""Equality with Hugging Face on the same weights, and equality of the ways to say one batch."""
+"""Models equal Hugging Face's with the same weights, and packed batches equal padded ones."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_every_class_equals_hugging_face_on_single_sequences_without_a_mask(name
 
 
 @pytest.mark.parametrize("name", ["BertForMaskedLM", "BertForTokenClassification"])
-def test_labels_at_masked_positions_count_as_they_do_at_hugging_face(name: str) -> None:
+def test_labels_at_masked_positions_count_as_in_hugging_face(name: str) -> None:
     inputs = inputs_for(name)
     labels = torch.randint(0, 2, inputs["input_ids"].shape)
     assert_equals_hugging_face(*twins(name), inputs, {"labels": labels})
@@ -78,7 +78,7 @@ def test_labels_at_masked_positions_count_as_they_do_at_hugging_face(name: str) 
     ],
     ids=str,
 )
-def test_every_setting_means_what_it_means_at_hugging_face(changes: dict[str, Any]) -> None:
+def test_every_setting_has_the_same_effect_as_in_hugging_face(changes: dict[str, Any]) -> None:
     config = BertConfig(**{**SMALL, **changes})
     inputs = inputs_for("BertForMaskedLM", pairs=config.type_vocab_size > 1)
     assert_equals_hugging_face(*twins("BertForMaskedLM", config), inputs, targets_for("BertForMaskedLM", inputs, V))
@@ -105,7 +105,7 @@ def test_causal_models_equal_hugging_face_wherever_the_padding_is(name: str, sid
     assert_equals_hugging_face(*twins(name, BertConfig(**SMALL, causal=True)), inputs, targets_for(name, inputs, V))
 
 
-def test_embeddings_and_positions_may_be_given_as_at_hugging_face() -> None:
+def test_embeddings_and_positions_can_be_passed_as_in_hugging_face() -> None:
     ours, theirs = twins("BertModel")
     inputs = padded_inputs(V)
     positions = torch.arange(20, 20 + inputs["input_ids"].shape[1])[None]
@@ -128,7 +128,7 @@ def test_attention_weights_equal_hugging_face(side: str) -> None:
         torch.testing.assert_close(of_layer[seen], of_their_layer[seen], atol=1e-5, rtol=0)
 
 
-# The first three cover the encoder, the pooler and every kind of head; small models of all classes are compared above.
+# The first three cover the encoder, the pooler and every kind of head. Small models of all classes are compared above.
 @pytest.mark.parametrize(
     "name",
     [
@@ -142,21 +142,21 @@ def test_attention_weights_equal_hugging_face(side: str) -> None:
         pytest.param("BertForMultipleChoice", marks=pytest.mark.slow),
     ],
 )
-def test_real_weights_give_what_hugging_face_gives(name: str) -> None:
+def test_pretrained_weights_give_the_outputs_of_hugging_face(name: str) -> None:
     torch.manual_seed(0)
     theirs = getattr(transformers, name).from_pretrained(find_model("minilm")).eval()
     ours = getattr(bertmill, name).from_pretrained("minilm")
-    ours.load_state_dict(theirs.state_dict())  # their random head, too
-    # Enough pieces for queries, keys and values to be one product.
+    ours.load_state_dict(theirs.state_dict())  # including their random head
+    # Enough pieces for queries, keys and values to be computed in one product.
     inputs = padded_inputs(30522, lengths=(64, 5, 33, 17, 130, 150))
     if name == "BertForMultipleChoice":
         inputs = {key: value.view(-1, 2, value.shape[1]) for key, value in inputs.items()}
     assert_equals_hugging_face(ours, theirs, inputs, targets_for(name, inputs, 30522))
 
 
-def test_real_weights_give_hugging_faces_vectors_in_a_small_batch() -> None:
+def test_pretrained_weights_give_hugging_faces_vectors_in_a_small_batch() -> None:
     theirs = transformers.BertModel.from_pretrained(find_model("minilm")).eval()
-    for side in ("right", "left"):  # so few pieces that queries, keys and values are three products
+    for side in ("right", "left"):  # so few pieces that queries, keys and values take three products
         inputs = padded_inputs(30522, lengths=(64, 5, 33, 17), side=side)
         assert_equals_hugging_face(BertModel.from_pretrained("minilm"), theirs, inputs, {})
 
@@ -165,18 +165,18 @@ def test_real_weights_give_hugging_faces_vectors_in_a_small_batch() -> None:
     "size",
     ["tiny", "mini", pytest.param("small", marks=pytest.mark.slow), pytest.param("base", marks=pytest.mark.slow)],
 )
-def test_random_models_of_every_size_equal_hugging_face_and_start_at_the_known_loss(size: str) -> None:
+def test_random_models_of_every_size_equal_hugging_face_and_start_at_the_expected_loss(size: str) -> None:
     torch.manual_seed(0)
     ours = BertForPreTraining(BertConfig.of_size(size)).eval()
     theirs = transformers.BertForPreTraining(transformers.BertConfig(**their_settings(ours.config))).eval()
     theirs.load_state_dict(ours.state_dict())
-    # As many pieces as queries, keys and values need to be one product.
+    # Enough pieces for queries, keys and values to be computed in one product.
     lengths = (60, 12, 41, 60, 33, 25, 58, 9) * (3 if size in ("small", "base") else 1)
     inputs = padded_inputs(30522, lengths=lengths)
     targets = targets_for("BertForPreTraining", inputs, 30522)
-    # As many of each: a fresh model says nearly the same of every pair, so the balance of the labels shows.
+    # Balanced labels: a new model predicts nearly the same for every pair, so their balance affects the loss.
     targets["next_sentence_label"] = torch.arange(len(lengths)) % 2
-    # The first loss is a mean over random pieces: a label on each, so that its own noise is well below the bound.
+    # The first loss is a mean over random pieces. With a label on each, its noise is well below the tolerance.
     every_piece = torch.randint(0, 30522, inputs["input_ids"].shape).where(inputs["attention_mask"].bool(), -100)
     output = ours(**inputs, **{**targets, "labels": every_piece})
     assert abs(output.mlm_loss - (math.log(30522) + 0.0002 * ours.config.hidden_size)) < 0.05
@@ -184,7 +184,7 @@ def test_random_models_of_every_size_equal_hugging_face_and_start_at_the_known_l
     assert_equals_hugging_face(ours, theirs, inputs, targets)
 
 
-def test_masked_word_models_build_no_pooler_and_no_next_sentence_head() -> None:
+def test_mlm_models_have_neither_a_pooler_nor_a_next_sentence_head() -> None:
     names = list(BertForMaskedLM(BertConfig(**SMALL)).state_dict())
     assert not [name for name in names if "pooler" in name or "seq_relationship" in name]
 
@@ -201,7 +201,7 @@ def packed(inputs: dict[str, Tensor]) -> PackedBatch:
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=9), st.booleans(), st.integers(0, 99))
-def test_packed_equals_padded_equals_one_by_one(lengths: list[int], causal: bool, seed: int) -> None:
+def test_packed_padded_and_single_sequences_give_equal_outputs(lengths: list[int], causal: bool, seed: int) -> None:
     torch.manual_seed(0)
     model = BertModel(BertConfig(**SMALL, causal=causal)).eval()
     inputs = padded_inputs(V, lengths=tuple(lengths), seed=seed)
@@ -248,7 +248,7 @@ def test_a_packed_span_is_chosen_among_the_pieces_of_its_own_sequence() -> None:
     assert (padded.start_logits[inputs["attention_mask"] == 0] < -10_000).all()
 
 
-def test_changing_one_sequence_leaves_the_others_equal_to_the_bit() -> None:
+def test_changing_one_sequence_leaves_the_others_bit_identical() -> None:
     torch.manual_seed(0)
     model = BertModel(BertConfig.of_size("tiny")).eval()
     lengths = [31, 128, 7, 90, 128, 64]
@@ -263,7 +263,7 @@ def test_changing_one_sequence_leaves_the_others_equal_to_the_bit() -> None:
         assert torch.equal(old, new) == (number != 3)
 
 
-def test_outputs_are_read_as_attributes_keys_indices_and_tuples() -> None:
+def test_outputs_can_be_read_as_attributes_keys_indices_and_tuples() -> None:
     ours, _ = twins("BertForPreTraining")
     inputs = padded_inputs(V)
     targets = targets_for("BertForPreTraining", inputs, V)
@@ -280,7 +280,7 @@ def test_outputs_are_read_as_attributes_keys_indices_and_tuples() -> None:
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_a_training_step_runs_the_last_layer_where_it_is_read_and_equals_hugging_face(name: str) -> None:
+def test_a_training_step_runs_the_last_layer_only_where_it_is_read_and_equals_hugging_face(name: str) -> None:
     inputs = inputs_for(name)
     targets = targets_for(name, inputs, V)
     config = BertConfig(**SMALL, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
@@ -297,7 +297,7 @@ def test_a_training_step_runs_the_last_layer_where_it_is_read_and_equals_hugging
     assert (rows[0] >= int(mask.sum())) if reads_all else (rows[0] < int(mask.sum()))
 
 
-def test_a_training_step_computes_no_logits_unless_asked() -> None:
+def test_a_training_step_computes_no_logits_unless_requested() -> None:
     ours, _ = twins("BertForMaskedLM")
     inputs = padded_inputs(V)
     targets = targets_for("BertForMaskedLM", inputs, V)
@@ -308,8 +308,8 @@ def test_a_training_step_computes_no_logits_unless_asked() -> None:
     assert ours.eval()(**inputs, **targets).logits is not None
 
 
-def test_a_batch_without_selected_pieces_has_no_loss_and_no_gradient() -> None:
-    """NaN, as at Hugging Face, also with dropout: a trainer of others may bring such a batch."""
+def test_a_batch_without_selected_pieces_has_a_nan_loss_and_no_gradient() -> None:
+    """The loss is NaN, as in Hugging Face, also with dropout. Other trainers may create such batches."""
     model = BertForMaskedLM(BertConfig(**SMALL)).train()
     loss = model(torch.ones(2, 5, dtype=torch.int64), labels=torch.full((2, 5), -100)).loss
     assert loss.isnan()
@@ -317,7 +317,7 @@ def test_a_batch_without_selected_pieces_has_no_loss_and_no_gradient() -> None:
     assert not any(p.grad.any() for p in model.parameters() if p.grad is not None)
 
 
-def test_a_module_in_the_place_of_query_or_value_is_called() -> None:
+def test_a_module_that_replaces_query_or_value_is_called() -> None:
     ours, _ = twins("BertModel")
     inputs = padded_inputs(V, lengths=(40, 40), side="none")
     before = ours(**inputs).last_hidden_state
@@ -326,10 +326,10 @@ def test_a_module_in_the_place_of_query_or_value_is_called() -> None:
         def forward(self, states: Tensor) -> Tensor:
             return 2 * super().forward(states)
 
-    place = ours.encoder.layer[0].attention.self
+    attention = ours.encoder.layer[0].attention.self
     replacement = Doubling(SMALL["hidden_size"], SMALL["hidden_size"])
-    replacement.load_state_dict(place.query.state_dict())
-    place.query = replacement
+    replacement.load_state_dict(attention.query.state_dict())
+    attention.query = replacement
     assert not torch.allclose(before, ours(**inputs).last_hidden_state)
 
 
@@ -355,7 +355,7 @@ def test_a_wrapped_decoder_is_called_for_the_loss_too() -> None:
 
 
 @pytest.mark.parametrize("shape", [(1, 8), (8, 40)])
-def test_a_replaced_forward_a_hook_and_a_missing_bias_are_honoured_in_any_batch(shape: tuple[int, int]) -> None:
+def test_a_replaced_forward_a_hook_and_a_missing_bias_take_effect_in_any_batch(shape: tuple[int, int]) -> None:
     config = bertmill.BertConfig.of_size("tiny", vocab_size=100)
     model = bertmill.BertModel(config).eval()
     ids = torch.randint(5, 100, shape)
@@ -370,10 +370,10 @@ def test_a_replaced_forward_a_hook_and_a_missing_bias_are_honoured_in_any_batch(
     assert not torch.allclose(model(ids).last_hidden_state, before, atol=1e-5)
     del attention.value.forward
     attention.query.bias = None
-    assert torch.allclose(model(ids).last_hidden_state, before, atol=1e-5)  # a fresh bias is zero
+    assert torch.allclose(model(ids).last_hidden_state, before, atol=1e-5)  # a new bias is zero
 
 
-def test_a_span_position_beyond_its_own_sequence_does_not_count_whatever_the_neighbours() -> None:
+def test_a_span_position_beyond_its_sequence_is_ignored_even_next_to_longer_sequences() -> None:
     model = bertmill.BertForQuestionAnswering(bertmill.BertConfig.of_size("tiny", vocab_size=100)).eval()
     short, long = torch.randint(5, 100, (5,)), torch.randint(5, 100, (12,))
     beyond = {"start_positions": torch.tensor([6, 1]), "end_positions": torch.tensor([2, 3])}
@@ -388,7 +388,7 @@ def test_a_span_position_beyond_its_own_sequence_does_not_count_whatever_the_nei
     assert torch.allclose(together, (start_of_long + torch.stack(both_ends).mean()) / 2, atol=1e-5)
 
 
-def test_a_second_derivative_is_refused_and_not_wrong() -> None:
+def test_a_second_derivative_is_rejected() -> None:
     model = bertmill.BertForMaskedLM(bertmill.BertConfig.of_size("tiny", vocab_size=100)).eval()
     vectors = torch.randn(1, 4, 128, requires_grad=True)
     loss = model(inputs_embeds=vectors, labels=torch.tensor([[7, 8, 9, 10]]), output_attentions=True).loss
@@ -407,14 +407,14 @@ HEAD_ARGUMENTS = {
 def test_signatures_are_those_of_hugging_face(name: str) -> None:
     ours, theirs = getattr(bertmill, name), getattr(transformers, name)
     inputs = ["input_ids", "attention_mask", "token_type_ids", "position_ids", "inputs_embeds"]
-    wishes = ["output_attentions", "output_hidden_states", "return_dict"]
+    options = ["output_attentions", "output_hidden_states", "return_dict"]
     names = list(inspect.signature(ours.forward).parameters)
-    wanted = ["self", *inputs, *HEAD_ARGUMENTS.get(name, ["labels"]), *wishes]
-    assert names[: len(wanted)] == wanted
+    expected = ["self", *inputs, *HEAD_ARGUMENTS.get(name, ["labels"]), *options]
+    assert names[: len(expected)] == expected
     assert find_labels(ours) == find_labels(theirs)
 
 
-def test_unknown_arguments_and_too_many_are_type_errors() -> None:
+def test_unknown_and_excess_arguments_raise_type_errors() -> None:
     model = BertModel(BertConfig(**SMALL))
     ids = torch.ones(1, 4, dtype=int)
     with pytest.raises(TypeError, match="labels"):
@@ -458,7 +458,7 @@ def test_hugging_faces_trainer_trains_our_models(name: str, checkpointing: dict[
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_a_row_without_a_visible_piece_gives_finite_outputs_and_leaves_the_others_alone(name: str) -> None:
+def test_a_row_without_visible_pieces_gives_finite_outputs_and_does_not_affect_others(name: str) -> None:
     ours, _ = twins(name)
     inputs = inputs_for(name)
     targets = targets_for(name, inputs, V)

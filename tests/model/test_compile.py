@@ -1,4 +1,4 @@
-"""Layers that torch.compile has fused learn the same as those that it has not."""
+"""Compiled layers train like layers that are not compiled."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LARGE = {"hidden_size": 1024, "num_attention_heads": 16, "intermediate_size": 64
 
 
 @pytest.mark.usefixtures("compiler")
-@pytest.mark.filterwarnings("ignore")  # torch warns of itself when it compiles
+@pytest.mark.filterwarnings("ignore")  # torch's compiler causes warnings in torch
 @pytest.mark.parametrize(
     ("dropout", "sizes"),
     [
@@ -25,7 +25,7 @@ LARGE = {"hidden_size": 1024, "num_attention_heads": 16, "intermediate_size": 64
         pytest.param(0.1, LARGE, id="large", marks=pytest.mark.slow),
     ],
 )
-def test_compiled_layers_drop_the_same_and_have_the_same_gradients(dropout: float, sizes: dict[str, int]) -> None:
+def test_compiled_layers_have_the_same_dropout_and_gradients(dropout: float, sizes: dict[str, int]) -> None:
     torch._dynamo.reset()
     counters.clear()
     rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
@@ -50,13 +50,13 @@ def test_compiled_layers_drop_the_same_and_have_the_same_gradients(dropout: floa
             assert one.grad is not None
             assert other.grad is not None
             torch.testing.assert_close(other.grad, one.grad, rtol=1e-4, atol=1e-6, msg=name)
-    # Every step has its own dropout, and both models have it.
+    # Dropout differs between steps, and both models have the same.
     assert len({round(loss, 4) for loss in losses}) == (3 if dropout else 1)
-    assert counters["stats"]["unique_graphs"] == num_compiled  # nothing was made for a batch of the training
+    assert counters["stats"]["unique_graphs"] == num_compiled  # training batches compiled nothing
 
 
 @pytest.mark.usefixtures("no_compiler")
-def test_where_nothing_can_be_compiled_the_model_stays_as_it_was(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_model_that_cannot_be_compiled_is_unchanged(capfd: pytest.CaptureFixture[str]) -> None:
     model = BertForPreTraining(BertConfig(**SMALL))
     inputs = padded_inputs(SMALL["vocab_size"])
     before = model.eval()(**inputs).prediction_logits

@@ -1,4 +1,4 @@
-"""The settings of a model: sizes, limits, labels, and other people's files."""
+"""Settings of a model: sizes, limits, labels, and files of other programs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bertmill import BertConfig
 from bertmill.errors import IntegrityError, UsageError
 
 
-def test_sizes_go_by_name() -> None:
+def test_sizes_are_selected_by_name() -> None:
     config = BertConfig.of_size("mini", vocab_size=1000)
     assert (config.num_hidden_layers, config.hidden_size, config.num_attention_heads) == (4, 256, 4)
     assert (config.intermediate_size, config.vocab_size) == (1024, 1000)
@@ -54,12 +54,12 @@ def test_one_error_names_every_problem() -> None:
     ],
     ids=lambda settings: str(settings)[:40],
 )
-def test_settings_that_cannot_be_are_refused(settings: dict[str, Any]) -> None:
+def test_invalid_settings_are_rejected(settings: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         BertConfig.from_dict(settings)
 
 
-def test_a_field_may_be_assigned_and_is_checked() -> None:
+def test_a_field_can_be_assigned_and_is_validated() -> None:
     config = BertConfig()
     config.hidden_dropout_prob = 0.0
     config.num_labels = 3
@@ -68,20 +68,20 @@ def test_a_field_may_be_assigned_and_is_checked() -> None:
         config.hidden_size = -1
 
 
-def test_label_names_win_over_a_bare_number() -> None:
+def test_label_names_take_precedence_over_the_number_of_labels() -> None:
     config = BertConfig.from_dict({"num_labels": 5, "id2label": {"0": "bad", "1": "good"}})
     assert (config.num_labels, config.label2id) == (2, {"bad": 0, "good": 1})
     assert BertConfig.from_dict({"label2id": {"b": 1, "a": 0}}).id2label == {0: "a", 1: "b"}
     assert BertConfig.from_dict({"num_labels": 3}).num_labels == 3
 
 
-def test_a_new_number_of_labels_gives_new_names() -> None:
+def test_a_new_number_of_labels_resets_the_label_names() -> None:
     config = BertConfig(id2label={0: "bad", 1: "good"})
     assert config.with_settings(num_labels=2).id2label == {0: "bad", 1: "good"}
     assert config.with_settings(num_labels=3).id2label[0] == "LABEL_0"
 
 
-def test_our_file_means_the_same_to_hugging_face(tmp_path: Path) -> None:
+def test_hugging_face_reads_the_same_settings_from_our_file(tmp_path: Path) -> None:
     config = BertConfig.of_size("tiny", causal=True, id2label={0: "a", 1: "b", 2: "c"}, hidden_act="relu")
     config.save_pretrained(tmp_path)
     theirs = transformers.BertConfig.from_pretrained(tmp_path)
@@ -91,14 +91,14 @@ def test_our_file_means_the_same_to_hugging_face(tmp_path: Path) -> None:
     assert {**dict(back), "other_settings": {}} == {**dict(config), "other_settings": {}}
 
 
-def test_keys_that_mean_nothing_to_us_are_kept_but_code_is_not() -> None:
+def test_unknown_keys_are_kept_but_references_to_code_are_not() -> None:
     config = BertConfig.from_dict({"my_note": [1, 2], "auto_map": {"AutoModel": "evil.Model"}, "dtype": "float16"})
     assert config.to_dict()["my_note"] == [1, 2]
     assert "auto_map" not in config.to_dict()
     assert "dtype" not in config.to_dict()
 
 
-def test_a_bad_file_is_blamed_by_name(tmp_path: Path) -> None:
+def test_an_error_in_a_file_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"hidden_size": 10**9}))
     with pytest.raises(IntegrityError, match=r"config\.json: hidden_size is 1000000000"):
         BertConfig.from_pretrained(tmp_path)

@@ -1,4 +1,4 @@
-"""The chunked loss equals torch's, with its gradients, whatever the chunks."""
+"""The chunked loss and its gradients equal torch's for any chunk size."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ def test_loss_and_gradients_equal_those_of_torch(elements: int, rows: int, monke
     torch.manual_seed(0)
     tensors = [torch.randn(rows, 8), torch.randn(101, 8), torch.randn(101)]
     targets = torch.randint(0, 101, (rows,))
-    targets[0] = F.linear(*tensors)[0].argmax()  # one guess at least is right
+    targets[0] = F.linear(*tensors)[0].argmax()  # at least one prediction is correct
     mine = [tensor.double().requires_grad_() for tensor in tensors]
     other = [tensor.double().requires_grad_() for tensor in tensors]
     loss, num_right = linear_cross_entropy(*mine, targets)
-    wanted = F.cross_entropy(F.linear(*other), targets)
-    torch.testing.assert_close(loss, wanted)
+    expected = F.cross_entropy(F.linear(*other), targets)
+    torch.testing.assert_close(loss, expected)
     assert num_right == (F.linear(*other).argmax(1) == targets).sum()
     (3 * loss).backward()
-    (3 * wanted).backward()
+    (3 * expected).backward()
     for tensor, same in zip(mine, other, strict=True):
         torch.testing.assert_close(tensor.grad, same.grad)
 
 
-def test_a_target_that_seems_impossible_has_a_finite_loss() -> None:
+def test_a_very_unlikely_target_has_a_finite_loss() -> None:
     weight = torch.tensor([[1.0], [-1.0]])
     loss, _ = linear_cross_entropy(torch.tensor([[500.0]]), weight, torch.zeros(2), torch.tensor([1]))
     assert loss == 1000
 
 
-def test_without_rows_there_is_no_mean_and_no_gradient() -> None:
+def test_without_rows_the_loss_is_nan_and_the_gradient_zero() -> None:
     states = torch.zeros(0, 4, requires_grad=True)
     weight = torch.randn(5, 4, requires_grad=True)
     loss, _ = linear_cross_entropy(states, weight, torch.zeros(5), torch.zeros(0, dtype=int))
@@ -47,7 +47,7 @@ def test_without_rows_there_is_no_mean_and_no_gradient() -> None:
     assert not weight.grad.any()
 
 
-def test_a_sure_prediction_far_from_zero_has_an_exact_loss() -> None:
+def test_a_confident_prediction_with_large_logits_has_an_exact_loss() -> None:
     torch.manual_seed(0)
     states, weight = torch.randn(4, 8), torch.randn(100, 8)
     for offset in (0.0, 20.0, 200.0):

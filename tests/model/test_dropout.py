@@ -1,4 +1,4 @@
-"""Dropout: the right share, unbiased, independent, keyed; and training steps that can be repeated to the bit."""
+"""Dropout drops the right share and is unbiased, independent and keyed; training steps are repeatable bit by bit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_dropped_share_and_the_mean_are_right(p: float) -> None:
     assert abs(dropped.double().mean().item() - 1) < 4 * noise / (1 - p)
 
 
-def test_neighbours_are_dropped_independently() -> None:
+def test_neighbors_are_dropped_independently() -> None:
     torch.manual_seed(0)
     drawn = (Dropout(0.5, 0, "test")(torch.ones(4_000_000)) > 0).double() - 0.5
     for distance in (1, 2, 3, 4, 5, 8):
@@ -48,7 +48,7 @@ def test_gradients_flow_where_elements_were_kept() -> None:
     torch.testing.assert_close(states.grad[kept], (dropped / states)[kept])
 
 
-def test_outside_a_training_loop_torchs_generator_decides() -> None:
+def test_outside_a_training_loop_dropout_uses_torchs_generator() -> None:
     dropout = Dropout(0.5, 0, "test")
     torch.manual_seed(3)
     first, second = dropout(torch.ones(64)), dropout(torch.ones(64))
@@ -57,7 +57,7 @@ def test_outside_a_training_loop_torchs_generator_decides() -> None:
     assert not torch.equal(first, second)
 
 
-def test_inside_a_training_loop_the_key_alone_decides() -> None:
+def test_inside_a_training_loop_dropout_depends_only_on_the_key() -> None:
     drawn = []
     for key in [(1, 0, 0, 0), (2, 0, 0, 0), (1, 1, 0, 0), (1, 0, 1, 0), (1, 0, 0, 1)]:
         for layer, purpose in [(0, "a"), (1, "a"), (0, "b")]:
@@ -69,7 +69,7 @@ def test_inside_a_training_loop_the_key_alone_decides() -> None:
     assert len({tuple(each.tolist()) for each in drawn}) == len(drawn)
 
 
-def test_attention_with_dropout_has_the_gradient_of_its_plain_form() -> None:
+def test_attention_with_dropout_equals_its_plain_form_and_has_the_numerical_gradient() -> None:
     lengths = [5, 3, 5, 1, 2]
     layout = plan_layout(PackedBatch(torch.arange(sum(lengths)), lengths), torch.float64)
     dropout = Dropout(0.4, 0, "weights")
@@ -97,7 +97,7 @@ def test_attention_dropout_is_unbiased() -> None:
     torch.testing.assert_close(mean, attend(qkv, layout, 2, dropout.eval())[:16], atol=0.04, rtol=0)
 
 
-def test_a_keyed_training_step_is_the_same_to_the_bit_on_two_threads() -> None:
+def test_a_keyed_training_step_is_bit_identical_on_two_threads() -> None:
     torch.manual_seed(0)
     first = BertForPreTraining(BertConfig(**{**SMALL, "hidden_size": 128, "intermediate_size": 256}))
     inputs = padded_inputs(SMALL["vocab_size"], lengths=(40, 13, 40, 22, 39, 40, 7, 31))
@@ -122,7 +122,7 @@ def test_copies_of_a_model_keep_its_weights_tied() -> None:
 
 
 @pytest.mark.parametrize("keyed", [True, False])
-def test_gradient_checkpointing_gives_the_same_gradients_to_the_bit(keyed: bool) -> None:
+def test_gradient_checkpointing_gives_bit_identical_gradients(keyed: bool) -> None:
     first = BertForPreTraining(BertConfig(**SMALL))
     inputs = padded_inputs(SMALL["vocab_size"])
     targets = targets_for("BertForPreTraining", inputs, SMALL["vocab_size"])
@@ -136,7 +136,7 @@ def test_gradient_checkpointing_gives_the_same_gradients_to_the_bit(keyed: bool)
         torch.manual_seed(5)
         with keyed_dropout(seed=7, step=3) if keyed else contextlib.nullcontext():
             loss = model(**inputs, **targets).loss
-        torch.rand(9)  # what others draw meanwhile does not matter
+        torch.rand(9)  # other draws do not matter
         with keyed_dropout(seed=7, step=4):  # nor does the key of a later step
             loss.backward()
         assert len(runs) == (2 if checkpointing else 1)

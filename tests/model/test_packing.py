@@ -12,7 +12,7 @@ from bertmill.errors import UsageError
 from bertmill.model.packing import plan_layout
 
 
-def test_a_packed_batch_must_be_whole() -> None:
+def test_a_packed_batch_with_inconsistent_lengths_is_rejected() -> None:
     with pytest.raises(UsageError, match="at least one piece"):
         PackedBatch(torch.ones(3, dtype=int), [3, 0])
     with pytest.raises(UsageError, match="add up to 4"):
@@ -21,7 +21,7 @@ def test_a_packed_batch_must_be_whole() -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=12))
-def test_every_piece_has_a_slot_of_its_own_and_finds_its_way_back(lengths: list[int]) -> None:
+def test_every_piece_has_its_own_slot_and_the_given_order_can_be_restored(lengths: list[int]) -> None:
     pieces = torch.arange(sum(lengths))
     layout = plan_layout(PackedBatch(pieces, lengths), torch.float32)
     assert torch.equal(layout.as_given(layout.batch.piece_ids), pieces)

@@ -18,7 +18,7 @@ NAMES = ("input_ids", "attention_mask", "token_type_ids")
 @pytest.mark.parametrize("name", CLASSES)
 def test_the_padded_forward_equals_the_packed_model_and_hugging_face(name: str, causal: bool) -> None:
     ours, theirs = twins(name, BertConfig(**SMALL, causal=causal))
-    theirs.config.use_cache = False  # else their causal models return keys and values too
+    theirs.config.use_cache = False  # otherwise, their causal models return keys and values too
     inputs = padded_inputs(SMALL["vocab_size"])
     mask = inputs["attention_mask"].bool()
     outputs = PaddedBert(ours.train())(*(inputs[key] for key in NAMES))  # without dropout in any mode
@@ -49,7 +49,7 @@ def test_the_padded_forward_can_be_exported_for_any_batch_size_and_length(name: 
             torch.testing.assert_close(mine, other, atol=1e-6, rtol=0)
 
 
-def test_a_body_without_pooler_gives_the_vectors_alone() -> None:
+def test_a_model_without_a_pooler_returns_only_vectors() -> None:
     config = BertConfig(**SMALL)
     model = bertmill.BertModel(config, add_pooling_layer=False).eval()
     theirs = transformers.BertModel(transformers.BertConfig(**their_settings(config)), add_pooling_layer=False).eval()

@@ -42,12 +42,12 @@ def test_positions_that_are_read_are_kept_but_hidden_from_the_others(reads: dict
     assert (batch.key_mask is None) if kept == 3 else int(batch.key_mask.sum()) == 3
 
 
-def test_a_packed_batch_stays_as_it_is_and_choices_must_be_whole() -> None:
+def test_a_packed_batch_is_unchanged_and_must_be_a_multiple_of_the_choices() -> None:
     batch = PackedBatch(torch.arange(1, 7), [1, 2, 3])
     assert pack(batch, None, None, None, None).batch is batch
     inputs, num_choices = pack_choices(batch, None, None, None, None, num_choices=3)
     assert (inputs.batch, num_choices) == (batch, 3)
-    with pytest.raises(UsageError, match="3 sequences are not a whole number of 2 choices"):
+    with pytest.raises(UsageError, match=r"the number of sequences \(3\) must be a multiple of num_choices \(2\)"):
         pack_choices(batch, None, None, None, None, num_choices=2)
     inputs, num_choices = pack_choices(torch.ones(2, 4, 3, dtype=int), None, None, None, None, num_choices=0)
     assert (inputs.batch.lengths, num_choices) == ([3] * 8, 4)
@@ -56,16 +56,16 @@ def test_a_packed_batch_stays_as_it_is_and_choices_must_be_whole() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"input_ids": torch.full((1, 4), 97)}, "a piece id is 97"),
-        ({"input_ids": torch.full((1, 4), -1)}, "a piece id is -1"),
-        ({"input_ids": torch.ones(1, 41, dtype=int)}, "a position is 40"),
-        ({"token_type_ids": torch.full((1, 4), 2)}, "a segment is 2"),
-        ({"attention_mask": torch.ones(1, 5)}, "attention_mask has the shape"),
+        ({"input_ids": torch.full((1, 4), 97)}, "piece id 97 is out of range"),
+        ({"input_ids": torch.full((1, 4), -1)}, "piece id -1 is out of range"),
+        ({"input_ids": torch.ones(1, 41, dtype=int)}, "position 40 is out of range"),
+        ({"token_type_ids": torch.full((1, 4), 2)}, "segment 2 is out of range"),
+        ({"attention_mask": torch.ones(1, 5)}, "attention_mask has shape"),
         ({"input_ids": None}, "exactly one of"),
         ({"inputs_embeds": torch.zeros(1, 4, 32)}, "exactly one of"),
     ],
 )
-def test_impossible_inputs_are_named(changes: dict[str, Any], words: str) -> None:
+def test_errors_name_the_invalid_input(changes: dict[str, Any], words: str) -> None:
     model = BertModel(BertConfig(**SMALL)).eval()
     with pytest.raises(UsageError, match=words):
         model(**{"input_ids": torch.ones(1, 4, dtype=int), **changes})
@@ -74,12 +74,14 @@ def test_impossible_inputs_are_named(changes: dict[str, Any], words: str) -> Non
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"attention_mask": torch.ones(12)}, "brings its own"),
-        ({"labels": torch.zeros(6, dtype=torch.int64)}, "not one for 12 pieces"),
-        ({"labels": torch.full((12,), 100)}, "not one of the 100 pieces"),
+        ({"attention_mask": torch.ones(12)}, "cannot be combined with attention_mask"),
+        ({"labels": torch.zeros(6, dtype=torch.int64)}, "the packed batch has 12 pieces"),
+        ({"labels": torch.full((12,), 100)}, "labels must be from 0 to 99"),
     ],
 )
-def test_what_does_not_fit_a_packed_batch_is_refused(arguments: dict[str, torch.Tensor], message: str) -> None:
+def test_arguments_that_do_not_match_a_packed_batch_are_rejected(
+    arguments: dict[str, torch.Tensor], message: str
+) -> None:
     model = bertmill.BertForMaskedLM(bertmill.BertConfig.of_size("tiny", vocab_size=100))
     batch = bertmill.PackedBatch(torch.randint(5, 100, (12,)), torch.tensor([5, 7]))
     with pytest.raises(UsageError, match=message):
@@ -87,7 +89,7 @@ def test_what_does_not_fit_a_packed_batch_is_refused(arguments: dict[str, torch.
 
 
 @pytest.mark.parametrize("shape", [(3,), (0, 4), (2, 0)])
-def test_inputs_that_are_no_batch_are_refused(shape: tuple[int, ...]) -> None:
+def test_inputs_of_the_wrong_shape_are_rejected(shape: tuple[int, ...]) -> None:
     model = bertmill.BertModel(bertmill.BertConfig.of_size("tiny", vocab_size=100))
-    with pytest.raises(UsageError, match="not \\[sequences, pieces\\]"):
+    with pytest.raises(UsageError, match="input_ids must be \\[sequences, pieces\\]"):
         model(torch.zeros(shape, dtype=torch.int64))

@@ -1,4 +1,4 @@
-"""What all models share: modules of other models, counts, vocabularies of another size, parts left out."""
+"""What all models share: modules of other models, parameter counts, resized vocabularies, optional parts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ V = SMALL["vocab_size"]
 
 
 class LowRank(nn.Module):
-    """A Linear with a trained addition, like those of LoRA."""
+    """A Linear with a trainable low-rank addition, as in LoRA."""
 
     def __init__(self, base: nn.Linear) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class LowRank(nn.Module):
 
 
 def around(theirs: nn.Module) -> nn.Module:
-    """Our model of the same class around the modules of `theirs`."""
+    """Return our model of the same class, built around the modules of `theirs`."""
     return getattr(bertmill, type(theirs).__name__).from_modules(BertConfig(**SMALL), dict(theirs.named_modules()))
 
 
@@ -80,7 +80,7 @@ def test_a_module_that_replaces_a_linear_is_called_and_trained(lengths: tuple[in
     assert all(".up." in name or ".down." in name for name in trained)
 
 
-def test_what_is_done_to_the_other_model_holds_for_ours() -> None:
+def test_changes_to_the_other_model_apply_to_ours() -> None:
     _, theirs = twins("BertForMaskedLM")
     ours = around(theirs)
     theirs.double()
@@ -91,7 +91,7 @@ def test_what_is_done_to_the_other_model_holds_for_ours() -> None:
     assert ours.cls.predictions.bias is decoder.bias
 
 
-def test_a_decoder_that_is_not_tied_stays_so() -> None:
+def test_an_untied_decoder_stays_untied() -> None:
     _, theirs = twins("BertForMaskedLM")
     theirs.cls.predictions.decoder.weight = nn.Parameter(torch.randn(V, SMALL["hidden_size"]))
     ours = around(theirs)
@@ -108,12 +108,12 @@ def test_a_module_that_replaces_the_decoder_is_called() -> None:
     assert abs(ours(**inputs, **targets).loss - theirs(**inputs, **targets).loss) < 1e-5
 
 
-def test_one_error_names_all_modules_that_are_missing() -> None:
+def test_one_error_names_all_missing_modules() -> None:
     modules = dict(transformers.BertModel(transformers.BertConfig(**SMALL)).named_modules())
-    with pytest.raises(UsageError, match=r"needs modules that were not given: bert\.embeddings.*, classifier$"):
+    with pytest.raises(UsageError, match=r"modules .* are missing: bert\.embeddings.*, classifier$"):
         BertForSequenceClassification.from_modules(BertConfig(**SMALL), modules)
     without = {name: module for name, module in modules.items() if not name.startswith("pooler")}
-    with pytest.raises(UsageError, match=r"not given: pooler\.dense$"):
+    with pytest.raises(UsageError, match=r"modules that BertModel needs are missing: pooler\.dense$"):
         BertModel.from_modules(BertConfig(**SMALL), without)
     assert BertModel.from_modules(BertConfig(**SMALL), without, add_pooling_layer=False).pooler is None
 
@@ -140,15 +140,15 @@ def test_parameter_counts_are_those_of_the_paper(size: str, with_pooler: int, wi
             assert BertForPreTraining(config).num_parameters() == with_heads
 
 
-@pytest.mark.parametrize("wish", [{"every_n_layers": 2}, {"offload": True}])
-def test_gradient_checkpointing_that_is_not_offered_is_refused(wish: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match="of every layer"):
-        BertModel(BertConfig(**SMALL)).gradient_checkpointing_enable(**wish)
+@pytest.mark.parametrize("option", [{"every_n_layers": 2}, {"offload": True}])
+def test_unsupported_gradient_checkpointing_is_rejected(option: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="supports only every_n_layers=1 and offload=False"):
+        BertModel(BertConfig(**SMALL)).gradient_checkpointing_enable(**option)
 
 
 @pytest.mark.parametrize("name", ["BertModel", "BertForPreTraining", "BertForMaskedLM"])
 @pytest.mark.parametrize("size", [V + 9, V - 9])
-def test_a_vocabulary_of_another_size_keeps_the_rows_of_its_pieces(name: str, size: int, tmp_path: Path) -> None:
+def test_resizing_the_vocabulary_keeps_existing_rows(name: str, size: int, tmp_path: Path) -> None:
     ours, theirs = twins(name)
     before = ours.get_input_embeddings().weight.detach().clone()
     assert ours.resize_token_embeddings(size) is ours.get_input_embeddings()
@@ -165,12 +165,12 @@ def test_a_vocabulary_of_another_size_keeps_the_rows_of_its_pieces(name: str, si
     assert again.config.vocab_size == size
 
 
-def test_a_vocabulary_of_nothing_is_refused() -> None:
+def test_an_empty_vocabulary_is_rejected() -> None:
     with pytest.raises(UsageError, match="vocab_size is 0"):
         BertModel(BertConfig(**SMALL)).resize_token_embeddings(0)
 
 
-def test_a_body_is_loaded_without_its_pooler_when_told_so(tmp_path: Path) -> None:
+def test_a_model_can_be_loaded_without_its_pooler(tmp_path: Path) -> None:
     whole = BertModel(BertConfig(**SMALL)).eval()
     whole.save_pretrained(tmp_path / "model")
     model = BertModel.from_pretrained(tmp_path / "model", add_pooling_layer=False)

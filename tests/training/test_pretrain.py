@@ -189,8 +189,8 @@ def test_held_out_text_that_cannot_be_used_is_named_and_leaves_nothing_behind(
 ) -> None:
     text = tmp_path / "short.txt"
     cases = (
-        ("mlm+nsp", "One document only.\n", "has one document only"),
-        ("mlm+sop", "a\n\nb\n", "has not one sentence"),
+        ("mlm+nsp", "Only one document.\n", "has only one document"),
+        ("mlm+sop", "a\n\nb\n", "has no sentences"),
     )
     for objective, content, message in cases:
         text.write_text(content, encoding="utf-8")

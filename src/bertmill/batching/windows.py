@@ -1,9 +1,9 @@
-"""Inputs of any length as windows that a model can read; nothing is left out.
+"""Cut inputs of any length into windows that fit the model, without dropping any pieces.
 
-A window is `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`. A text that does not fit slides through several windows,
-`stride` pieces at a time. The two texts of a pair share the room as in truncation (the longer one gives way), and both
-reach their ends together: the parts of the one with fewer parts are repeated evenly. The outputs of a sequence's
-windows are averaged, weighted by the pieces of text each of them shows.
+A window is `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`. A text that does not fit is cut into several windows, each
+`stride` pieces after the previous one. The two texts of a pair share the room as in truncation (the longer one is cut
+first), and both reach their ends in the same window: the parts of the text with fewer parts are repeated evenly. The
+outputs of a sequence's windows are averaged, weighted by the number of text pieces in each window.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from bertmill.text.wordpiece import Pieces
 
 Texts = tuple[str, ...]  # a text, or a pair of texts
 
-MAX_CACHED_PIECES = 1 << 18  # of passages; questions about one passage usually follow each other
+MAX_CACHED_PIECES = 1 << 18  # of passages; questions about the same passage are usually consecutive
 
 
 @dataclass(frozen=True)
@@ -39,20 +39,20 @@ class Window:
     """One sequence of pieces for the model."""
 
     ids: NDArray[np.uint32]
-    num_first: int  # pieces of segment 0: [CLS], A and [SEP]
-    weight: int  # pieces of text
+    num_first: int  # number of pieces in segment 0: [CLS], A and [SEP]
+    weight: int  # number of text pieces
 
 
 @dataclass(frozen=True)
 class Windows:
-    """Cuts texts into windows of at most `max_length` pieces; with `truncate` only the first window is kept.
+    """Cuts texts into windows of at most `max_length` pieces. With `truncate`, only the first window is kept.
 
-    What did not fit is counted, for one remark at the end. Safe for threads.
+    Inputs that do not fit are counted for one remark at the end. Thread-safe.
     """
 
     tokenizer: BertTokenizer
     max_length: int
-    stride: int = 0  # pieces advanced from window to window; 0: three quarters of the room
+    stride: int = 0  # pieces from one window to the next; 0: three quarters of the room
     truncate: bool = False
     _counts: Counter[str] = field(default_factory=Counter, init=False)
     _passages: dict[str, Pieces] = field(default_factory=dict, init=False)
@@ -60,17 +60,17 @@ class Windows:
 
     @property
     def remark(self) -> str | None:
-        """What happened to inputs that do not fit, if there were any."""
+        """How many inputs did not fit and how they were handled; None if all fit."""
         with self._lock:
             return "; ".join(f"{count:,} {what}" for what, count in self._counts.items() if count) or None
 
     def count(self, what: str) -> None:
-        """Count something for `remark`."""
+        """Count an event for `remark`."""
         with self._lock:
             self._counts[what] += 1
 
     def cut(self, sequences: Sequence[Texts]) -> tuple[tuple[Window, ...], ...]:
-        """The windows of each sequence of an example. Special strings such as [MASK] in a text are text."""
+        """Return the windows of each sequence of an example. Special strings such as [MASK] are treated as text."""
         windows = tuple(map(self._windows, sequences))
         self._count_long(max(map(len, windows)))
         return tuple(of_sequence[:1] for of_sequence in windows) if self.truncate else windows
@@ -89,19 +89,19 @@ class Windows:
             self.count(f"rows are longer than {self.max_length} pieces: {treatment}")
 
     def slide(self, num_pieces: int, room: int) -> list[Range]:
-        """The ranges of pieces that windows with this room show, for tasks that need every piece."""
+        """Return the ranges of pieces in windows with this room, for tasks that need every piece."""
         if self.truncate:
-            raise UsageError("this task reads every piece: inputs cannot be truncated", remedy="omit --truncate")
+            raise UsageError("this task reads every piece: inputs cannot be truncated", remedy="do not set truncate")
         ranges = [part for (part,) in plan_sequence((num_pieces,), room, self.stride)]
         self._count_long(len(ranges))
         return ranges
 
     def ids(self, text: str) -> NDArray[np.uint32]:
-        """The ids of the pieces of a text, without special pieces."""
+        """Return the ids of the pieces of a text, without special pieces."""
         return np.frombuffer(self.tokenizer.wordpiece.ids(text, split_special=True), np.uint32)
 
     def pieces(self, text: str) -> Pieces:
-        """The pieces of a passage with their characters; cached for its other questions."""
+        """Return the pieces of a passage with their character offsets. Cached for other questions about it."""
         pieces = self._passages.get(text)
         if pieces is None:
             pieces = self.tokenizer.wordpiece.pieces(text, split_special=True)
@@ -112,7 +112,7 @@ class Windows:
         return pieces
 
     def window(self, *parts: NDArray[np.uint32]) -> Window:
-        """One text, or two, with special pieces."""
+        """Return a window of one or two texts, with special pieces added."""
         num_pieces = sum(map(len, parts))
         row = np.full(num_pieces + len(parts) + 1, self.tokenizer.sep_token_id, np.uint32)
         row[0] = self.tokenizer.cls_token_id
@@ -123,7 +123,7 @@ class Windows:
         return Window(row, len(parts[0]) + 2, max(1, num_pieces))
 
     def metadata(self) -> dict[str, Any]:
-        """What a model folder records, so that texts are read as in training."""
+        """Return the settings that a model folder records, so that texts are cut as in training."""
         return {"max_length": self.max_length, "stride": self.stride or None, "truncate": self.truncate}
 
 
@@ -134,37 +134,37 @@ def make_windows(
     default_length: int | None = None,
     default_stride: int | None = None,
 ) -> Windows:
-    """Windows as the settings say, else with the defaults, never longer than the model's positions.
+    """Create windows from settings and defaults, never longer than the model's positions.
 
-    A default stride is at most a third of the window, so that windows always overlap.
+    The default stride is limited to a third of the window, so that windows always overlap.
     """
     if settings.max_length is not None and settings.max_length > num_positions:
-        raise UsageError(f"--max-length {settings.max_length} exceeds the {num_positions} positions of the model")
+        raise UsageError(f"max_length {settings.max_length} exceeds the {num_positions} positions of the model")
     length = settings.max_length or min(num_positions, default_length or num_positions)
     if length < 5:
         raise UsageError(f"a window of {length} pieces has no room for two texts", remedy="use at least 5")
     stride = settings.stride or min(default_stride or 0, length // 3)
     if stride > length:
-        remedy = "use a smaller --stride or a larger --max-length"
+        remedy = "use a smaller stride or a larger max_length"
         raise UsageError(f"the stride {stride} must not exceed the window ({length})", remedy=remedy)
     return Windows(tokenizer, length, stride, bool(settings.truncate))
 
 
 def recorded_settings(settings: WindowSettings, folder: Path) -> WindowSettings:
-    """`settings`, completed by what a model folder records about its windows."""
+    """Complete `settings` with the window settings recorded in a model folder."""
     try:
         recorded = WindowSettings.model_validate(read_metadata(folder).get("windows", {}))
     except ValidationError:
         what = "has no valid window settings"
         raise IntegrityError(what, where=folder / METADATA_FILE, remedy="fine-tune again") from None
-    if settings.max_length not in (None, recorded.max_length):  # its stride was chosen for another length
+    if settings.max_length not in (None, recorded.max_length):  # the recorded stride is for another length
         recorded = recorded.model_copy(update={"stride": None})
     given = {name: getattr(settings, name) for name in ("max_length", "stride", "truncate")}
     return recorded.model_copy(update={name: value for name, value in given.items() if value is not None})
 
 
 def plan_sequence(lengths: tuple[int, ...], room: int, stride: int) -> list[tuple[Range, ...]]:
-    """Which part of each text is in which window; together, the parts are all pieces."""
+    """Return the range of each text in each window. Together, the ranges cover all pieces."""
     if sum(lengths) <= room:
         return [tuple((0, length) for length in lengths)]
     limits = (room,) if len(lengths) == 1 else share_room(lengths, room)
@@ -177,7 +177,7 @@ def plan_sequence(lengths: tuple[int, ...], room: int, stride: int) -> list[tupl
 
 
 def widest_context(ranges: Sequence[Range], num_pieces: int) -> NDArray[np.intp]:
-    """For each piece, the first window in which the smaller of its left and right contexts is largest."""
+    """Return, for each piece, the first window in which the smaller of its left and right contexts is largest."""
     widest = np.zeros(num_pieces, np.intp)
     most = np.full(num_pieces, -1)
     for number, (start, end) in enumerate(ranges):
@@ -190,7 +190,7 @@ def widest_context(ranges: Sequence[Range], num_pieces: int) -> NDArray[np.intp]
 
 
 def pack(windows: Sequence[Window]) -> PackedBatch:
-    """Windows as one packed batch."""
+    """Pack windows into one batch."""
     lengths = [len(window.ids) for window in windows]
     ids = np.concatenate([window.ids for window in windows]).astype(np.int64)
     in_segments = [(window.num_first, len(window.ids) - window.num_first) for window in windows]
@@ -199,7 +199,7 @@ def pack(windows: Sequence[Window]) -> PackedBatch:
 
 
 def merge_windows(rows: Tensor, sequences: Sequence[Sequence[Window]]) -> Tensor:
-    """Rows of all windows → the weighted mean row of each sequence [sequences, …]."""
+    """Average the rows of all windows per sequence, weighted by text pieces: [windows, …] → [sequences, …]."""
     if all(len(windows) == 1 for windows in sequences):
         return rows
     shares = torch.zeros(len(sequences), len(rows))

@@ -1,1 +1,1 @@
-"""Text as pieces on disk, and the instances that pre-training makes of it."""
+"""Text stored as pieces, and the pre-training instances made from it."""

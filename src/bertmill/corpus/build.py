@@ -1,9 +1,8 @@
-"""Build a corpus from text: worker processes each take the text of one shard and write the shard.
+"""Build a corpus from text: each worker process takes the text of one shard and writes the shard.
 
-A worker splits the lines into sentences, turns them into pieces, writes the shard's files and last a record with the
-hashes of the text, of the recipe and of the files. A build that was interrupted reads the text again, which is cheap,
-and skips every shard whose record matches, so the result has the same bytes for any number of workers and
-interruptions.
+A worker splits lines into sentences, tokenizes them, writes the shard's files and finally a record with the hashes of
+the text, the recipe and the files. An interrupted build reads the text again, which is cheap, and skips every shard
+whose record matches. So the result has the same bytes for any number of workers and interruptions.
 """
 
 from __future__ import annotations
@@ -49,14 +48,15 @@ ShardRecord = dict[str, Any]  # of a finished shard
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker needs to know besides the text of its shard."""
+    """What a worker needs besides the text of its shard."""
 
     folder: Path
     records: Path
-    recipe: str  # a hash of everything but the text that decides what the shards hold
+    recipe: str  # hash of everything except the text that determines the content of the shards
     chinese_words: bool
 
     def record_path(self, number: int) -> Path:
+        """Return the path of the record of a shard."""
         return self.records / shard_file(number, "json")
 
 
@@ -72,10 +72,10 @@ def build_corpus(
     repairs: Repairs | None = None,
     on_progress: Callable[[int, int], object] = lambda _read, _text: None,
 ) -> dict[str, Any]:
-    """Write the corpus folder `out` and return its facts, as the manifest has them.
+    """Write the corpus folder `out` and return its facts as stored in the manifest.
 
-    `document` says what a document is (default: a record in .jsonl files, else the lines between blank lines).
-    `on_progress` is told of each finished shard how many bytes had been read up to its end, and its bytes of text.
+    `document` determines what a document is (default: a record in .jsonl files, else the lines between blank lines).
+    For each finished shard, `on_progress` gets the number of bytes read up to its end and its bytes of text.
     """
     wordpiece = tokenizer.wordpiece
     recipe = {
@@ -106,7 +106,7 @@ def _finish_shard(job: Job, wordpiece: WordPiece, shard_text: ShardText) -> Shar
 
 
 def _finished(job: Job, shard_text: ShardText) -> ShardRecord | None:
-    """The record of a shard that an earlier build finished, if the shard is still what the record says."""
+    """Return the record of a shard that an earlier build finished, if text, recipe and files still match it."""
     path = job.record_path(shard_text.number)
     if not path.exists():
         return None
@@ -115,13 +115,13 @@ def _finished(job: Job, shard_text: ShardText) -> ShardRecord | None:
         is_right = (record["recipe"], record["text_sha256"]) == (job.recipe, _sha256(shard_text.text)) and not any(
             difference(job.folder, name, entry) for name, entry in record["files"].items()
         )
-    except (BertmillError, LookupError, TypeError, AttributeError):  # whatever it is, it is made anew
+    except (BertmillError, LookupError, TypeError, AttributeError):  # invalid record: build the shard again
         return None
     return record if is_right else None
 
 
 def write_shard(job: Job, wordpiece: WordPiece, shard_text: ShardText) -> ShardRecord:
-    """Make a shard, write its files and then its record."""
+    """Build a shard, write its files and then its record."""
     shard, num_dropped = make_shard(wordpiece, shard_text.text.decode(), chinese_words=job.chinese_words)
     names = [shard_file(shard_text.number, kind) for kind in KINDS]
     columns: tuple[NDArray[Any], ...] = (shard.pieces, shard.words, shard.sentence_ends, shard.document_ends)
@@ -143,12 +143,12 @@ def write_shard(job: Job, wordpiece: WordPiece, shard_text: ShardText) -> ShardR
 
 
 def make_shard(wordpiece: WordPiece, text: str, *, chinese_words: bool) -> tuple[Shard, int]:
-    """The shard of a text, and the number of sentences without pieces, which are not in it."""
+    """Return the shard of a text, and the number of sentences without pieces, which are not in the shard."""
     pieces: list[array[int]] = []
     words: list[NDArray[np.bool_]] = []
     document_ends: list[int] = []
     num_dropped = 0
-    # Ids alone are quicker, and a piece's spelling tells whether it begins a word, except for words that are not split.
+    # Computing only ids is faster. A piece's spelling shows whether it begins a word, unless some words are not split.
     by_spelling = not (chinese_words or wordpiece.never_split)
     for row in text.split("\n")[:-1]:
         if not row:
@@ -174,14 +174,14 @@ def make_shard(wordpiece: WordPiece, text: str, *, chinese_words: bool) -> tuple
 
 @cache
 def _begins_word(wordpiece: WordPiece) -> NDArray[np.bool_]:
-    """For each id: does the piece begin a word?"""
+    """Return, for each id, whether the piece begins a word."""
     begins = np.ones(max(wordpiece.vocabulary.values()) + 1, np.bool_)
     begins[[number for piece, number in wordpiece.vocabulary.items() if piece.startswith(CONTINUATION)]] = False
     return begins
 
 
 def _locate(wordpiece: WordPiece, sentence: str, chinese_words: bool) -> tuple[array[int], NDArray[np.bool_]]:
-    """Ids of the pieces of `sentence`, and whether each begins a word."""
+    """Return the ids of the pieces of `sentence`, and whether each begins a word."""
     located = wordpiece.pieces(sentence, split_special=True)
     begins = np.diff(located.words.astype(np.int64), prepend=-1) > 0
     if chinese_words:
@@ -199,7 +199,7 @@ def _facts(
     names = ("pieces", "sentences", "documents", "dropped_sentences", "text_bytes")
     totals = {name: sum(record[name] for record in records) for name in names}
     if not totals["pieces"]:
-        raise DataError("there is no text in it", where=", ".join(files))
+        raise DataError("contains no text", where=", ".join(files))
     hashes = [entry["sha256"] for record in records for entry in record["files"].values()]
     return {
         "shards": len(records),
@@ -212,7 +212,7 @@ def _facts(
 
 
 def _remove_all_but(folder: Path, names: set[str]) -> None:
-    """What an earlier attempt left that does not belong to the corpus."""
+    """Remove what an earlier attempt left and does not belong to the corpus."""
     for path in folder.iterdir():
         if path.is_dir():
             shutil.rmtree(path)

@@ -1,8 +1,8 @@
-"""Chinese words: which ideographs go on a word that an earlier one began, by jieba's dictionary.
+"""Chinese words: find the ideographs that continue a word, with jieba's dictionary.
 
-WordPiece makes every ideograph a word of its own. jieba cuts the same text into words; a piece that begins with an
-ideograph inside one of them does not begin a word any more. Pieces of other characters stay as they are, and so does
-everything in text that jieba does not cut.
+WordPiece makes every ideograph a separate word. jieba segments the same text into words, and a piece that begins with
+an ideograph inside such a word does not begin a word. Pieces of other characters, and everything in text that jieba
+does not segment, are unchanged.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ _IDEOGRAPH = re.compile(f"[{IDEOGRAPH_CLASS}]")
 
 
 def goes_on_word(text: str) -> NDArray[np.bool_]:
-    """For each character of `text`: is it an ideograph in a word that began before it?"""
-    goes_on = np.zeros(len(text), np.bool_)
-    goes_on[[match.start() for match in _IDEOGRAPH.finditer(text)]] = True
-    if goes_on.any():
-        goes_on[list(accumulate(map(len, _jieba().cut(text)), initial=0))[:-1]] = False
-    return goes_on
+    """Return, for each character of `text`, whether it is an ideograph that continues a word."""
+    continues = np.zeros(len(text), np.bool_)
+    continues[[match.start() for match in _IDEOGRAPH.finditer(text)]] = True
+    if continues.any():
+        continues[list(accumulate(map(len, _jieba().cut(text)), initial=0))[:-1]] = False
+    return continues
 
 
 def version() -> str:
-    """Of the dictionary: a corpus made with another one is another corpus."""
+    """Return the version of the dictionary. Another version gives another corpus."""
     return str(_module().__version__)
 
 
 @cache
 def _jieba() -> Any:
-    """jieba's own cutter, quiet, and without the cache file that it would leave in the folder of temporary files."""
+    """Return jieba's tokenizer, without the cache file that it would leave in the folder of temporary files."""
     cutter = _module().Tokenizer()
     with tempfile.TemporaryDirectory() as folder:
         cutter.tmp_dir = folder
@@ -53,10 +53,10 @@ def _jieba() -> Any:
 def _module() -> Any:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a package of 2020 about the Python of today
+            warnings.simplefilter("ignore")  # jieba was released in 2020 and causes warnings in current Python
             import jieba
     except ModuleNotFoundError:
-        what = "--chinese-words needs the package jieba, which is not installed"
+        what = "chinese_words needs the package jieba, which is not installed"
         raise UsageError(what, remedy="pip install jieba") from None
     jieba.setLogLevel(logging.WARNING)
     return jieba

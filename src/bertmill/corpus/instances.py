@@ -1,7 +1,7 @@
 """Finished instances: planned slices of a corpus as ids with [CLS], [SEP], segments and labels.
 
-An instance is a function of (seed, epoch, its number in the epoch); a batch of any of them is one flat row without
-padding. Where pieces are masked, labels keep what stood there.
+An instance is a function of (seed, epoch, its number in the epoch). A batch is one flat row of instances without
+padding. Where pieces are masked, the labels are the original pieces.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from bertmill.model.packing import PackedBatch
 
-_OPEN_PLANS = 2  # a batch may lie across the boundary of two epochs
+_OPEN_PLANS = 2  # a batch may span two epochs
 
 
 class Text(NamedTuple):
@@ -39,18 +39,18 @@ class Text(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Instances before anything is selected; n pieces, B instances."""
+    """Instances before pieces are selected; n pieces, B instances."""
 
     piece_ids: Numbers  # [n]
     segments: Numbers  # [n]
     lengths: Numbers  # [B]
-    is_ordinary: Flags  # [n] whether a piece is of the corpus
-    begins_word: Flags | None  # [n] only where whole words are selected
+    is_ordinary: Flags  # [n] whether a piece comes from the corpus
+    begins_word: Flags | None  # [n] only if whole words are selected
 
 
 @dataclass(frozen=True)
 class InstanceBatch:
-    """Instances one after another in a flat row."""
+    """Instances concatenated in one flat row."""
 
     piece_ids: Numbers  # [n]
     segments: Numbers  # [n] 1 in the second text of a pair
@@ -60,10 +60,11 @@ class InstanceBatch:
 
     @property
     def num_selected(self) -> int:
+        """Number of selected positions."""
         return int((self.labels != NOT_SELECTED).sum())
 
     def packed(self) -> PackedBatch:
-        """What the model takes as its first argument."""
+        """Return the batch as the first argument of the model."""
         import torch
 
         from bertmill.model.packing import PackedBatch
@@ -71,17 +72,17 @@ class InstanceBatch:
         return PackedBatch(torch.from_numpy(self.piece_ids), self.lengths.tolist(), torch.from_numpy(self.segments))
 
     def targets(self) -> dict[str, torch.Tensor]:
-        """What the model takes by name: `labels` and the targets of the objective."""
+        """Return keyword arguments of the model: `labels` and the targets of the objective."""
         import torch
 
         arrays = {"labels": self.labels, **self.instance_targets}
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
     def __getitem__(self, part: slice) -> InstanceBatch:
-        """Some consecutive instances."""
+        """Return consecutive instances."""
         first, stop, step = part.indices(len(self.lengths))
         if step != 1:
-            raise UsageError("a part of a batch is consecutive instances")
+            raise UsageError(f"a slice of a batch must have step 1, not {step}")
         bounds = np.concatenate([[0], np.cumsum(self.lengths)])
         pieces = slice(bounds[first], bounds[max(first, stop)])
         rows = (self.piece_ids[pieces], self.segments[pieces], self.labels[pieces])
@@ -89,7 +90,7 @@ class InstanceBatch:
         return InstanceBatch(*rows, self.lengths[part], targets)
 
     def micro_batches(self, max_pieces: int) -> Iterator[InstanceBatch]:
-        """The batch in parts of at most so many pieces, in order; an instance that is longer is a part of its own."""
+        """Yield micro-batches of at most `max_pieces`, in order. A longer instance gets its own micro-batch."""
         first = 0
         while first < len(self.lengths):
             num_pieces = np.cumsum(self.lengths[first:])
@@ -99,7 +100,7 @@ class InstanceBatch:
 
     @classmethod
     def joined(cls, batches: list[InstanceBatch]) -> InstanceBatch:
-        """Concatenates batches."""
+        """Concatenate batches."""
         rows = ((batch.piece_ids, batch.segments, batch.labels, batch.lengths) for batch in batches)
         names = batches[0].instance_targets
         targets = {name: np.concatenate([batch.instance_targets[name] for batch in batches]) for name in names}
@@ -110,7 +111,7 @@ class InstanceBatch:
 def lay_out(
     instances: list[list[Text]], corpus: Corpus, vocabulary: VocabularyIds, *, with_word_starts: bool
 ) -> Layout:
-    """[CLS], then each text followed by [SEP], instance after instance."""
+    """Lay out instances one after another: [CLS], then each text followed by [SEP]."""
     lengths = [1 + sum(text.stop - text.start + 1 for text in texts) for texts in instances]
     ids = np.full(sum(lengths), vocabulary.sep, np.int64)
     segments, is_ordinary = np.zeros_like(ids), np.zeros(len(ids), np.bool_)
@@ -136,7 +137,7 @@ class Instances:
 
     corpus: Corpus
     vocabulary: VocabularyIds
-    plan_folder: Path  # one for each corpus, seed and `settings`
+    plan_folder: Path  # for plans of this corpus, seed and `settings` only
     settings: PlanSettings
     masking: MaskingSettings
     _: KW_ONLY
@@ -145,17 +146,17 @@ class Instances:
     def __post_init__(self) -> None:
         corpus, vocabulary = self.corpus, self.vocabulary
         if vocabulary.size != corpus.vocabulary_size:
-            what = f"was made with a vocabulary of {corpus.vocabulary_size:,} pieces, not {vocabulary.size:,}"
-            raise UsageError(what, where=corpus.folder, remedy="give the vocabulary that the corpus was made with")
+            what = f"was built with a vocabulary of {corpus.vocabulary_size:,} pieces, not {vocabulary.size:,}"
+            raise UsageError(what, where=corpus.folder, remedy="use the vocabulary that the corpus was built with")
         self.planner = Planner(corpus, self.plan_folder, self.settings, self.seed)
         self.objective = self.planner.objective
         self._masker = Masker(self.masking, vocabulary, self.settings.length, self.seed)
         self._load_records = lru_cache(maxsize=_OPEN_PLANS)(self.planner.load_records)
         self._planned: dict[int, PlanFacts] = {}
-        self._one_at_a_time = threading.Lock()  # or two threads would plan the same epoch
+        self._one_at_a_time = threading.Lock()  # otherwise, two threads could plan the same epoch
 
     def plan_epoch(self, epoch: int) -> PlanFacts:
-        """Plan an epoch, unless its plan is in the folder already."""
+        """Plan an epoch, unless the folder already has its plan."""
         planned = self._planned_epoch(epoch)
         with self._one_at_a_time:
             if planned not in self._planned:
@@ -163,16 +164,16 @@ class Instances:
             return self._planned[planned]
 
     def count(self, epoch: int) -> int:
-        """How many instances an epoch has that was planned."""
+        """Return the number of instances in an epoch, which must have been planned."""
         return self._planned[self._planned_epoch(epoch)].num_instances
 
     def make_in_order(self, epoch: int, start: int, stop: int) -> InstanceBatch:
-        """The instances of an epoch from place `start` to `stop` of its order, which is random and its own."""
+        """Return the instances from `start` to `stop` in the random order of an epoch."""
         order = Permutation(self.plan_epoch(epoch).num_instances, self.seed, epoch, "order")
         return self.make_batch(epoch, order(np.arange(start, stop)))
 
     def make_batch(self, epoch: int, numbers: Numbers) -> InstanceBatch:
-        """The instances of an epoch with these numbers, in this order; the epoch is planned if need be."""
+        """Return the instances of an epoch with these numbers, in this order. Plans the epoch if necessary."""
         epoch = self._planned_epoch(epoch)
         with self._one_at_a_time:
             all_records = self._load_records(epoch)
@@ -184,5 +185,5 @@ class Instances:
         return InstanceBatch(layout.piece_ids, layout.segments, labels, layout.lengths, targets)
 
     def _planned_epoch(self, epoch: int) -> int:
-        """With fixed masks every epoch has the instances of the first."""
+        """Return the epoch whose plan is used: with fixed masks, always the first."""
         return 0 if self.masking.fixed else epoch

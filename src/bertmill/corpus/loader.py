@@ -1,10 +1,12 @@
-"""Batches for training: which instances come at which step, on which rank, prepared ahead.
+"""Training batches: which instances each step and rank gets, prepared in advance.
 
-Epoch after epoch, each in its own keyed order, the instances form one endless row. Step s takes the batch_size
-instances from s · batch_size on, across the end of an epoch if need be; a rank takes its share of them, from
-batch_size · rank / world_size on. Every step is computed from its number alone, so any step can be the first, and
-threads can prepare the next ones in any order. Threads are enough: a batch takes about a hundredth of the time that
-a step of the smallest model takes, and most of that in numpy.
+The epochs, each in its own keyed order, form one endless sequence of instances. Step s takes `batch_size` instances
+starting at s · batch_size, across the end of an epoch if necessary. A rank takes its share of them, starting at
+batch_size · rank / world_size.
+
+A step is computed from its number alone, so any step can be the first, and threads can prepare the next steps in any
+order. Threads are sufficient: preparing a batch takes about a hundredth of the time of a step of the smallest model,
+most of it in numpy.
 """
 
 from __future__ import annotations
@@ -24,9 +26,9 @@ STEPS_AHEAD = 2  # per worker
 
 
 def require_share_for_each(batch_size: int, world_size: int) -> None:
-    """A rank without a part of the batch would not take part in the sums that the others wait for."""
+    """Raise UsageError if a rank would get an empty batch: it would skip the sums that the other ranks wait for."""
     if batch_size < world_size:
-        raise UsageError(f"a batch of {batch_size} cannot be shared by {world_size} ranks")
+        raise UsageError(f"batch_size {batch_size} is smaller than the number of ranks ({world_size})")
 
 
 @dataclass
@@ -38,19 +40,19 @@ class Loader:
     batch_size: int  # of all ranks together
     rank: int = 0
     world_size: int = 1
-    workers: int = 1  # threads; with 0, batches are prepared when they are requested
+    workers: int = 1  # threads; 0: prepare batches only when they are requested
 
     def __post_init__(self) -> None:
         if not 0 <= self.rank < self.world_size:
-            raise UsageError(f"rank {self.rank} is not one of {self.world_size}")
+            raise UsageError(f"rank must be from 0 to {self.world_size - 1}, not {self.rank}")
         require_share_for_each(self.batch_size, self.world_size)
         if self.workers < 0:
             raise UsageError(f"workers must be 0 or more, not {self.workers}")
-        self._epoch_starts = [0]  # in the endless row; one more is known than epochs were counted
+        self._epoch_starts = [0]  # in the endless sequence; the last entry is the end of the last known epoch
         self._counting = threading.Lock()
 
     def batches(self, start_step: int = 0) -> Iterator[InstanceBatch]:
-        """This rank's part of step `start_step` and of every step after it, without end."""
+        """Yield this rank's batches from `start_step` on, without end."""
         steps = count(start_step)
         if not self.workers:
             yield from map(self.load, steps)
@@ -65,7 +67,7 @@ class Loader:
             pool.shutdown(cancel_futures=True)
 
     def load(self, step: int) -> InstanceBatch:
-        """This rank's part of a step; epochs up to that step are planned if need be."""
+        """Return this rank's batch of a step. Plans the epochs up to that step if necessary."""
         start = step * self.batch_size + self.batch_size * self.rank // self.world_size
         stop = step * self.batch_size + self.batch_size * (self.rank + 1) // self.world_size
         parts = []
@@ -78,11 +80,11 @@ class Loader:
 
     @property
     def steps_per_epoch(self) -> float:
-        """Of the first epoch, which must have been planned; others hardly differ."""
+        """Number of steps in the first epoch, which must have been planned. Other epochs hardly differ."""
         return self.instances.count(0) / self.batch_size
 
     def _plan_epoch_around(self, place: int) -> tuple[int, int, int]:
-        """The epoch at a place of the endless row, and where it starts and stops."""
+        """Return the epoch of the instance at index `place` of the endless sequence, and its start and stop."""
         with self._counting:
             while self._epoch_starts[-1] <= place:
                 epoch = len(self._epoch_starts) - 1

@@ -1,13 +1,13 @@
 """Which positions the MLM head must predict, and what the model sees there.
 
-Of an instance's n ordinary pieces, rate · n are selected, rounded up or down at random so that the share is right on
-average, but at least one. Of the selected, a share becomes [MASK], a share a random ordinary piece, the rest stays.
-The numbers are drawn by a Philox generator with the key (seed, epoch, "masking") whose counter begins at the
-instance's number: an instance is masked alike in whatever batch it comes.
+Of an instance's n ordinary pieces, rate · n are selected, but at least one. The number is rounded up or down at random,
+so the rate is right on average. Of the selected pieces, one share becomes [MASK], one share a random ordinary piece,
+and the rest stays. A Philox generator with the key (seed, epoch, "masking") and a counter that starts at the instance's
+number draws the random numbers, so an instance is masked identically in any batch.
 
-Whole words: words are taken in random order until the number is reached. The word that would exceed it is taken with
-the probability (pieces still missing / its pieces), so the expected number of pieces is the same; words that would
-exceed the limit of 20 pieces in 128 are passed over.
+Whole words: words are selected in random order until the number is reached. A word that would exceed it is selected
+with probability (pieces still missing / its pieces), so the expected number of pieces is the same. Words that would
+exceed the limit of 20 pieces in 128 are skipped.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from bertmill.text.tokenizer import BertTokenizer
 if TYPE_CHECKING:
     from bertmill.corpus.instances import Layout
 
-NOT_SELECTED = -100  # as a label: the losses leave it out
-MOST_SELECTED = 25 / 24  # times rate · length: 20 of 128 and 80 of 512 pieces at 15 %
-_SCORE, _KIND, _PIECE = range(3)  # what is drawn for each piece: its rank, what becomes of it, a random piece
+NOT_SELECTED = -100  # label that losses ignore
+MOST_SELECTED = 25 / 24  # limit, relative to rate · length: 20 of 128 and 80 of 512 pieces at 15 %
+_SCORE, _KIND, _PIECE = range(3)  # numbers drawn for each piece: its rank, how to replace it, a random piece
 
 Flags = NDArray[np.bool_]
 Draws = NDArray[np.float64]
@@ -37,42 +37,43 @@ Draws = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class MaskingSettings:
-    """How many pieces are selected and what becomes of them; the paper's 15 % and 80/10/10 unless said otherwise."""
+    """How many pieces are selected and how they are replaced. The defaults are the paper's 15 % and 80/10/10."""
 
     rate: float = 0.15
     mask: float = 0.8
     random: float = 0.1
     same: float = 0.1
     whole_words: bool = False
-    fixed: bool = False  # every epoch has the very same instances, masks included, in another order
+    fixed: bool = False  # every epoch has the same instances and masks, in another order
 
     def __post_init__(self) -> None:
         if not 0 < self.rate <= 1:
-            raise UsageError(f"the share of selected pieces must be above 0 and at most 1, not {self.rate}")
+            raise UsageError(f"rate must be above 0 and at most 1, not {self.rate}")
         shares = (self.mask, self.random, self.same)
         if min(shares) < 0 or not math.isclose(sum(shares), 1, abs_tol=1e-6):
-            what = f"of the selected pieces {self.mask:g} are masked, {self.random:g} random and {self.same:g} the same"
-            raise UsageError(what, remedy="make the three shares add up to 1")
+            what = "mask, random and same must be shares of at least 0 that add up to 1"
+            raise UsageError(f"{what}, not {self.mask:g}, {self.random:g} and {self.same:g}")
 
 
 @dataclass(frozen=True)
 class VocabularyIds:
-    """What instances need to know of a vocabulary."""
+    """The size and special ids of a vocabulary, as instances need them."""
 
     size: int
     cls: int
     sep: int
     mask: int
-    special: tuple[int, ...]  # all ids that are no ordinary piece
+    special: tuple[int, ...]  # all ids that are not ordinary pieces
 
     @classmethod
     def of(cls, tokenizer: BertTokenizer) -> VocabularyIds:
+        """Return the size and special ids of a tokenizer."""
         ids = (tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.mask_token_id)
         return cls(tokenizer.vocab_size, *ids, tuple(tokenizer.all_special_ids))
 
 
 class Masker:
-    """Masks batches of instances that are at most `length` long."""
+    """Masks batches of instances of at most `length` pieces."""
 
     def __init__(self, settings: MaskingSettings, vocabulary: VocabularyIds, length: int, seed: int) -> None:
         self.settings = settings
@@ -83,10 +84,10 @@ class Masker:
         self.limit = math.ceil(MOST_SELECTED * settings.rate * length - 1e-9)
 
     def mask(self, layout: Layout, epoch: int, numbers: Numbers) -> Numbers:
-        """Replace selected pieces in place; returns the labels of all. `numbers` are the instances' in the epoch."""
+        """Replace selected pieces in place and return all labels. `numbers` are the instances' numbers in the epoch."""
         ids, _, lengths, is_ordinary, begins_word = layout
-        row = np.repeat(np.arange(len(lengths)), lengths)  # the instance of each piece …
-        column = np.arange(len(ids)) - (np.cumsum(lengths) - lengths)[row]  # … and its place there
+        row = np.repeat(np.arange(len(lengths)), lengths)  # the instance of each piece
+        column = np.arange(len(ids)) - (np.cumsum(lengths) - lengths)[row]  # its index in the instance
         rounding, coins, draws = self._draws(epoch, numbers)
         num_ordinary = np.bincount(row[is_ordinary], minlength=len(lengths))
         num_wanted = np.maximum(1, np.floor(self.settings.rate * num_ordinary + rounding)).astype(np.int64)
@@ -107,7 +108,7 @@ class Masker:
         return labels
 
     def _draws(self, epoch: int, numbers: Numbers) -> tuple[Draws, Draws, Draws]:
-        """Random numbers from 0 to 1: two per instance [B], and three for each of its places [B, 3, length]."""
+        """Draw random numbers from 0 to 1: two per instance [B], and three per position [B, 3, length]."""
         key = keyed_seed(self.seed, epoch, "masking")
         draws = np.empty((len(numbers), 2 + 3 * self.length))
         for row, number in zip(draws, numbers.tolist(), strict=True):
@@ -115,7 +116,7 @@ class Masker:
         return draws[:, 0], draws[:, 1], draws[:, 2:].reshape(len(numbers), 3, self.length)
 
     def _shown(self, pieces: Numbers, draws: Draws) -> Numbers:
-        """What stands in the place of selected pieces."""
+        """Return what the model sees at selected positions."""
         settings = self.settings
         random_pieces = self.ordinary[np.floor(draws[:, _PIECE] * len(self.ordinary)).astype(np.int64)]
         changed = np.where(draws[:, _KIND] < settings.mask, self.mask_id, random_pieces)
@@ -123,14 +124,14 @@ class Masker:
 
 
 def _count_within(sizes: Numbers) -> Numbers:
-    """0, 1, … up to each size, one after the other."""
+    """Concatenate 0, 1, …, size - 1 for all sizes."""
     return np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
 
 
 def _words(begins_word: Flags, is_ordinary: Flags) -> tuple[Numbers, Numbers]:
-    """Where each word begins and how many pieces it has.
+    """Return where each word begins and how many pieces it has.
 
-    What follows a special token begins a word, even if the text was cut inside one.
+    The first piece after a special piece begins a word, even if the text was cut inside a word.
     """
     begins = begins_word | ~is_ordinary
     begins[1:] |= ~is_ordinary[:-1]
@@ -140,7 +141,7 @@ def _words(begins_word: Flags, is_ordinary: Flags) -> tuple[Numbers, Numbers]:
 
 
 def _take_words(sizes: Numbers, num_words: Numbers, num_wanted: Numbers, coins: Draws, limit: int) -> list[int]:
-    """Which of the words to take, where those of an instance stand together, in random order."""
+    """Return the indices of the words to select. The words of an instance are adjacent, in random order."""
     all_taken: list[int] = []
     start = 0
     for number, wanted, coin in zip(num_words.tolist(), num_wanted.tolist(), coins.tolist(), strict=True):

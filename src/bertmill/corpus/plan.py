@@ -1,10 +1,10 @@
-"""The plan of an epoch: which slices of the corpus make which instance, as records in a memory-mapped file.
+"""The plan of an epoch: the slices of the corpus that form each instance, as records in a memory-mapped file.
 
     epoch-00003.records   one record of fixed size per instance, shard after shard
-    epoch-00003.json      what it was planned from and for, counts, where each shard's records end, sha256
-Planning needs lengths alone, one shard of them at a time. The plan of a shard is a function of (seed, epoch, shard), so
-records that are missing or damaged can be made again; the small file knows how many there are. The records of the
-epoch before last are removed.
+    epoch-00003.json      corpus, seed, settings, counts, where each shard's records end, sha256
+Planning needs only lengths, one shard at a time. The plan of a shard is a function of (seed, epoch, shard), so missing
+or damaged records can be planned again; the JSON file has their number. The records of the epoch before last are
+removed.
 """
 
 from __future__ import annotations
@@ -35,52 +35,53 @@ _DRAWN_AT_ONCE = 1024
 
 @dataclass(frozen=True)
 class PlanSettings:
-    """What decides, with the seed, how a corpus is cut into instances."""
+    """Settings that, together with the seed, determine how a corpus is cut into instances."""
 
     objective: str = "mlm+nsp"
-    length: int = 128  # of an instance at most, with [CLS] and [SEP]
-    short_seq_prob: float = 0.1  # the share of instances that aim at a random shorter length
+    length: int = 128  # maximum length of an instance, including [CLS] and [SEP]
+    short_seq_prob: float = 0.1  # share of instances with a random shorter target length
     heldout_share: float = 0.0  # of the documents
-    part: PartName = "train"  # the documents to make instances of: those that are not held out, or those that are
+    part: PartName = "train"  # make instances from training documents or from held-out documents
 
     def __post_init__(self) -> None:
         objective = load_objective(self.objective)
         if not 0 <= self.short_seq_prob <= 1:
-            raise UsageError(f"short_seq_prob is a share from 0 to 1, not {self.short_seq_prob}")
+            raise UsageError(f"short_seq_prob must be from 0 to 1, not {self.short_seq_prob}")
         if not 0 <= self.heldout_share < 1:
-            raise UsageError(f"the held-out share is from 0 to less than 1, not {self.heldout_share}")
+            raise UsageError(f"heldout_share must be at least 0 and less than 1, not {self.heldout_share}")
         if self.part == "heldout" and not self.heldout_share:
-            raise UsageError("nothing is held out: the held-out share is 0")
+            raise UsageError("part is 'heldout', but heldout_share is 0")
         shortest = objective.num_special + objective.min_pieces
         if self.length < shortest:
-            what = f"the length {self.length} is too short for {self.objective}"
-            raise UsageError(what, remedy=f"from {shortest} on")
+            what = f"length {self.length} is too short for {self.objective}"
+            raise UsageError(what, remedy=f"use at least {shortest}")
 
     @cached_property
     def room(self) -> int:
-        """For pieces of the corpus."""
+        """Room for pieces of the corpus in an instance."""
         return self.length - load_objective(self.objective).num_special
 
 
 @dataclass(frozen=True)
 class PlanFacts:
-    """What the small file beside the records says."""
+    """Content of the JSON file next to the records."""
 
-    counts: dict[str, int]  # totals of what the objective counts; see `Objective.plan_shard`
-    shard_ends: list[int]  # the number of records up to the end of each shard
+    counts: dict[str, int]  # totals of the objective's counts; see `Objective.plan_shard`
+    shard_ends: list[int]  # number of records up to the end of each shard
     sha256: str  # of the records
 
     @property
     def num_instances(self) -> int:
+        """Number of instances in the epoch."""
         return self.shard_ends[-1]
 
 
 class Planner:
-    """Makes and finds the plans of a corpus, one per epoch, in a folder."""
+    """Makes and loads the plans of a corpus, one per epoch, in a folder."""
 
     def __init__(self, corpus: Corpus, folder: Path, settings: PlanSettings, seed: int) -> None:
         if not corpus.num_pieces:
-            raise DataError("has no text to make instances of", where=corpus.folder)
+            raise DataError("has no text", where=corpus.folder)
         self.part = DocumentPart(corpus, settings.part, settings.heldout_share)
         self.objective = load_objective(settings.objective)
         self.objective.check_part(self.part, settings)
@@ -90,11 +91,11 @@ class Planner:
         self.seed = seed
 
     def plan(self, epoch: int) -> PlanFacts:
-        """Plan an epoch, unless that has been done already; the records may be gone since."""
+        """Plan an epoch, unless that has been done already. Its records may have been removed."""
         return self._known(epoch) or self._make(epoch)
 
     def load_records(self, epoch: int) -> NDArray[Any]:
-        """The instances of an epoch, mapped into memory; planned now if they are missing or damaged."""
+        """Memory-map the records of an epoch. Plans the epoch again if they are missing or damaged."""
         facts = self._known(epoch)
         path = self._path(epoch, "records")
         if facts is None or not path.is_file() or sha256_of(path) != facts.sha256:
@@ -105,7 +106,7 @@ class Planner:
         return self.folder / f"epoch-{epoch:05d}.{kind}"
 
     def _origin(self, epoch: int) -> dict[str, Any]:
-        """All that a plan depends on."""
+        """Return everything that a plan depends on."""
         settings = dataclasses.asdict(self.settings)
         return {"format": FORMAT, "corpus": self.corpus.identity, "seed": self.seed, "epoch": epoch, **settings}
 
@@ -116,7 +117,7 @@ class Planner:
         try:
             content = read_json(path, max_bytes=1 << 30)
         except IntegrityError:
-            return None  # damaged: it is made again
+            return None  # damaged: plan again
         if content.pop("checksum", None) != _checksum(content):
             return None
         origin = content.pop("origin")
@@ -125,44 +126,45 @@ class Planner:
             for key, value in self._origin(epoch).items()
             if origin.get(key) != value
         ]:
-            what = f"was planned for something else: {'; '.join(different)}"
-            raise UsageError(what, where=path, remedy="take what it was planned for, or another folder")
+            what = f"was planned with different settings: {'; '.join(different)}"
+            raise UsageError(what, where=path, remedy="use the same settings, or another folder for plans")
         return PlanFacts(content["counts"], content["shard_ends"], content["sha256"])
 
     def _make(self, epoch: int) -> PlanFacts:
-        """Plan shard after shard; write the records first, then the file that vouches for them."""
+        """Plan shard by shard. Writes the records first, then the JSON file that makes them valid."""
         counts, num_instances, shard_ends, digest = Counter[str](), 0, [], hashlib.sha256()
         self.folder.mkdir(parents=True, exist_ok=True)
         with new_file(self._path(epoch, "records")) as temporary, temporary.open("wb") as file:
             for shard in range(len(self.corpus.shards)):
                 generator = keyed_generator(self.seed, epoch, "plan", shard)
-                records, its_counts = self.objective.plan_shard(self.part, shard, self.settings, generator)
-                counts.update(its_counts)
+                records, shard_counts = self.objective.plan_shard(self.part, shard, self.settings, generator)
+                counts.update(shard_counts)
                 num_instances += len(records)
                 shard_ends.append(num_instances)
                 content = records.tobytes()
                 digest.update(content)
                 file.write(content)
             if not num_instances:
-                raise DataError("has not one sentence that can be made an instance", where=self.corpus.folder)
+                raise DataError("has no sentences that can form an instance", where=self.corpus.folder)
         facts = PlanFacts(dict(counts), shard_ends, digest.hexdigest())
         header = {"origin": self._origin(epoch), **dataclasses.asdict(facts)}
         write_file(self._path(epoch, "json"), dumps({**header, "checksum": _checksum(header)}, indent=1) + "\n")
-        # A batch may lie across two epochs. Counts of earlier ones stay: the places of later steps hang on them.
+        # Records of two epochs are kept, because a batch may span both. JSON files are kept for all epochs, because
+        # their counts determine which instances later steps get.
         if epoch >= 2:
             self._path(epoch - 2, "records").unlink(missing_ok=True)
         return facts
 
 
 def _checksum(content: dict[str, Any]) -> str:
-    """A hash of what the small file says: order and counts hang on it."""
+    """Hash the content of the JSON file, on which order and counts depend."""
     return hashlib.sha256(dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def draw_targets(
     settings: PlanSettings, generator: np.random.Generator, *, num_more: int
 ) -> Iterator[tuple[float, ...]]:
-    """For each chunk in turn: the number of pieces to aim at, and `num_more` random numbers from 0 to 1."""
+    """Yield, for each chunk, the target number of pieces and `num_more` random numbers from 0 to 1."""
     shortest = min(2, settings.room)
     while True:
         draws = generator.random((_DRAWN_AT_ONCE, 2 + num_more))

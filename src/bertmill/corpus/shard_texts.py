@@ -1,8 +1,8 @@
 """Cut the text of a corpus into the texts of its shards, and find where documents end.
 
-The text of a shard is UTF-8 lines; the only blank ones are those that end a document. It is cut at the end of a
-document or, inside a document much larger than a shard, before a line that certainly gives pieces: otherwise the end
-of the document could fall into a shard with none of its sentences. Where a text is cut depends on the text alone.
+The text of a shard consists of UTF-8 lines, and a blank line ends a document. Text is cut at the end of a document or,
+inside a document much larger than a shard, before a line that certainly gives pieces. Otherwise, the end of a document
+could be in a shard without any of its sentences. Cuts depend only on the text.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 from bertmill.text.files import Line, is_jsonl
 
 DocumentMode = Literal["blank-line", "file", "record"]
-SHARD_CHARACTERS = 1 << 20  # small enough that all workers of a small corpus have something to do
+SHARD_CHARACTERS = 1 << 20  # small enough to give work to all workers even for a small corpus
 
 
 class ShardText(NamedTuple):
@@ -24,7 +24,7 @@ class ShardText(NamedTuple):
 
 
 def cut_shard_texts(lines: Iterable[Line], document: DocumentMode | None) -> Iterator[ShardText]:
-    """The texts of the shards, in order."""
+    """Yield the texts of the shards, in order."""
     number = size = 0
     rows: list[str] = []
     for row in _rows(lines, document):
@@ -39,13 +39,13 @@ def cut_shard_texts(lines: Iterable[Line], document: DocumentMode | None) -> Ite
 
 
 def _gives_pieces(row: str) -> bool:
-    """Letters and digits are never cleaned away: they are pieces, or unknown."""
+    """Whether a line certainly gives pieces: letters and digits always do, if only [UNK]."""
     return any(map(str.isalnum, row))
 
 
 def _rows(lines: Iterable[Line], document: DocumentMode | None) -> Iterator[str]:
-    """Each line with a line feed; a line feed alone where a document ends, once."""
-    is_open = False  # whether there is a row since the last document ended
+    """Yield each line with a line feed, and a single line feed at the end of each document."""
+    is_open = False  # whether the current document has lines
     file, last_number, mode = "", 0, document
     for line in lines:
         is_new_file = line.file != file or line.number <= last_number

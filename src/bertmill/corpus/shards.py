@@ -1,13 +1,13 @@
-"""The corpus on disk: a few files per shard, memory-mapped, addressed as if they were one long row of pieces.
+"""The corpus on disk: a few memory-mapped files per shard, addressed as one long sequence of pieces.
 
-    shard-00000.pieces      the id of each piece: uint16, or uint32 if the vocabulary is larger than that
-    shard-00000.words       one bit per piece, the lowest of a byte first: 1 if the piece begins a word
-    shard-00000.sentences   uint32: where each sentence ends, in pieces from the beginning of the shard
-    shard-00000.documents   uint32: where each document ends, in sentences from the beginning of the shard
-    vocabulary/             the tokenizer's files
-    manifest.json           sizes and sha256 of all files; under "corpus" what is known of the whole
-All numbers are little-endian. A shard ends with a sentence. A document that is larger than a shard goes on in the
-next one and its end stands where its last sentence is; only the last shard must end with a document.
+    shard-00000.pieces      id of each piece: uint16, or uint32 if the vocabulary has more than 65,536 pieces
+    shard-00000.words       one bit per piece, lowest bit of a byte first: 1 if the piece begins a word
+    shard-00000.sentences   uint32: where each sentence ends, in pieces from the start of the shard
+    shard-00000.documents   uint32: where each document ends, in sentences from the start of the shard
+    vocabulary/             files of the tokenizer
+    manifest.json           size and sha256 of every file; under "corpus", facts about the whole corpus
+All numbers are little-endian. A shard ends with a sentence. A document larger than a shard continues in the next one,
+and its end is in the shard with its last sentence. Only the last shard must end with a document.
 """
 
 from __future__ import annotations
@@ -45,31 +45,33 @@ class Shard:
 
     @property
     def num_pieces(self) -> int:
+        """Number of pieces in the shard."""
         return len(self.pieces)
 
     def begins_word(self, start: int, stop: int) -> NDArray[np.bool_]:
-        """Whether each of the pieces from `start` to `stop` begins a word."""
+        """Return whether each of the pieces from `start` to `stop` begins a word."""
         first_byte = start // 8
         bits = np.unpackbits(self.words[first_byte : -(-stop // 8)], bitorder=_BIT_ORDER)
         return bits[start - 8 * first_byte : stop - 8 * first_byte].astype(np.bool_)
 
 
 def piece_type(vocabulary_size: int) -> np.dtype[Any]:
-    """The numbers that pieces of a vocabulary are stored as."""
+    """Return the number type of stored pieces."""
     return np.dtype("<u2") if vocabulary_size <= 1 << 16 else np.dtype("<u4")
 
 
 def shard_file(number: int, kind: str) -> str:
+    """Return the name of a file of a shard; `kind` is one of KINDS, or json."""
     return f"shard-{number:05d}.{kind}"
 
 
 def pack_words(begins_word: NDArray[np.bool_]) -> NDArray[np.uint8]:
-    """The content of a `.words` file."""
+    """Return the content of a `.words` file."""
     return np.packbits(begins_word, bitorder=_BIT_ORDER)
 
 
 def open_shard(folder: Path, number: int, vocabulary_size: int, *, verify: bool = True) -> Shard:
-    """The shard, mapped into memory; with `verify`, IntegrityError unless its files fit together."""
+    """Memory-map a shard. With `verify`, raise IntegrityError if its files are inconsistent."""
     number_types = (piece_type(vocabulary_size), np.dtype(np.uint8), _END, _END)
     paths = [folder / shard_file(number, kind) for kind in KINDS]
     shard = Shard(*map(_map, paths, number_types))
@@ -82,23 +84,23 @@ def _map(path: Path, kind: np.dtype[Any]) -> NDArray[Any]:
     try:
         size = path.stat().st_size
         if size % kind.itemsize:
-            raise IntegrityError("is cut short", where=path, remedy="build the corpus again")
+            raise IntegrityError("is truncated", where=path, remedy="build the corpus again")
         return np.memmap(path, kind, "r") if size else np.empty(0, kind)  # an empty file cannot be mapped
     except OSError as error:
         raise IntegrityError(f"cannot be read: {error.strerror}", where=path, remedy="build the corpus again") from None
 
 
 def _refuse_misfits(shard: Shard, path: Path, vocabulary_size: int) -> None:
-    """Whatever passes here can be read without an index out of range."""
+    """Raise IntegrityError unless the shard can be read without an index out of range."""
     problem = None
     if shard.num_pieces and int(shard.pieces.max()) >= vocabulary_size:
-        problem = f"holds the piece {int(shard.pieces.max())}, but the vocabulary has {vocabulary_size:,}"
+        problem = f"holds the piece {int(shard.pieces.max())}, but the vocabulary has {vocabulary_size:,} pieces"
     elif len(shard.words) != -(-shard.num_pieces // 8):
-        problem = "has another number of pieces than the file of word beginnings"
+        problem = "does not have the same number of pieces as the .words file"
     elif not _is_rising_to(shard.sentence_ends, shard.num_pieces):
-        problem = "does not fit the file of sentence ends"
+        problem = "does not match the .sentences file"
     elif len(shard.document_ends) and not _is_rising_to(shard.document_ends, len(shard.sentence_ends), at_most=True):
-        problem = "does not fit the file of document ends"
+        problem = "does not match the .documents file"
     if problem:
         raise IntegrityError(problem, where=path, remedy="build the corpus again")
 
@@ -111,7 +113,7 @@ def _is_rising_to(ends: NDArray[np.uint32], last: int, *, at_most: bool = False)
 
 
 class Shards:
-    """The shards of a corpus by number; only some stay mapped, since each map takes an open file of the process."""
+    """The shards of a corpus by number. Only some stay mapped, because each mapping takes an open file."""
 
     def __init__(self, folder: Path, num_shards: int, vocabulary_size: int) -> None:
         self._num_shards = num_shards
@@ -128,12 +130,12 @@ class Shards:
 
 
 class Corpus:
-    """All shards of a corpus folder as one row of pieces, sentences and documents, numbered from 0."""
+    """All shards of a corpus folder as one sequence of pieces, sentences and documents, numbered from 0."""
 
     def __init__(self, folder: Path, *, verify: bool = True) -> None:
-        """Open `folder`; with `verify`, every file is compared with the hash taken when it was written.
+        """Open `folder`. With `verify`, compare every file with the hash in the manifest.
 
-        Without, nothing is read yet: for a process whose parent has verified the folder.
+        `verify=False` is for a process whose parent has verified the folder.
         """
         self.folder = folder
         self.facts = read_facts(folder)
@@ -150,49 +152,52 @@ class Corpus:
     def _refuse_open_end(self) -> None:
         last = next((shard for shard in reversed(self.shards) if len(shard.sentence_ends)), None)
         if last is None or not len(last.document_ends) or last.document_ends[-1] != len(last.sentence_ends):
-            raise IntegrityError("its last document has no end", where=self.folder, remedy="build the corpus again")
+            raise IntegrityError("the last document has no end", where=self.folder, remedy="build the corpus again")
 
     @property
     def num_pieces(self) -> int:
+        """Number of pieces in the corpus."""
         return int(self.piece_offsets[-1])
 
     @property
     def num_sentences(self) -> int:
+        """Number of sentences in the corpus."""
         return int(self.sentence_offsets[-1])
 
     @property
     def num_documents(self) -> int:
+        """Number of documents in the corpus."""
         return int(self.document_offsets[-1])
 
     @property
     def identity(self) -> str:
-        """A hash of the whole corpus: what a run remembers to know it again."""
+        """Hash of the whole corpus, by which a run recognizes it."""
         return str(self.facts["sha256"])
 
     @property
     def vocabulary_folder(self) -> Path:
-        """The tokenizer that the corpus was made with, for `BertTokenizer.from_pretrained`."""
+        """Folder of the tokenizer that the corpus was built with, for `BertTokenizer.from_pretrained`."""
         return self.folder / VOCABULARY_FOLDER
 
     def require_vocabulary(self, wordpiece: WordPiece, where: str | Path) -> None:
-        """IntegrityError unless the tokenizer found at `where` is the one that the corpus was made with."""
+        """Raise IntegrityError unless the tokenizer from `where` is the one that the corpus was built with."""
         ours, theirs = self.facts["vocabulary_sha256"], vocabulary_sha256(wordpiece)
         if ours != theirs:
-            what = f"is not the vocabulary of the corpus {self.folder}: its sha256 is {theirs}, the corpus's {ours}"
-            raise IntegrityError(what, where=where, remedy=f"make the corpus again with --vocab {where}")
+            what = f"is not the vocabulary of the corpus {self.folder}: its sha256 is {theirs}, not {ours}"
+            raise IntegrityError(what, where=where, remedy="build the corpus again with this vocabulary")
 
     def pieces(self, start: int, stop: int) -> NDArray[Any]:
-        """The ids of the pieces from `start` to `stop`, which may lie in several shards."""
+        """Return the ids of the pieces from `start` to `stop`, which may be in several shards."""
         parts = [shard.pieces[first:last] for shard, first, last in self._parts(start, stop)]
         return _joined(parts, piece_type(self.vocabulary_size))
 
     def begins_word(self, start: int, stop: int) -> NDArray[np.bool_]:
-        """Whether each of the pieces from `start` to `stop` begins a word."""
+        """Return whether each of the pieces from `start` to `stop` begins a word."""
         parts = [shard.begins_word(first, last) for shard, first, last in self._parts(start, stop)]
         return _joined(parts, np.dtype(np.bool_))
 
     def _parts(self, start: int, stop: int) -> list[tuple[Shard, int, int]]:
-        """Where the pieces from `start` to `stop` lie: shard, first and last within it."""
+        """Locate the pieces from `start` to `stop`: each shard, with the first and last index in it."""
         number = int(np.searchsorted(self.piece_offsets, start, side="right")) - 1
         parts = []
         while start < stop:
@@ -203,33 +208,35 @@ class Corpus:
 
 
 def read_facts(folder: Path) -> dict[str, Any]:
-    """What the manifest of a corpus says about it; UsageError if the folder is no corpus."""
+    """Return the facts about a corpus in its manifest; raise UsageError if `folder` is not a corpus."""
     if not folder.exists():
-        raise UsageError("is not there", where=folder, remedy="give the folder that `bertmill corpus` has made")
+        raise UsageError("does not exist", where=folder, remedy="use a folder written by `bertmill corpus`")
     facts = read_manifest(folder).get("corpus") if is_corpus(folder) else None
     if not isinstance(facts, dict):
-        raise UsageError("is not a corpus", where=folder, remedy="make one with `bertmill corpus`")
+        raise UsageError("is not a corpus", where=folder, remedy="use a folder written by `bertmill corpus`")
     if "doctor" in facts:  # the key in corpora built by earlier versions
         facts["statistics"] = facts.pop("doctor")
     for name, kind in {"shards": int, "vocabulary_size": int, "sha256": str, "vocabulary_sha256": str}.items():
         if not isinstance(facts.get(name), kind) or (kind is int and facts[name] < 1):
-            raise IntegrityError(f"does not say the {name} of the corpus", where=folder / MANIFEST)
+            what = f"{name} of the corpus is missing or invalid"
+            raise IntegrityError(what, where=folder / MANIFEST, remedy="build the corpus again")
     return facts
 
 
 def is_corpus(folder: Path) -> bool:
+    """Whether `folder` has the manifest of a corpus."""
     manifest = folder / MANIFEST
     return manifest.is_file() and "corpus" in read_json(manifest, max_bytes=MAX_MANIFEST_BYTES)
 
 
 def vocabulary_sha256(wordpiece: WordPiece) -> str:
-    """A hash of everything that decides which pieces a text becomes; special strings of a corpus are text."""
+    """Hash everything that determines how text is tokenized, except special tokens, which are text in a corpus."""
     settings = {name: value for name, value in wordpiece.settings().items() if name != "special_tokens"}
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 
 def _offsets(lengths: Sequence[int]) -> NDArray[np.int64]:
-    """Where each of several rows begins when they are put one after the other, and where the last one ends."""
+    """Return where each of several concatenated rows begins, and where the last one ends."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.array(lengths, np.int64))])
 
 

@@ -1,8 +1,9 @@
 """Corpus statistics, reported before training: duplicates, unknown pieces, short documents, entropy.
 
-One pass over the shards, in memory that does not grow with them. Repeats are found by 64-bit hashes of sentences and
-documents: h = Σ value[piece] · base^position, and likewise of a document from its sentences. When there are too many
-to keep, only those whose last bits are zero stay: all copies of a text do or none, so their share stays true.
+The statistics take one pass over the shards, in constant memory. Duplicates are found by 64-bit hashes of sentences and
+documents: h = Σ value[piece] · base^position, and likewise for a document from the hashes of its sentences. If there
+are too many hashes to keep, only those whose last bits are zero are kept. This keeps either all copies of a text or
+none, so the share of duplicates remains correct.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from bertmill.corpus.shards import Shard
 from bertmill.randomness import keyed_generator
 
 MAX_HASHES = 1 << 23
-SHORT_SENTENCES = 2  # a document of fewer has no two sentences to tell apart
+SHORT_SENTENCES = 2  # documents with fewer sentences have no pair of sentences
 SHORT_PIECES = 16
-LENGTH = 128  # of the instances that are estimated
+LENGTH = 128  # of the instances whose number is estimated
 _PAIR_SPECIALS = 3
-_BASE = 0x9E3779B97F4A7C15  # odd; the golden ratio's bits
+_BASE = 0x9E3779B97F4A7C15  # odd; the bits of the golden ratio
 _WORD = 1 << 64
 _SOME_UNKNOWN = 0.01
 _MANY = 0.05
@@ -30,15 +31,16 @@ Hashes = NDArray[np.uint64]
 
 
 class Repeats:
-    """Counts how many texts are copies of others, by their hashes."""
+    """Counts duplicate texts by their hashes."""
 
     def __init__(self) -> None:
         self._kept: Hashes = np.empty(0, np.uint64)
         self._new: list[Hashes] = []
         self._num_new = 0
-        self.one_in = 1  # hashes that are kept
+        self.one_in = 1  # one in this many hashes is kept
 
     def add(self, hashes: Hashes) -> None:
+        """Add the hashes of some texts."""
         chosen = hashes[hashes % self.one_in == 0]
         self._new.append(chosen)
         self._num_new += len(chosen)
@@ -53,21 +55,21 @@ class Repeats:
         return kept
 
     def count(self) -> int:
-        """Texts that repeat another one; an estimate if not all were kept."""
+        """Return the number of texts that repeat another one. It is an estimate if not all hashes were kept."""
         kept = self._kept_now()
         return (len(kept) - len(np.unique(kept))) * self.one_in
 
 
 class _Documents:
-    """The lengths and hashes of documents, put together over the borders of shards."""
+    """Lengths and hashes of documents, combined across shards."""
 
     def __init__(self) -> None:
-        self._pieces = self._sentences = self._hash = 0  # of the document that goes on
+        self._pieces = self._sentences = self._hash = 0  # of the document that continues in the next shard
 
     def add(self, shard: Shard, sentence_hashes: Hashes) -> tuple[NDArray[np.int64], NDArray[np.int64], Hashes]:
-        """Pieces, sentences and hashes of the documents that end in this shard."""
+        """Return pieces, sentences and hashes of the documents that end in this shard."""
         num_sentences = len(shard.sentence_ends)
-        ends = np.append(shard.document_ends.astype(np.int64), num_sentences)  # the last one may go on
+        ends = np.append(shard.document_ends.astype(np.int64), num_sentences)  # the last one may continue
         starts = np.append(0, ends[:-1])
         piece_ends = np.append(0, shard.sentence_ends.astype(np.int64))
         pieces, sentences = piece_ends[ends] - piece_ends[starts], ends - starts
@@ -81,7 +83,7 @@ class _Documents:
 
 
 def _hash_rows(values: Hashes, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> Hashes:
-    """Σ values · base^position of each row of a flat array; of an empty row 0."""
+    """Return Σ values · base^position for each row of a flat array; 0 for an empty row."""
     powers = np.full(int(lengths.max(initial=0)) + 1, _BASE, np.uint64)
     powers[0] = 1
     powers = np.cumprod(powers)
@@ -92,7 +94,7 @@ def _hash_rows(values: Hashes, starts: NDArray[np.int64], lengths: NDArray[np.in
 
 
 def compute_statistics(shards: Iterable[Shard], vocabulary_size: int, unknown_id: int) -> dict[str, Any]:
-    """The statistics, as the manifest stores them."""
+    """Return the statistics as the manifest stores them."""
     values = keyed_generator(0, "statistics").integers(_WORD, size=vocabulary_size, dtype=np.uint64)
     counts = np.zeros(vocabulary_size, np.int64)
     sentence_repeats, document_repeats, documents = Repeats(), Repeats(), _Documents()
@@ -128,37 +130,38 @@ def compute_statistics(shards: Iterable[Shard], vocabulary_size: int, unknown_id
 
 
 def _entropy(counts: NDArray[np.int64]) -> float:
-    """In nats: the loss of a model that knows nothing but how often each piece occurs."""
+    """Return the entropy in nats: the loss of a model that knows only how often each piece occurs."""
     shares = counts[counts > 0] / counts.sum()
     return float(-(shares * np.log(shares)).sum())
 
 
 def _by_power_of_two(lengths: NDArray[np.int64], num_bins: int) -> NDArray[np.int64]:
-    """How many lengths there are from 2^i to 2^(i+1) - 1, for each i."""
+    """Count the lengths from 2^i to 2^(i+1) - 1, for each i."""
     exponents = np.frexp(lengths.astype(np.float64))[1] - 1
     return np.bincount(exponents, minlength=num_bins)
 
 
 def summarize(facts: dict[str, Any]) -> list[str]:
-    """The statistics and what they mean, in a few lines; `facts` are those of a corpus."""
+    """Format the statistics in the `facts` of a corpus as lines, with advice where something is wrong."""
     found = facts["statistics"]
-    about = "" if found["duplicates_from_one_in"] == 1 else f"about (from one in {found['duplicates_from_one_in']}) "
+    one_in = found["duplicates_from_one_in"]
+    estimated = "" if one_in == 1 else f", estimated from one text in {one_in}"
     documents, sentences = facts["documents"], facts["sentences"]
     lines = [
-        f"entropy:    {found['unigram_entropy']:.2f} nats per piece: the loss of a model that knows frequencies alone",
+        f"entropy:    {found['unigram_entropy']:.2f} nats per piece (the loss of a model that knows only frequencies)",
         f"unknown:    {found['unknown_share']:.2%} of the pieces"
-        + ("; is this the vocabulary for this text?" if found["unknown_share"] > _SOME_UNKNOWN else ""),
-        f"duplicates: {about}{_part(found['duplicate_documents'], documents)} of the documents, "
-        f"{_part(found['duplicate_sentences'], sentences)} of the sentences"
+        + ("; use a vocabulary that fits this text" if found["unknown_share"] > _SOME_UNKNOWN else ""),
+        f"duplicates: {_part(found['duplicate_documents'], documents)} of the documents, "
+        f"{_part(found['duplicate_sentences'], sentences)} of the sentences{estimated}"
         + ("; remove repeated documents first" if found["duplicate_documents"] > _MANY * documents else ""),
         f"short:      {_part(found['short_documents'], documents)} of the documents have fewer than "
         f"{SHORT_SENTENCES} sentences or {SHORT_PIECES} pieces",
-        f"instances:  about {found['instances_of_128']:,} of {LENGTH} pieces in an epoch",
+        f"instances:  about {found['instances_of_128']:,} of {LENGTH} pieces per epoch",
     ]
     if documents == 1:
         lines.append(
-            "warning:    this is a single document, so next-sentence prediction has no other to draw from: "
-            "train with mlm or mlm+sop, or say with --document where documents end"
+            "warning:    the corpus is a single document, so next-sentence prediction has no other document to draw "
+            "from; train with mlm or mlm+sop, or set `document` to split the text into documents"
         )
     return lines
 

@@ -1,1 +1,1 @@
-"""From pieces to vectors: BERT with Hugging Face's names, without padding inside."""
+"""BERT with Hugging Face's names: from pieces to vectors, without padding internally."""

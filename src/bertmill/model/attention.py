@@ -20,7 +20,8 @@ from torch.nn.attention import varlen
 from bertmill.model.dropout import Dropout, shifted
 from bertmill.model.packing import Group, Layout
 
-# Keeps the intermediate results of dropping attention in the caches: 21 sequences of 384 pieces take half the time.
+# Weights per slice of attention with dropout. Slices keep intermediate results in the caches: 21 sequences of 384
+# pieces take half the time.
 WEIGHTS_AT_ONCE: Final = 1 << 20
 
 
@@ -29,7 +30,7 @@ def plain_attention(
 ) -> tuple[Tensor, Tensor]:
     """The reference: queries [B, A, Q, d], keys and values [B, A, T, d] → outputs [B, A, Q, d], weights [B, A, Q, T].
 
-    Like Hugging Face, it returns the weights after dropout. `salt` tells the groups of a batch apart.
+    As in Hugging Face, the weights are those after dropout. `salt` distinguishes the groups of a batch.
     """
     scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])  # [B, A, Q, T]
     if mask is not None:
@@ -41,7 +42,7 @@ def plain_attention(
 def attend_with_weights(
     qkv: Tensor, layout: Layout, num_heads: int, dropout: Dropout
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Plain attention on flat rows [n, 3·H], used if weights are requested: outputs [n, H], weights of every group."""
+    """Run plain attention on flat rows [n, 3·H], if weights are requested: outputs [n, H], weights of every group."""
     outputs, all_weights = [], []
     for number, (rows, group) in enumerate(_groups(qkv, layout)):
         query, key, value = _rectangle(rows, group, num_heads, 3).unbind(0)  # [B, A, T, d] each
@@ -52,7 +53,7 @@ def attend_with_weights(
 
 
 def attend(qkv: Tensor, layout: Layout, num_heads: int, dropout: Dropout) -> Tensor:
-    """The outputs [n, H] of all pieces from flat queries, keys and values [n, 3·H], on the fastest path there is."""
+    """Return the outputs [n, H] of all pieces for flat queries, keys and values [n, 3·H], on the fastest path."""
     if _has_flat_kernel(qkv, layout, num_heads, dropout):
         return _attend_flat(qkv, layout, num_heads)
     outputs = [
@@ -63,29 +64,29 @@ def attend(qkv: Tensor, layout: Layout, num_heads: int, dropout: Dropout) -> Ten
 
 
 def _attend_group(query: Tensor | None, parts: Tensor, group: Group, dropout: Dropout, salt: int) -> Tensor:
-    """Attention in one rectangle: queries [B, A, Q, d], keys and values [2, B, A, T, d] → [B, A, Q, d].
+    """Attend in one rectangle: queries [B, A, Q, d], keys and values [2, B, A, T, d] → [B, A, Q, d].
 
-    Without `query`, the queries are the first of three parts.
+    If `query` is None, `parts` has three parts and the first one contains the queries.
     """
     # Fast path 1, without dropout: torch's fused kernel never stores the weights.
     if not dropout.active:
         key, value = parts[-2:].unbind(0)
         return F.scaled_dot_product_attention(parts[0] if query is None else query, key, value, attn_mask=group.mask)
-    # Fast path 2, with dropout: on a CPU the fused kernel is slow with dropout, so both products and their gradients
-    # are written out below.
+    # Fast path 2, with dropout: the fused kernel is slow with dropout on a CPU, so both products and their gradients
+    # are implemented below.
     B, A, Q, _ = parts[0].shape if query is None else query.shape
     drawn = dropout.draw((B * A, Q, group.longest), parts.device, salt=salt)
     outputs: Tensor = _DroppingAttention.apply(query, parts, group.mask, drawn, dropout)  # type: ignore[no-untyped-call]
     return outputs
 
 
-# Fast path 3, in the last layer: only the pieces whose output is used have queries, in a narrower rectangle.
+# Fast path 3, in the last layer: only pieces whose output is used have queries, in a narrower rectangle.
 
 
 def attend_partial(
     query: Tensor, keys_values: Tensor, places: Tensor, layout: Layout, num_heads: int, dropout: Dropout
 ) -> Tensor:
-    """The outputs [r, H] of the queries [r, H] at ascending `places` of the flat rows; `keys_values` is [n, 2·H]."""
+    """Return the outputs [r, H] of queries [r, H] at ascending indices `places`; `keys_values` is flat [n, 2·H]."""
     outputs = []
     start = first = 0
     for number, (rows, group) in enumerate(_groups(keys_values, layout)):
@@ -104,7 +105,7 @@ def attend_partial(
 
 
 def _query_slots(pieces: Tensor, group: Group) -> tuple[Tensor, int]:
-    """The slot of each query in a rectangle [sequences, width], and that width; `pieces` of the group are ascending."""
+    """Return the slot of each query in a rectangle [sequences, width], and the width; `pieces` are ascending."""
     slots = pieces if group.slot_of_piece is None else group.slot_of_piece.index_select(0, pieces)
     sequences = slots // group.longest
     counts = torch.bincount(sequences, minlength=group.num_sequences)
@@ -127,7 +128,7 @@ def _has_flat_kernel(qkv: Tensor, layout: Layout, num_heads: int, dropout: Dropo
 
 
 def _attend_flat(qkv: Tensor, layout: Layout, num_heads: int) -> Tensor:
-    """All sequences in one call. Untested on a GPU; tests replace the kernel with a slow twin."""
+    """Attend in all sequences with one call. Untested on a GPU: tests replace the kernel with a slow equivalent."""
     lengths = torch.tensor(layout.batch.lengths, device=qkv.device)
     bounds = F.pad(lengths.cumsum(0), (1, 0)).to(torch.int32)  # [B + 1]
     longest = max(layout.batch.lengths)
@@ -143,19 +144,19 @@ def _attend_flat(qkv: Tensor, layout: Layout, num_heads: int) -> Tensor:
 
 
 def _groups(rows: Tensor, layout: Layout) -> Iterator[tuple[Tensor, Group]]:
-    """The slice of flat rows that belongs to each group, and the group."""
+    """Yield the slice of flat rows that belongs to each group, and the group."""
     return zip(rows.split([group.num_pieces for group in layout.groups]), layout.groups, strict=True)
 
 
 def _rectangle(rows: Tensor, group: Group, num_heads: int, num_parts: int) -> Tensor:
-    """The rows of a group [pieces, parts·H] as [parts, B, A, T, d]; the parts are queries, keys and values."""
+    """Reshape the rows of a group [pieces, parts·H] to [parts, B, A, T, d]; parts are queries, keys and values."""
     slots = rows if group.piece_of_slot is None else _ToSlots.apply(rows, group.piece_of_slot, group.slot_of_piece)  # type: ignore[no-untyped-call]
     shaped: Tensor = slots.view(group.num_sequences, group.longest, num_parts, num_heads, -1)
     return shaped.permute(2, 0, 3, 1, 4)
 
 
 def _flat(heads: Tensor, group: Group) -> Tensor:
-    """[B, A, T, d] as the rows of the group [pieces, H]."""
+    """Reshape [B, A, T, d] to the rows of the group [pieces, H]."""
     slots = heads.transpose(1, 2).reshape(group.num_sequences * group.longest, -1)  # [B·T, H]
     if group.slot_of_piece is None:
         return slots
@@ -195,8 +196,8 @@ class _FromSlots(torch.autograd.Function):
         return slots.index_copy_(0, slot_of_piece, gradients[0]), None, None
 
 
-# Attention with dropout and its gradient. Of all tensors [T, T] only the weights are kept for the backward pass. They
-# are negative where they were dropped: a softmax is never negative.
+# Attention with dropout and its gradient. The weights are the only [T, T] tensor kept for the backward pass. Their sign
+# is negative where they were dropped, which is possible because a softmax is never negative.
 
 
 class _DroppingAttention(torch.autograd.Function):
@@ -211,14 +212,14 @@ class _DroppingAttention(torch.autograd.Function):
         query, key, value = *first, *parts.reshape(num_parts, B * A, T, d).unbind(0)  # [G, Q, d], [G, T, d] twice
         sequences = torch.arange(B * A, device=query.device) // A  # [G]
         outputs = torch.empty_like(query)
-        signed = []  # of every slice, the weights [slice, Q, T], negative where dropped
-        for some in _slices(query, key):
-            scores = _scaled_bmm(query[some], key[some].transpose(1, 2), 1 / math.sqrt(d))
+        signed = []  # the weights of every slice [slice, Q, T], negative where dropped
+        for part in _slices(query, key):
+            scores = _scaled_bmm(query[part], key[part].transpose(1, 2), 1 / math.sqrt(d))
             if mask is not None:
-                scores += mask[:, 0] if len(mask) == 1 else mask[:, 0].index_select(0, sequences[some])
+                scores += mask[:, 0] if len(mask) == 1 else mask[:, 0].index_select(0, sequences[part])
             weights = scores.softmax(-1, dtype=scores.dtype)  # autocast on a GPU would return float32
-            weights.copysign_(shifted(drawn[some], dropout.shift, weights.dtype))
-            _scaled_bmm(weights.relu(), value[some], dropout.scale, out=outputs[some])
+            weights.copysign_(shifted(drawn[part], dropout.shift, weights.dtype))
+            _scaled_bmm(weights.relu(), value[part], dropout.scale, out=outputs[part])
             signed.append(weights)
         ctx.save_for_backward(query, key, value, *signed)
         ctx.parts_shape, ctx.dropout_scale = parts.shape, dropout.scale
@@ -230,28 +231,29 @@ class _DroppingAttention(torch.autograd.Function):
         num_parts, B, A, T, d = ctx.parts_shape
         above = gradients[0].reshape(B * A, -1, d)  # [G, Q, d]
         scale = 1 / math.sqrt(d)
-        of_parts = above.new_empty(num_parts, B * A, T, d)
+        grad_parts = above.new_empty(num_parts, B * A, T, d)
         first = [above.new_empty(above.shape)] if num_parts == 2 else []
-        of_query, of_key, of_value = *first, *of_parts.unbind(0)
+        grad_query, grad_key, grad_value = *first, *grad_parts.unbind(0)
         query, key, value, *signed = ctx.saved_tensors
-        for some, weights in zip(_slices(query, key), signed, strict=True):
-            _scaled_bmm(weights.relu().transpose(1, 2), above[some], ctx.dropout_scale, out=of_value[some])
-            of_dropped = _scaled_bmm(above[some], value[some].transpose(1, 2), ctx.dropout_scale)
-            of_weights = torch.ops.aten.threshold_backward(of_dropped, weights, 0)  # the gradient of relu
-            of_scores = torch._softmax_backward_data(of_weights, weights.abs(), -1, weights.dtype)
-            _scaled_bmm(of_scores, key[some], scale, out=of_query[some])
-            _scaled_bmm(of_scores.transpose(1, 2), query[some], scale, out=of_key[some])
-        return of_query.view(gradients[0].shape) if first else None, of_parts.view(ctx.parts_shape), None, None, None
+        for part, weights in zip(_slices(query, key), signed, strict=True):
+            _scaled_bmm(weights.relu().transpose(1, 2), above[part], ctx.dropout_scale, out=grad_value[part])
+            grad_dropped = _scaled_bmm(above[part], value[part].transpose(1, 2), ctx.dropout_scale)
+            grad_weights = torch.ops.aten.threshold_backward(grad_dropped, weights, 0)  # the gradient of relu
+            grad_scores = torch._softmax_backward_data(grad_weights, weights.abs(), -1, weights.dtype)
+            _scaled_bmm(grad_scores, key[part], scale, out=grad_query[part])
+            _scaled_bmm(grad_scores.transpose(1, 2), query[part], scale, out=grad_key[part])
+        own = grad_query.view(gradients[0].shape) if first else None
+        return own, grad_parts.view(ctx.parts_shape), None, None, None
 
 
 def _slices(query: Tensor, key: Tensor) -> Iterator[slice]:
-    """Slices of G with at most WEIGHTS_AT_ONCE weights, or one element each if that is more."""
+    """Yield slices of G with at most WEIGHTS_AT_ONCE weights, but at least one element."""
     step = max(1, WEIGHTS_AT_ONCE // (query.shape[1] * key.shape[1]))
     return (slice(start, start + step) for start in range(0, len(query), step))
 
 
 def _scaled_bmm(left: Tensor, right: Tensor, scale: float, out: Tensor | None = None) -> Tensor:
-    """`scale · left · right` per batch; scaling inside the product saves a pass over the result."""
+    """Return `scale · left · right` per batch. Scaling inside the product saves a pass over the result."""
     if out is None:
         out = torch.empty(left.shape[0], left.shape[1], right.shape[2], dtype=left.dtype, device=left.device)
     return torch.baddbmm(out, left, right, beta=0, alpha=scale, out=out)

@@ -1,12 +1,12 @@
-"""The public models: BERT alone and with each of its heads, called like Hugging Face's classes of the same names.
+"""Public models: BERT alone and with each of its heads, with the signatures of Hugging Face's classes.
 
-Every `forward` has the same steps: pack the inputs, encode them, apply the head, compute the loss, restore the padding.
-It takes Hugging Face's padded tensors or, as its first argument, a `PackedBatch`, which training and inference use:
-then labels and outputs per piece are flat, in the order of the batch. Both give the same numbers.
+Every `forward` packs the inputs, encodes them, applies the head, computes the loss and restores the padding. It takes
+Hugging Face's padded tensors or, as its first argument, a `PackedBatch`, which training and inference use. With a
+packed batch, labels and outputs per piece are flat, in the order of the batch. Both give the same numbers.
 
-Hugging Face also computes outputs at padding. We do so only where they are read: the first column (the pooler under
-left padding), positions with labels, and all columns of a span. Other outputs at padding are zeros (span logits: very
-low).
+Hugging Face also computes outputs at padding. These models compute them only where they are read: the first column (the
+pooler under left padding), positions with labels, and all columns of a span. Other outputs at padding are zeros (span
+logits: very low).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from bertmill.model.pretrained import BertPreTrainedModel
 
 
 class BertModel(BertPreTrainedModel):
-    """BERT without a head: a vector per piece and, with its pooler, one per sequence."""
+    """BERT without a head: one vector per piece and, with the pooler, one per sequence."""
 
     PARTS = ("add_pooling_layer",)
 
@@ -59,7 +59,7 @@ class BertModel(BertPreTrainedModel):
         output_hidden_states: bool | None,
         read: Tensor | None = None,
     ) -> Encoded:
-        """Encode all pieces, or at least those whose numbers are in `read`."""
+        """Encode all pieces, or at least those at the indices `read`."""
         want_weights = self.config.output_attentions if output_attentions is None else output_attentions
         want_states = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
         layout = plan_layout(batch, self.dtype, self.config.causal)
@@ -67,7 +67,7 @@ class BertModel(BertPreTrainedModel):
         return encoded
 
     def pool(self, batch: PackedBatch, encoded: Encoded) -> Tensor:
-        """One vector per sequence [B, H], from its first piece."""
+        """Return one vector per sequence [B, H], from its first piece."""
         assert self.pooler is not None
         pooled: Tensor = self.pooler(encoded.vectors_at(batch.first_pieces))
         return pooled
@@ -90,7 +90,7 @@ class BertModel(BertPreTrainedModel):
 
 
 class BertForPreTraining(BertWithMaskedLM):
-    """MLM and next sentence: `labels` per piece, `next_sentence_label` per sequence (1: B does not follow A)."""
+    """MLM with `labels` per piece, and next-sentence prediction with `next_sentence_label` (1: B does not follow A)."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__(config)
@@ -130,9 +130,9 @@ class BertForPreTraining(BertWithMaskedLM):
 
 
 class BertForMaskedLM(BertWithMaskedLM):
-    """MLM alone or, with `config.causal`, a left-to-right model, where the label of a piece is the next piece.
+    """MLM or, with `config.causal`, left-to-right language modeling.
 
-    Labels are not shifted.
+    Labels are not shifted: in a left-to-right model, the label of a piece must be the next piece.
     """
 
     def __init__(self, config: BertConfig) -> None:
@@ -165,7 +165,7 @@ class BertForMaskedLM(BertWithMaskedLM):
 
 
 class BertForNextSentencePrediction(BertPreTrainedModel):
-    """Whether B follows A: label 0 if it does, 1 if not."""
+    """Next-sentence prediction: label 0 if B follows A, 1 if not."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__(config)
@@ -193,7 +193,7 @@ class BertForNextSentencePrediction(BertPreTrainedModel):
 
 
 class BertForSequenceClassification(BertPreTrainedModel):
-    """A class, number or set of labels per sequence; `config.problem_type` or else the labels decide which."""
+    """One class, number or set of labels per sequence, according to `config.problem_type` or else to the labels."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__(config)
@@ -223,7 +223,7 @@ class BertForSequenceClassification(BertPreTrainedModel):
 
 
 class BertForTokenClassification(BertPreTrainedModel):
-    """A class per piece; a label of -100 is ignored."""
+    """One class per piece. Labels of -100 are ignored."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__(config)
@@ -260,7 +260,7 @@ class BertForQuestionAnswering(BertPreTrainedModel):
         super().__init__(config)
         self.num_labels = config.num_labels
         if config.num_labels != 2:
-            raise UsageError(f"a span has a start and an end, and the settings name {config.num_labels} labels, not 2")
+            raise UsageError(f"num_labels must be 2 (the start and end of a span), not {config.num_labels}")
         self.bert = BertModel(config, add_pooling_layer=False)
         self.qa_outputs = nn.Linear(config.hidden_size, config.num_labels)
         self.initialize()
@@ -278,7 +278,7 @@ class BertForQuestionAnswering(BertPreTrainedModel):
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
     ) -> Result:
-        every_column = start_positions is not None  # Hugging Face's softmax covers the padding too
+        every_column = start_positions is not None  # Hugging Face's softmax includes padding
         inputs = pack(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, every_column=every_column)
         encoded = self.bert.encode(inputs.batch, output_attentions, output_hidden_states)
         logits = encoded.layout.as_given(self.qa_outputs(encoded.states))  # [n, 2]
@@ -289,7 +289,7 @@ class BertForQuestionAnswering(BertPreTrainedModel):
 
 
 class BertForMultipleChoice(BertPreTrainedModel):
-    """Which of several sequences fits. Padded inputs are [B, choices, T]; a packed batch needs `num_choices`."""
+    """A choice between several sequences. Padded inputs are [B, choices, T]; a packed batch needs `num_choices`."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__(config)
@@ -338,6 +338,6 @@ MODEL_CLASSES: dict[str, type[BertPreTrainedModel]] = {
 
 
 def class_of(config: BertConfig) -> type[BertPreTrainedModel]:
-    """The class that a model folder names as its architecture; `BertModel` if it names none of ours."""
+    """Return the class that a model folder names as its architecture, or `BertModel` if it names none of these."""
     named = [MODEL_CLASSES[name] for name in config.architectures or [] if name in MODEL_CLASSES]
     return named[0] if named else BertModel

@@ -1,9 +1,9 @@
-"""The settings of a BERT model: Hugging Face's `config.json`, checked before anything is built from it.
+"""Settings of a BERT model: Hugging Face's `config.json`, validated before anything is built from it.
 
-Every field carries its limits, so that a hostile file is refused before a byte is allocated, and one error lists
-all problems. Keys of other people's files that mean nothing to BERT are kept and written back; keys that would
-change the computation in a way we do not offer are refused. `causal` is their `is_decoder`: each piece sees only
-itself and the pieces before it.
+- Every field has limits, so a hostile file is rejected before any memory is allocated. One error lists all problems.
+- Keys that do not affect BERT are kept and written back. Keys that would change the computation in an unsupported way
+  are rejected.
+- `causal` is Hugging Face's `is_decoder`: each piece attends only to itself and to earlier pieces.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bertmill.storage import write_file
 
 MODEL_TYPE = "bert"
 
-# layers, hidden size, heads; the inner size is four times the hidden size.
+# Layers, hidden size, heads. The intermediate size is four times the hidden size.
 SIZES: dict[str, tuple[int, int, int]] = {
     "tiny": (2, 128, 2),
     "mini": (4, 256, 4),
@@ -34,7 +34,7 @@ SIZES: dict[str, tuple[int, int, int]] = {
     "large": (24, 1024, 16),
 }
 
-# Keys of a config.json that BERT could have and this model does not: the only value we compute.
+# Keys of config.json that select variants of BERT, with the only values that are supported.
 _ONLY_VALUES: dict[str, tuple[Any, ...]] = {
     "model_type": (MODEL_TYPE,),
     "position_embedding_type": ("absolute",),
@@ -43,14 +43,14 @@ _ONLY_VALUES: dict[str, tuple[Any, ...]] = {
     "is_encoder_decoder": (False,),
     "pruned_heads": ({}, None),
 }
-# Written by whoever saves, about their own program or numbers; or code that a folder wants to have run.
+# Not written back: facts about the program and number format that saved the file, and references to code.
 _NOT_KEPT = ("auto_map", "torch_dtype", "dtype", "transformers_version", "_name_or_path")
 
 _MAX_SIZE = 1 << 16
 
 
 class BertConfig(BaseModel):
-    """What a BERT model is made of; the defaults are those of `base`."""
+    """Settings of a BERT model. The defaults are those of size `base`."""
 
     model_config = ConfigDict(extra="forbid", strict=True, validate_assignment=True)
 
@@ -77,7 +77,7 @@ class BertConfig(BaseModel):
     output_hidden_states: bool = False
     output_attentions: bool = False
     return_dict: bool = True
-    other_settings: dict[str, Any] = Field(default_factory=dict)  # of other programs, kept for them
+    other_settings: dict[str, Any] = Field(default_factory=dict)  # other keys of config.json
 
     @model_validator(mode="wrap")
     @classmethod
@@ -95,20 +95,20 @@ class BertConfig(BaseModel):
                 f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads {self.num_attention_heads}"
             )
         if self.pad_token_id is not None and self.pad_token_id >= self.vocab_size:
-            problems.append(f"pad_token_id {self.pad_token_id} is not in a vocabulary of {self.vocab_size}")
+            problems.append(f"pad_token_id {self.pad_token_id} must be smaller than vocab_size {self.vocab_size}")
         if sorted(self.id2label) != list(range(len(self.id2label))):
-            problems.append(f"id2label does not name the labels 0 to {len(self.id2label) - 1}")
+            problems.append(f"id2label must number its labels from 0 to {len(self.id2label) - 1}")
         if not all(name.isprintable() for name in self.id2label.values()):
-            problems.append("id2label holds a label that cannot be printed")
+            problems.append("id2label has a label that cannot be printed")
         if len(set(self.id2label.values())) != len(self.id2label):
-            problems.append("id2label names two labels alike")
+            problems.append("id2label has the same label twice")
         if problems:
             raise UsageError("; ".join(problems))
         return self
 
     @classmethod
     def of_size(cls, size: str, **settings: Any) -> Self:
-        """The settings of `tiny`, `mini`, `small`, `medium`, `base` or `large`, with any field replaced."""
+        """Return the settings of a size in SIZES, such as `tiny` or `base`. `settings` replace fields."""
         if size not in SIZES:
             raise unknown_name("size", size, list(SIZES))
         layers, hidden, heads = SIZES[size]
@@ -117,6 +117,7 @@ class BertConfig(BaseModel):
 
     @property
     def num_labels(self) -> int:
+        """As in Hugging Face: the number of labels. Assigning it resets the label names."""
         return len(self.id2label)
 
     @num_labels.setter
@@ -125,11 +126,12 @@ class BertConfig(BaseModel):
 
     @property
     def label2id(self) -> dict[str, int]:
+        """As in Hugging Face: the inverse of `id2label`."""
         return {name: index for index, name in self.id2label.items()}
 
     @property
     def use_cache(self) -> bool:
-        """Means nothing to these models, but `transformers.Trainer` sets it on whatever it trains."""
+        """Has no effect on these models; `transformers.Trainer` sets it on every model that it trains."""
         return bool(self.other_settings.get("use_cache", False))
 
     @use_cache.setter
@@ -137,9 +139,9 @@ class BertConfig(BaseModel):
         self.other_settings["use_cache"] = value
 
     def weights_per_piece(self, share_selected: float) -> float:
-        """Weights that a piece is multiplied with in a training step of masked words.
+        """Return the mean number of weights that a piece is multiplied with in an MLM training step.
 
-        The head's, and those of the last layer but for keys and values, count for selected pieces alone.
+        The weights of the head, and of the last layer except keys and values, count only for selected pieces.
         """
         hidden, inner = self.hidden_size, self.intermediate_size
         keys_and_values, others = 2 * hidden * hidden, 2 * hidden * hidden + 2 * hidden * inner
@@ -148,17 +150,17 @@ class BertConfig(BaseModel):
         return layers + share_selected * head
 
     def with_settings(self, **settings: Any) -> Self:
-        """A copy with some fields replaced; `num_labels` alone gives new label names."""
+        """Return a copy with some fields replaced. Changing `num_labels` without `id2label` resets the label names."""
         if "num_labels" in settings and "id2label" not in settings:
             settings["id2label"] = self.id2label if settings["num_labels"] == self.num_labels else None
         return type(self)(**{**dict(self), **settings})
 
     def to_dict(self) -> dict[str, Any]:
-        """The content of config.json."""
+        """Return the content of config.json."""
         settings = {**self.other_settings, "is_decoder": self.causal, "model_type": MODEL_TYPE}
         for name, field in type(self).model_fields.items():
             value = getattr(self, name)
-            # As in Hugging Face's files, None and switches are absent if they are the default.
+            # As in Hugging Face's files, None and booleans are omitted if they are the default.
             if name not in ("causal", "id2label", "other_settings") and (
                 value != field.default or not isinstance(value, bool | None)
             ):
@@ -170,9 +172,9 @@ class BertConfig(BaseModel):
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> Self:
-        """From the content of a config.json; keys that are not ours are kept in `other_settings`."""
+        """Create a config from the content of config.json. Unknown keys are kept in `other_settings`."""
         problems = [
-            f"{key} is {settings[key]!r}, and only {allowed[0]!r} is offered here"
+            f"{key} is {settings[key]!r}, but only {allowed[0]!r} is supported"
             for key, allowed in _ONLY_VALUES.items()
             if key in settings and settings[key] not in allowed
         ]
@@ -186,25 +188,26 @@ class BertConfig(BaseModel):
 
     @classmethod
     def from_pretrained(cls, name_or_folder: str | Path, **settings: Any) -> Self:
-        """The settings of a model folder or installed model, with any field replaced."""
+        """Read the settings of a model folder or installed model; `settings` replace fields."""
         folder = find_model(name_or_folder)
         return cls.from_file_settings(read_model_settings(folder), folder / CONFIG_FILE).with_settings(**settings)
 
     @classmethod
     def from_file_settings(cls, settings: Mapping[str, Any], path: Path) -> Self:
-        """`from_dict`, with the blame on the file."""
+        """Like `from_dict`, but raise an IntegrityError that names the file `path`."""
         try:
             return cls.from_dict(settings)
         except UsageError as error:
             raise IntegrityError(error.what, where=path) from None
 
     def save_pretrained(self, folder: str | Path) -> None:
+        """Write config.json to `folder`, which is created if necessary."""
         Path(folder).mkdir(parents=True, exist_ok=True)
         write_file(Path(folder) / CONFIG_FILE, json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n")
 
 
 def _problem(detail: dict[str, Any]) -> str:
-    """One pydantic error as `field is value: what is asked for`."""
+    """Format a pydantic error as `field is value: what is expected`."""
     name = ".".join(map(str, detail["loc"]))
     if detail["type"] == "extra_forbidden":
         return f"{name} is not a setting of BertConfig"

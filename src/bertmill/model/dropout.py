@@ -1,10 +1,12 @@
-"""Dropout that is fast on CPU, unbiased, and inside a training loop a function of its place.
+"""Dropout that is fast on a CPU, unbiased, and repeatable inside a training loop.
 
-`F.dropout` asks torch's serial generator once per element. Here one draw of 64 bits decides four elements: read as
-four 16-bit numbers, the lowest `p · 65536` of all such numbers drop their element, and the rest are scaled by the exact
-1 / (1 - p) of that rounded p. Numbers become factors by arithmetic alone: for that torch has fast loops, and slow ones
-for what reads booleans. Outside `keyed_dropout` the bits come from torch's global generator. Inside, from a generator
-of (seed, step, rank, micro-batch, layer, purpose), so that a resumed or re-run step drops the same elements.
+`F.dropout` calls torch's serial generator once per element. Here, one draw of 64 bits gives four 16-bit numbers, one
+for each of four elements. The `p · 65536` lowest of all 16-bit numbers drop their element; other elements are scaled by
+1 / (1 - p) for exactly this rounded p. Arithmetic alone turns numbers into factors, because torch's loops over booleans
+are slow.
+
+Outside `keyed_dropout`, the bits come from torch's global generator. Inside, they come from a generator with the key
+(seed, step, rank, micro-batch, layer, purpose), so a resumed or repeated step drops the same elements.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from torch import Tensor, nn
 from bertmill.randomness import keyed_seed
 
 _LEVELS = 1 << 16
-_LOWEST = -(1 << 63)  # the lowest of the 64-bit numbers, all of which may be drawn
+_LOWEST = -(1 << 63)  # the lowest 64-bit integer; draws cover the whole range
 _HALF = 0.5
 
 # Seed, step, rank, micro-batch.
@@ -32,9 +34,9 @@ _current_key: ContextVar[tuple[int, int, int, int] | None] = ContextVar("dropout
 
 @contextmanager
 def keyed_dropout(seed: int, step: int, rank: int = 0, micro_batch: int = 0) -> Iterator[None]:
-    """Within this block, what a forward pass drops depends on these numbers alone (and on layer and purpose).
+    """Make dropout inside this block depend only on these numbers (and on layer and purpose).
 
-    One forward pass per key: a second one inside the same block drops the same elements again.
+    Run one forward pass per block: a second one drops the same elements again.
     """
     token = _current_key.set((seed, step, rank, micro_batch))
     try:
@@ -44,7 +46,7 @@ def keyed_dropout(seed: int, step: int, rank: int = 0, micro_batch: int = 0) -> 
 
 
 class Dropout(nn.Dropout):
-    """Drops elements with probability `p` while training; `layer` and `purpose` say which dropout this is."""
+    """Drops elements with probability `p` in training mode. `layer` and `purpose` identify this dropout in the key."""
 
     def __init__(self, p: float, layer: int, purpose: str) -> None:
         super().__init__(p)
@@ -53,20 +55,21 @@ class Dropout(nn.Dropout):
 
     @property
     def active(self) -> bool:
+        """Whether elements are dropped."""
         return self.training and self._threshold > 0
 
     @property
     def scale(self) -> float:
-        """What the kept elements are multiplied with, so that the expectation stays."""
+        """Factor of the kept elements, which preserves the expected value."""
         return _LEVELS / (_LEVELS - self._threshold)
 
     @property
     def shift(self) -> float:
-        """What is added to drawn numbers so that their sign says whether an element is kept."""
+        """Number to add to drawn numbers so that the result is positive if the element is kept."""
         return _LEVELS // 2 - self._threshold + _HALF
 
     def draw(self, shape: tuple[int, ...], device: torch.device, salt: int = 0) -> Tensor:
-        """Random numbers of 16 bits, one for each element. `salt` tells several draws of one pass apart."""
+        """Draw one random 16-bit number per element. `salt` distinguishes several draws in one forward pass."""
         count = math.prod(shape)
         key = _current_key.get()
         seed = None if key is None else keyed_seed(*key, self.layer, self.purpose, salt)
@@ -82,23 +85,23 @@ class Dropout(nn.Dropout):
 
     @property
     def _threshold(self) -> int:
-        # p = 1 would leave nothing to scale (BertConfig refuses it).
+        # With p = 1, `scale` would divide by zero (BertConfig rejects it).
         return min(round(self.p * _LEVELS), _LEVELS - 1)
 
 
 @cache
 def draw_outside_compiled_code() -> None:
-    """Keep torch.compile out of `draw`: what is dropped depends on the step, which must not become part of the code.
+    """Exclude `draw` from torch.compile, because it depends on the step, which must not become part of the code.
 
-    No decorator, since that would import torch's compiler for everybody, which takes two seconds.
+    A decorator would import torch's compiler in every process, which takes two seconds.
     """
     Dropout.draw = torch.compiler.disable(Dropout.draw)  # type: ignore[method-assign]
 
 
 def _random_words(count: int, device: torch.device, seed: int | None) -> Tensor:
-    """`count` numbers of 64 random bits: of `seed`, or of torch's global generator."""
+    """Draw `count` numbers of 64 random bits from `seed`, or from torch's global generator if it is None."""
     if device.type == "cpu":
-        # numpy's SFC64 is twice as fast as torch's generator, from which only the seed comes here.
+        # numpy's SFC64 is twice as fast as torch's generator, which provides only the seed here.
         seed = int(torch.empty((), dtype=torch.int64).random_()) if seed is None else seed
         return torch.from_numpy(np.random.SFC64(seed).random_raw(count).view(np.int64))
     generator = None if seed is None else torch.Generator(device).manual_seed(seed)
@@ -106,7 +109,7 @@ def _random_words(count: int, device: torch.device, seed: int | None) -> Tensor:
 
 
 def shifted(numbers: Tensor, shift: float, dtype: torch.dtype) -> Tensor:
-    """Drawn numbers as ½ and more where an element is kept, as -½ and less where it is dropped."""
+    """Convert drawn numbers: ½ or more where an element is kept, -½ or less where it is dropped."""
     return numbers.to(torch.float32).add_(shift).to(dtype)
 
 
@@ -124,6 +127,6 @@ class _Drop(torch.autograd.Function):
 
 
 def _drop(states: Tensor, numbers: Tensor, shift: float, scale: float) -> Tensor:
-    """`states · scale` where an element is kept, else 0."""
+    """Return `states · scale` where an element is kept, else 0."""
     half_or_nothing = shifted(numbers, shift, states.dtype).clamp_(0, _HALF)
     return half_or_nothing.mul_(states).mul_(scale / _HALF)

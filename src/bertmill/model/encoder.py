@@ -20,10 +20,12 @@ from bertmill.model.dropout import Dropout
 from bertmill.model.layers import BertLayer
 from bertmill.model.packing import Layout, PackedBatch
 
-EMBEDDING_LAYER = -1  # the place of the embeddings in the order of layers, for keyed dropout
+EMBEDDING_LAYER = -1  # the layer number of the embeddings in the key of dropout
 
 
 class BertEmbeddings(nn.Module):
+    """The sum of piece, segment and position embeddings, with LayerNorm and dropout."""
+
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.word_embeddings = nn.Embedding(config.vocab_size, config.hidden_size, padding_idx=config.pad_token_id)
@@ -40,16 +42,19 @@ class BertEmbeddings(nn.Module):
             segments = torch.zeros(1, dtype=torch.int64, device=batch.device)
         if positions is None:
             positions = torch.cat([torch.arange(length, device=batch.device) for length in batch.lengths])
-        # The same order of additions as Hugging Face, for the same rounding.
+        # Add in the same order as Hugging Face, for the same rounding.
         states = words + self.token_type_embeddings(segments) + self.position_embeddings(positions)  # [n, H]
         normed: Tensor = self.dropout(self.LayerNorm(states))
         return normed
 
     def _check(self, batch: PackedBatch) -> None:
-        """Name an id that is out of range, which torch would not. On a GPU this would cost a synchronization."""
+        """Raise a UsageError that names an id out of range, which torch's error does not.
+
+        Ids on a GPU are not checked, because that would cost a synchronization.
+        """
         limit = len(self.position_embeddings.weight)
         if batch.positions is None and max(batch.lengths) > limit:
-            raise UsageError(f"a sequence has {max(batch.lengths)} pieces, and the model has {limit} positions")
+            raise UsageError(f"a sequence has {max(batch.lengths)} pieces, but the model has only {limit} positions")
         if batch.device.type != "cpu":
             return
         for what, values, module in (
@@ -61,26 +66,27 @@ class BertEmbeddings(nn.Module):
                 continue
             low, high, size = int(values.min()), int(values.max()), len(module.weight)
             if low < 0 or high >= size:
-                raise UsageError(f"a {what} is {low if low < 0 else high}, and the model has {size} of them from 0 on")
+                wrong = low if low < 0 else high
+                raise UsageError(f"{what} {wrong} is out of range: this model allows 0 to {size - 1}")
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """The output of the encoder for a batch: the vectors of all pieces, or only of those to be read."""
+    """Output of the encoder for a batch: the vectors of all pieces, or only of those to be read."""
 
     layout: Layout
     states: Tensor  # [n, H] in the layout's order; or [pieces to read, H]
-    read: Tensor | None  # [pieces to read] their numbers in the batch; None: all
+    read: Tensor | None  # [pieces to read] their indices in the batch; None: all
     hidden_states: tuple[Tensor, ...] | None  # of the embeddings and every layer, in the order of the batch
     attentions: tuple[tuple[Tensor, ...], ...] | None  # of every layer, one per sequence in the order of the batch
 
     def vectors(self) -> Tensor:
-        """The vectors of all pieces in the order of the batch [n, H]."""
+        """Return the vectors of all pieces in the order of the batch [n, H]."""
         assert self.read is None
         return self.layout.as_given(self.states)
 
     def vectors_at(self, pieces: Tensor) -> Tensor:
-        """The vectors of `pieces`, given by their numbers in the batch; each must be among those to be read."""
+        """Return the vectors of `pieces`, which are indices in the batch and must be among those to be read."""
         if self.read is None:
             return self.states.index_select(0, self.layout.places_of(pieces))
         row_of_piece = torch.full((self.layout.batch.num_pieces,), -1, device=pieces.device)  # index_select rejects -1
@@ -89,10 +95,10 @@ class Encoded:
 
 
 class BertEncoder(nn.Module):
-    """The layers. With `gradient_checkpointing`, a layer keeps only its input and runs again in the backward pass.
+    """The stack of layers. With `gradient_checkpointing`, a layer keeps only its input and runs again in backward.
 
-    The last layer computes queries, and all that follows from them, only for the pieces to be read: the first ones for
-    a classifier, the selected ones for MLM.
+    The last layer computes queries, and everything that depends on them, only for the pieces to be read: the first
+    piece of each sequence for a classifier, the selected pieces for MLM.
     """
 
     def __init__(self, config: BertConfig) -> None:
@@ -105,7 +111,7 @@ class BertEncoder(nn.Module):
     ) -> Encoded:
         read = None if want_states or not len(self.layer) else read
         places = None
-        if read is not None:  # ascending, as attention takes them
+        if read is not None:  # in ascending order, as attention expects
             places, order = layout.places_of(read).sort()
             read = read.index_select(0, order)
         hidden_states = [layout.as_given(states)] if want_states else []
@@ -113,9 +119,9 @@ class BertEncoder(nn.Module):
         for layer in self.layer:
             given = (states, layout, want_weights, places if layer is self.layer[-1] else None)
             if self.gradient_checkpointing and self.training:
-                # In a copy of the context: the second run needs the dropout key of the first.
-                again = partial(copy_context().run, layer)
-                states, weights = checkpoint(again, *given, use_reentrant=False)
+                # Run in a copy of the context, because the second run needs the dropout key of the first.
+                run_layer = partial(copy_context().run, layer)
+                states, weights = checkpoint(run_layer, *given, use_reentrant=False)
             else:
                 states, weights = layer(*given)
             if want_states:
@@ -126,6 +132,8 @@ class BertEncoder(nn.Module):
 
 
 class BertPooler(nn.Module):
+    """The pooler: tanh(W · x) for the first piece of every sequence."""
+
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)

@@ -1,7 +1,7 @@
-"""The heads of pre-training and the losses of all heads, with Hugging Face's module names.
+"""Pre-training heads and the losses of all heads, with Hugging Face's module names.
 
 The MLM head is decoder(LayerNorm(act(W·x))). The weight of the decoder is the piece embedding, and its bias is the
-`bias` of the head (two names of one parameter, as in Hugging Face's state dicts).
+`bias` of the head: two names of one parameter, as in Hugging Face's state dicts.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from bertmill.model.pretrained import BertPreTrainedModel
 
 
 class BertPredictionHeadTransform(nn.Module):
+    """The MLM head before its decoder: LayerNorm(act(W·x))."""
+
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
@@ -38,25 +40,28 @@ class BertPredictionHeadTransform(nn.Module):
 
 
 class BertLMPredictionHead(nn.Module):
+    """The MLM head."""
+
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.transform = BertPredictionHeadTransform(config)
-        # Without memory: `tie` sets its weight and bias.
+        # Not allocated, because `tie` sets its weight and bias.
         self.decoder = nn.Linear(config.hidden_size, config.vocab_size, device="meta")
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
     def tie(self, word_embeddings: nn.Embedding) -> None:
+        """Make the piece embedding the weight of the decoder, and `bias` its bias."""
         self.decoder.weight = word_embeddings.weight
         self.decoder.bias = self.bias
 
     def forward(self, states: Tensor) -> Tensor:
-        """Logits over the vocabulary [n, V]."""
+        """Return logits over the vocabulary [n, V]."""
         logits: Tensor = self.decoder(self.transform(states))
         return logits
 
     def loss(self, states: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """The mean cross-entropy of `states` [n, H] and `targets` [n], and the number of correct predictions."""
-        if not is_plain_linear(self.decoder):  # a module that replaces it (LoRA) or has a hook must be called
+        """Return the mean cross-entropy of `states` [n, H] and `targets` [n], and the number of correct predictions."""
+        if not is_plain_linear(self.decoder):  # a replacement (LoRA) or a module with hooks must be called
             logits = self(states)
             return F.cross_entropy(logits, targets), (logits.argmax(1) == targets).sum()
         return linear_cross_entropy(self.transform(states), self.decoder.weight, self.decoder.bias, targets)
@@ -64,7 +69,7 @@ class BertLMPredictionHead(nn.Module):
     def predict(
         self, encoded: Encoded, labels: Tensor | None, selected: Tensor | None, with_logits: bool
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """The logits of all pieces, if wanted; with labels, the loss and the number of correct predictions."""
+        """Return the logits of all pieces if requested and, with labels, the loss and number of correct predictions."""
         loss = num_right = None
         if labels is not None and selected is not None:
             loss, num_right = self.loss(encoded.vectors_at(selected), labels.index_select(0, selected))
@@ -73,7 +78,7 @@ class BertLMPredictionHead(nn.Module):
 
 
 class BertPreTrainingHeads(nn.Module):
-    """The heads of pre-training: for MLM, for the next sentence, or both."""
+    """The pre-training heads: MLM, next-sentence prediction, or both."""
 
     def __init__(self, config: BertConfig, *, mlm: bool = True, next_sentence: bool = True) -> None:
         super().__init__()
@@ -84,7 +89,7 @@ class BertPreTrainingHeads(nn.Module):
 
 
 class BertWithMaskedLM(BertPreTrainedModel):
-    """A model with an MLM head: the decoder is the piece embedding, and stays so when either changes."""
+    """Base class of models with an MLM head. The decoder stays tied to the piece embedding if either changes."""
 
     cls: Any  # a head with `predictions`
 
@@ -104,27 +109,31 @@ class BertWithMaskedLM(BertPreTrainedModel):
         return embeddings
 
     def get_output_embeddings(self) -> nn.Linear:
+        """As in Hugging Face: the decoder of the MLM head."""
         decoder: nn.Linear = self.cls.predictions.decoder
         return decoder
 
     def wants_logits(self, labels: Tensor | None, output_logits: bool | None) -> bool:
-        """By default every call returns logits, except training steps with labels: their head runs on those alone."""
+        """Whether to compute all logits: by default always, except in training mode with labels."""
         return labels is None or not self.training if output_logits is None else output_logits
 
 
 def head_dropout(config: BertConfig) -> Dropout:
-    """The dropout in front of a task head."""
+    """Return the dropout in front of a task head."""
     p = config.hidden_dropout_prob if config.classifier_dropout is None else config.classifier_dropout
     return Dropout(p, config.num_hidden_layers, "head")
 
 
 def selected_pieces(labels: Tensor | None) -> Tensor | None:
-    """The numbers of the pieces with a label."""
+    """Return the indices of the pieces with a label."""
     return None if labels is None else (labels != IGNORED_LABEL).nonzero().squeeze(1)
 
 
 def classification_loss(logits: Tensor, labels: Tensor, problem_type: str | None) -> Tensor:
-    """Squared error, cross-entropy or binary cross-entropy; shape and type decide if there is no `problem_type`."""
+    """Return the squared error, cross-entropy or binary cross-entropy.
+
+    Without `problem_type`, the number of logits and the number format of `labels` decide which.
+    """
     if problem_type is None:
         if logits.shape[1] == 1:
             problem_type = "regression"
@@ -133,15 +142,15 @@ def classification_loss(logits: Tensor, labels: Tensor, problem_type: str | None
     if problem_type == "single_label_classification":
         return F.cross_entropy(logits, labels.flatten())
     if labels.numel() != logits.numel():
-        raise UsageError(f"labels have the shape {list(labels.shape)}, and the logits {list(logits.shape)}")
-    wanted = labels.view(logits.shape).to(logits.dtype)
+        raise UsageError(f"labels have shape {list(labels.shape)}, but the logits have shape {list(logits.shape)}")
+    targets = labels.view(logits.shape).to(logits.dtype)
     if problem_type == "regression":
-        return F.mse_loss(logits, wanted)
-    return F.binary_cross_entropy_with_logits(logits, wanted)
+        return F.mse_loss(logits, targets)
+    return F.binary_cross_entropy_with_logits(logits, targets)
 
 
 def span_loss(logits: Tensor, start_positions: Tensor, end_positions: Tensor, lengths: Sequence[int]) -> Tensor:
-    """The mean of the cross-entropies of start and end, from `logits` [n, 2]; ignores positions beyond a sequence."""
+    """Return the mean cross-entropy of start and end for `logits` [n, 2], ignoring positions beyond a sequence."""
     padded = pad_sequence(logits.split(list(lengths)), batch_first=True, padding_value=NOWHERE)  # [B, T, 2]
     limits = torch.tensor(lengths, device=logits.device)
     losses = []

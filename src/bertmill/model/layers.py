@@ -3,8 +3,8 @@
     x = LayerNorm(x + dropout(attention(x)))
     x = LayerNorm(x + dropout(W₂ · act(W₁ · x)))
 
-Queries, keys and values are one product if their modules are plain linear layers. A module that replaces one of them
-(LoRA, quantisation) or that has a hook is called.
+Queries, keys and values are computed in one matrix product if their modules are plain linear layers. Modules that
+replace them (LoRA, quantization) or have hooks are called instead.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
 }
 
-# No width of any model: torch would take the two for the same, and make code for just this number of pieces.
+# Must not be the width of a model: torch would treat the two equal sizes as one and specialize the code for it.
 _PIECES_TO_COMPILE: Final = 1009
-_MAX_COMPILED: Final = 64  # kinds of calls with code of their own: training or not, one piece or more, …
+_MAX_COMPILED: Final = 64  # variants that torch may compile: training or not, one piece or more, …
 
 
 class BertSelfAttention(nn.Module):
+    """Multi-head self-attention, without the output projection."""
+
     def __init__(self, config: BertConfig, layer: int) -> None:
         super().__init__()
         self.num_attention_heads = config.num_attention_heads
@@ -45,7 +47,7 @@ class BertSelfAttention(nn.Module):
     def forward(
         self, states: Tensor, layout: Layout, want_weights: bool, read: Tensor | None
     ) -> tuple[Tensor, tuple[Tensor, ...] | None]:
-        """The outputs of all pieces, or of those at the places `read`; and the weights, if requested."""
+        """Return the outputs of all pieces, or only of those at the indices `read`, and the weights if requested."""
         heads = self.num_attention_heads
         if read is not None and layout.allows_partial_queries and not want_weights:
             query = self.query(states.index_select(0, read))
@@ -59,8 +61,8 @@ class BertSelfAttention(nn.Module):
         return outputs if read is None else outputs.index_select(0, read), weights
 
     def _joined(self, states: Tensor, *modules: nn.Linear) -> Tensor:
-        # Joining the weights copies them. Compared with three products it is up to twice as slow for a few pieces, as
-        # fast for about as many pieces as the hidden size, and 5 to 20 % faster for 4096.
+        # Concatenating the weights copies them. Compared with three products, one product is up to twice as slow for a
+        # few pieces, equally fast if there are about as many pieces as the hidden size, and 5 to 20 % faster for 4096.
         if len(states) >= states.shape[1] and all(map(is_plain_linear, modules)):
             weight = torch.cat([module.weight for module in modules])  # [modules · H, H]
             return F.linear(states, weight, torch.cat([module.bias for module in modules]))
@@ -82,6 +84,8 @@ class BertSelfOutput(nn.Module):
 
 
 class BertAttention(nn.Module):
+    """The attention sublayer: self-attention and its output projection."""
+
     def __init__(self, config: BertConfig, layer: int) -> None:
         super().__init__()
         self.self = BertSelfAttention(config, layer)
@@ -95,6 +99,8 @@ class BertAttention(nn.Module):
 
 
 class BertIntermediate(nn.Module):
+    """The first half of the feed-forward sublayer: act(W₁ · x)."""
+
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.intermediate_size)
@@ -105,6 +111,8 @@ class BertIntermediate(nn.Module):
 
 
 class BertLayer(nn.Module):
+    """One encoder layer: attention and feed-forward."""
+
     def __init__(self, config: BertConfig, layer: int) -> None:
         super().__init__()
         self.attention = BertAttention(config, layer)
@@ -114,26 +122,30 @@ class BertLayer(nn.Module):
     def forward(
         self, states: Tensor, layout: Layout, want_weights: bool, read: Tensor | None
     ) -> tuple[Tensor, tuple[Tensor, ...] | None]:
-        """The vectors of all pieces, or of those at the places `read`: after attention, pieces are independent."""
+        """Return the vectors of all pieces, or only of those at the indices `read`, and the weights if requested.
+
+        Everything after attention runs only for the pieces to be read, because pieces are independent there.
+        """
         attended, weights = self.attention(states, layout, want_weights, read)
         return self.output(self.intermediate(attended), attended), weights
 
     def compile_parts(self) -> None:
-        """Let torch.compile fuse what surrounds attention, for a training, with code for any number of pieces."""
+        """Compile the modules around attention with torch.compile, for training with any number of pieces."""
         for part in self._around_attention:
             part.compile(dynamic=True, recompile_limit=_MAX_COMPILED)
-        # At once, for so many pieces: code that was made for the first batch of a run might be other code in a
-        # resumed one, which begins with another.
+        # Compile now, for a fixed number of pieces. Code compiled for the first batch could differ in a resumed run,
+        # which starts with another batch.
         norm = self.output.LayerNorm.weight
         states = norm.new_zeros(_PIECES_TO_COMPILE, len(norm), requires_grad=norm.requires_grad)
-        outputs = self.attention.self.value(states)  # has the type of attention's outputs under autocast
+        outputs = self.attention.self.value(states)  # has the dtype of attention's outputs under autocast
         attended = self.attention.output(outputs, states)
         result = self.output(self.intermediate(attended), attended)
-        learning = [parameter for parameter in self.parameters() if parameter.requires_grad]
+        trainable = [parameter for parameter in self.parameters() if parameter.requires_grad]
         if result.requires_grad:
-            torch.autograd.grad(result.sum(), learning, allow_unused=True)
+            torch.autograd.grad(result.sum(), trainable, allow_unused=True)
 
     def uncompile_parts(self) -> None:
+        """Undo `compile_parts`."""
         for part in self._around_attention:
             part._compiled_call_impl = None
 
@@ -143,7 +155,7 @@ class BertLayer(nn.Module):
 
 
 def is_plain_linear(module: nn.Module) -> bool:
-    """Whether a product with its weight is all that calling `module` would do."""
+    """Whether calling `module` only multiplies by its weight and adds its bias."""
     return (
         type(module) is nn.Linear
         and module.bias is not None

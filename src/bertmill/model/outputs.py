@@ -1,11 +1,13 @@
-"""The outputs of the models: the same values as attributes, keys and indices, like Hugging Face's.
+"""Outputs of the models: the same values as attributes, keys and indices, as in Hugging Face.
 
-A field that was not computed is None as an attribute and absent as a key or index. `PER_PIECE` names the fields
-with one row per piece: flat in a packed call, padded in a padded one. `BESIDE` names fields that are attributes
-only, because Hugging Face's tuples do not have them. `FILL` is the value at padding.
+A field that was not computed is None as an attribute and absent as a key or index. Class variables describe fields:
 
-`hidden_states` are the embeddings and the output of every layer; `attentions`, per layer, one tensor of weights
-[B, heads, T, T] in a padded call and a tuple of one [heads, T, T] per sequence in a packed one.
+- `PER_PIECE`: fields with one row per piece, which is flat in a packed call and padded in a padded one.
+- `BESIDE`: fields that are attributes only, because Hugging Face's tuples do not have them.
+- `FILL`: the value at padding.
+
+`hidden_states` contains the embeddings and the output of every layer. `attentions` has one entry per layer: a tensor
+[B, heads, T, T] in a padded call, a tuple with one tensor [heads, T, T] per sequence in a packed call.
 """
 
 from __future__ import annotations
@@ -19,11 +21,13 @@ from torch import Tensor
 
 from bertmill.model.padding import Padding
 
-NOWHERE = torch.finfo(torch.float16).min  # low enough in every float type
+NOWHERE = torch.finfo(torch.float16).min  # a logit that is low enough in every float type
 
 
 @dataclass(eq=False)
 class ModelOutput(Mapping[str, Any]):
+    """Base class of outputs: a mapping of the fields that were computed."""
+
     PER_PIECE: ClassVar[tuple[str, ...]] = ()
     BESIDE: ClassVar[tuple[str, ...]] = ()
     FILL: ClassVar[float] = 0.0
@@ -43,10 +47,11 @@ class ModelOutput(Mapping[str, Any]):
         return len(self._present())
 
     def to_tuple(self) -> tuple[Any, ...]:
+        """As in Hugging Face: the fields that were computed."""
         return tuple(self._present().values())
 
     def padded(self, padding: Padding) -> Self:
-        """The same output with rows of pieces [n, …] padded to [B, T, …]."""
+        """Return a copy whose fields with one row per piece [n, …] are padded to [B, T, …]."""
         changed: dict[str, Any] = {
             name: padding.padded(value, self.FILL)
             for name in self.PER_PIECE
@@ -68,7 +73,7 @@ Result = ModelOutput | tuple[Any, ...]  # a tuple if `return_dict` is False
 
 @dataclass(eq=False)
 class BodyOutput(ModelOutput):
-    """Of `BertModel`."""
+    """Output of `BertModel`."""
 
     PER_PIECE = ("last_hidden_state",)
 
@@ -78,9 +83,10 @@ class BodyOutput(ModelOutput):
 
 @dataclass(eq=False)
 class PreTrainingOutput(ModelOutput):
-    """`loss` is the sum of `mlm_loss` and `nsp_loss`, or the one whose labels were given.
+    """Output of `BertForPreTraining`.
 
-    `num_right` is the number of labels whose piece has the largest logit.
+    `loss` is the sum of `mlm_loss` and `nsp_loss`, or the one whose labels were given. `num_right` is the number of
+    labels whose piece has the largest logit.
     """
 
     PER_PIECE = ("prediction_logits",)
@@ -96,7 +102,7 @@ class PreTrainingOutput(ModelOutput):
 
 @dataclass(eq=False)
 class SequenceOutput(ModelOutput):
-    """One row of logits per sequence (or, for multiple choice, per question)."""
+    """Output with one row of logits per sequence (multiple choice: per question)."""
 
     loss: Tensor | None = None
     logits: Tensor | None = None
@@ -104,14 +110,14 @@ class SequenceOutput(ModelOutput):
 
 @dataclass(eq=False)
 class PieceOutput(SequenceOutput):
-    """One row of logits per piece."""
+    """Output with one row of logits per piece."""
 
     PER_PIECE = ("logits",)
 
 
 @dataclass(eq=False)
 class MaskedLMOutput(PieceOutput):
-    """`num_right` is the number of labels whose piece has the largest logit."""
+    """Output of `BertForMaskedLM`. `num_right` is the number of labels whose piece has the largest logit."""
 
     BESIDE = ("num_right",)
 
@@ -120,7 +126,7 @@ class MaskedLMOutput(PieceOutput):
 
 @dataclass(eq=False)
 class SpanOutput(ModelOutput):
-    """At padding, the logits are so low that they change neither a softmax nor a maximum."""
+    """Output of `BertForQuestionAnswering`. Logits at padding are too low to affect a softmax or a maximum."""
 
     PER_PIECE = ("start_logits", "end_logits")
     FILL = NOWHERE

@@ -1,15 +1,16 @@
-"""A batch without padding: the pieces of all sequences in one flat row, and its groups for attention.
+"""A batch without padding: the pieces of all sequences in one flat row, grouped by length for attention.
 
     padded [[a b c -]          flat, as given           flat, by length      groups of similar length
             [d - - -]    ─►    a b c d e f g    ─►      d e f g a b c   ─►   [d] [e f g / a b c]
             [e f g -]]
 
-Linear layers run on the flat row. Attention needs rectangles: the sequences are sorted by length once, before the
-embeddings, so that a group is a slice of the row. A group of equal lengths is a rectangle already; the others are
+Linear layers run on the flat row. Attention needs rectangles, so the sequences are sorted by length once, before the
+embeddings, and each group is a slice of the row. A group of equal lengths is already a rectangle; other groups are
 padded to their longest sequence and masked. padding.py converts padded inputs and outputs.
 
-`key_mask` is Hugging Face's attention mask for flat pieces: a piece where it is False has a query, and so an output,
-but its key is hidden from all queries. Hugging Face computes such outputs at padding; we do where they are used.
+`key_mask` is Hugging Face's attention mask for flat pieces. Where it is False, a piece has a query and therefore an
+output, but its key is hidden from all queries. Hugging Face computes such outputs at all padding; bertmill computes
+them only where they are used.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from bertmill.errors import UsageError
 # two of 400, 2 threads, ms forward / forward + backward with dropout: one group 882 / 8405; 0.3 256 / 972;
 # 0.6 253 / 934; 0.8 243 / 893; 0.9 257 / 952; only equal lengths 246 / 923.
 SHORTEST_IN_GROUP = 0.8
-# But a rectangle with fewer slots takes shorter sequences too: each group costs several calls. A training step of
-# MiniLM on 32 sentences of SST-2, ms: 0 305; 128 292; 256 284; 512 300; 1024 355.
+# A rectangle with fewer slots takes shorter sequences too, because each group costs several calls. A training step
+# of MiniLM on 32 sentences of SST-2, ms: 0 305; 128 292; 256 284; 512 300; 1024 355.
 SLOTS_WORTH_A_GROUP = 256
 
 IGNORED_LABEL = -100
@@ -52,36 +53,38 @@ class PackedBatch:
     def __post_init__(self) -> None:
         object.__setattr__(self, "lengths", [int(length) for length in self.lengths])  # also from a tensor
         if (self.piece_ids is None) == (self.embeddings is None):
-            raise UsageError("exactly one of piece ids and embeddings must be given")
+            raise UsageError("exactly one of piece_ids and embeddings must be given")
         if not self.lengths or min(self.lengths) < 1:
             raise UsageError("a packed batch needs at least one sequence, and every sequence at least one piece")
         for name in _TENSORS:
             value = getattr(self, name)
             if value is not None and value.shape[0] != self.num_pieces:
-                raise UsageError(f"{name} has {value.shape[0]} rows, and the lengths add up to {self.num_pieces}")
+                raise UsageError(f"{name} has {value.shape[0]} rows, but the lengths add up to {self.num_pieces}")
 
     @property
     def num_pieces(self) -> int:
+        """Number of pieces in all sequences."""
         return sum(self.lengths)
 
     @property
     def first_pieces(self) -> Tensor:
-        """The number of every sequence's first piece [B]."""
+        """Index of the first piece of every sequence [B]."""
         lengths = torch.tensor(self.lengths, device=self.device)
         return lengths.cumsum(0) - lengths
 
     @property
     def device(self) -> torch.device:
+        """Device of the tensors."""
         given = self.piece_ids if self.piece_ids is not None else self.embeddings
         assert given is not None
         return given.device
 
     def to(self, device: torch.device) -> PackedBatch:
-        """The same batch on another device."""
+        """Return the batch on another device."""
         return self._with(self.lengths, lambda tensor: tensor.to(device))
 
     def reordered(self, order: Tensor, lengths: Sequence[int]) -> PackedBatch:
-        """The same pieces in another order; `order[i]` is the old place of piece i."""
+        """Return the pieces in another order, where `order[i]` is the old index of piece i."""
         return self._with(lengths, lambda tensor: tensor.index_select(0, order))
 
     def _with(self, lengths: Sequence[int], change: Callable[[Tensor], Tensor]) -> PackedBatch:
@@ -97,36 +100,36 @@ class Group:
     num_sequences: int
     longest: int
     num_pieces: int
-    piece_of_slot: Tensor | None  # [B·T] the piece in each slot of the rectangle; None: the slice is the rectangle
+    piece_of_slot: Tensor | None  # [B·T] the piece in each slot of the rectangle; None if the slice is the rectangle
     slot_of_piece: Tensor | None  # [pieces] the slot of each piece
     mask: Tensor | None  # [B, 1, 1 or T, T] added to the scores: 0 for visible keys, very negative for others
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A batch sorted by length, its groups, and the way back to the given order."""
+    """A batch sorted by length, its groups, and how to restore the given order."""
 
     batch: PackedBatch
     groups: tuple[Group, ...]
-    sequence_order: Tensor | None  # [B] given sequence at each sorted place; None: the given order is the sorted one
-    place_of_piece: Tensor | None  # [n] sorted place of each given piece
+    sequence_order: Tensor | None  # [B] given index of each sorted sequence; None if the given order is sorted
+    place_of_piece: Tensor | None  # [n] sorted index of each given piece
     causal: bool = False
 
     @property
     def allows_partial_queries(self) -> bool:
-        """Whether attention may skip queries: only if one mask holds for all, and no flat kernel (GPU) is faster."""
+        """Whether attention may skip queries: only if all have the same mask, and not on a GPU (flat kernel)."""
         return not self.causal and self.batch.device.type == "cpu"
 
     def as_given(self, rows: Tensor) -> Tensor:
-        """Rows of pieces in the given order."""
+        """Return rows of pieces in the given order."""
         return rows if self.place_of_piece is None else rows.index_select(0, self.place_of_piece)
 
     def places_of(self, pieces: Tensor) -> Tensor:
-        """The sorted places of pieces, given their numbers in the batch."""
+        """Return the sorted indices of `pieces`, which are indices in the given order."""
         return pieces if self.place_of_piece is None else self.place_of_piece.index_select(0, pieces)
 
     def weights_as_given(self, weights: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """Attention weights of every group [B, heads, T, T] → of every sequence [heads, length, length]."""
+        """Convert attention weights per group [B, heads, T, T] to weights per sequence [heads, length, length]."""
         of_sequences = [of_sequence for of_group in weights for of_sequence in of_group]
         cut = [whole[:, :length, :length] for whole, length in zip(of_sequences, self.batch.lengths, strict=True)]
         order = range(len(cut)) if self.sequence_order is None else self.sequence_order.argsort().tolist()
@@ -134,7 +137,7 @@ class Layout:
 
 
 def plan_layout(batch: PackedBatch, dtype: torch.dtype, causal: bool = False) -> Layout:
-    """Sort the sequences of `batch` by length, if they are not, and group them."""
+    """Sort the sequences of `batch` by length, unless they are sorted already, and group them."""
     lengths = list(batch.lengths)
     order = sorted(range(len(lengths)), key=lengths.__getitem__)
     sequence_order = place_of_piece = None
@@ -156,7 +159,7 @@ def plan_layout(batch: PackedBatch, dtype: torch.dtype, causal: bool = False) ->
 
 
 def _similar_lengths(ascending: Sequence[int]) -> list[list[int]]:
-    """Ascending lengths cut into groups, from the longest down."""
+    """Split ascending lengths into groups, starting from the longest."""
     groups: list[list[int]] = []
     for length in reversed(ascending):
         num_slots = len(groups[-1]) * groups[-1][-1] if groups else 0
@@ -167,7 +170,7 @@ def _similar_lengths(ascending: Sequence[int]) -> list[list[int]]:
 
 
 def counting_up(starts: Tensor, lengths: Tensor) -> Tensor:
-    """start, start + 1, … for `length` numbers, for one (start, length) after another."""
+    """Concatenate the ranges start, start + 1, … of `length` numbers for all pairs (start, length)."""
     ends = lengths.cumsum(0)
     offsets = (starts - (ends - lengths)).repeat_interleave(lengths)
     return offsets + torch.arange(len(offsets), device=lengths.device)
@@ -194,6 +197,6 @@ def _make_group(
         earlier = torch.ones(1, 1, T, T, dtype=torch.bool, device=device).tril()
         seen = earlier if seen is None else earlier & seen  # [1 or B, 1, T, T]
     mask = None
-    if seen is not None:  # finite numbers, so that a query without any visible key gets some output and not NaN
+    if seen is not None:  # finite numbers, so that a query without visible keys does not give NaN
         mask = torch.zeros(seen.shape, dtype=dtype, device=device).masked_fill_(~seen, torch.finfo(dtype).min)
     return Group(B, T, n, piece_of_slot, slot_of_piece, mask)

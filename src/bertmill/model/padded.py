@@ -2,8 +2,8 @@
 
     x = LayerNorm(piece + segment + position)
     x = LayerNorm(x + attention(x));  x = LayerNorm(x + W₂·act(W₁·x))   for every layer
-It uses the modules of one of our models, without dropout, and computes all positions [B, T]. There are only tensor
-operations and no control flow that depends on data, so `torch.export` can trace it for any batch size and length.
+It runs the modules of a bertmill model without dropout and computes all positions [B, T]. It uses only tensor
+operations and no data-dependent control flow, so `torch.export` can trace it for any batch size and length.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class PaddedBert(nn.Module):
         self.model = model
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> tuple[Tensor, ...]:
-        """From inputs [B, T], the logits of the model or, if it has no head, its vectors."""
+        """Return the model's logits for inputs [B, T], or its vectors if it has no head."""
         body = self.model.base_model
         assert isinstance(body, bert.BertModel)
         states = _embed(body.embeddings, input_ids, token_type_ids)
@@ -51,7 +51,7 @@ def _embed(embeddings: BertEmbeddings, input_ids: Tensor, token_type_ids: Tensor
 
 
 def _additive_mask(attention_mask: Tensor, dtype: torch.dtype, causal: bool) -> Tensor:
-    """0 for visible keys and a very negative number for the others: [B, 1, 1, T], or [B, 1, T, T] if causal."""
+    """Return 0 for visible keys and a very negative number for others: [B, 1, 1, T], or [B, 1, T, T] if causal."""
     visible = (attention_mask != 0)[:, None, None, :]
     if causal:
         columns = torch.arange(attention_mask.shape[1], device=attention_mask.device)
@@ -74,7 +74,7 @@ def _run_layer(layer: BertLayer, states: Tensor, mask: Tensor) -> Tensor:
 
 
 def _heads(model: BertPreTrainedModel, states: Tensor, pooled: Tensor | None) -> tuple[Tensor, ...]:
-    """The logits of `model` in the order of its outputs, or its vectors if it has no head."""
+    """Return the logits of `model` in the order of its outputs, or its vectors if it has no head."""
     match model:
         case bert.BertForPreTraining():
             return model.cls.predictions(states), model.cls.seq_relationship(pooled)
@@ -83,7 +83,7 @@ def _heads(model: BertPreTrainedModel, states: Tensor, pooled: Tensor | None) ->
         case bert.BertForNextSentencePrediction():
             return (model.cls.seq_relationship(pooled),)
         case bert.BertForSequenceClassification() | bert.BertForMultipleChoice():
-            return (model.classifier(pooled),)  # multiple choice: a score of every sequence [B, 1]
+            return (model.classifier(pooled),)  # multiple choice: one score per sequence [B, 1]
         case bert.BertForTokenClassification():
             return (model.classifier(states),)
         case bert.BertForQuestionAnswering():

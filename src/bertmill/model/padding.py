@@ -1,7 +1,7 @@
-"""Padded inputs and outputs: Hugging Face's arguments [B, T] → a packed batch, and flat outputs → padded ones.
+"""Convert padded inputs (Hugging Face's arguments [B, T]) to a packed batch, and flat outputs to padded ones.
 
 Pieces with mask 1 are kept. The position of a piece is its column, so left padding and holes in the mask work. Some
-models also read outputs at padding, as Hugging Face does; those pieces are kept too, but hidden from the others.
+models also read outputs at padding, as Hugging Face's do. Those pieces are kept too, but no other piece sees them.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from bertmill.model.packing import IGNORED_LABEL, PackedBatch
 
 @dataclass(frozen=True)
 class Padding:
-    """The cells of flat pieces in a padded matrix [B, T]."""
+    """The cell of each flat piece in a padded matrix [B, T]."""
 
     num_sequences: int
     num_columns: int
-    cells: Tensor | None  # [n] row · T + column of each piece; None: there is no padding
+    cells: Tensor | None  # [n] row · T + column of each piece; None if there is no padding
 
     def flat(self, padded: Tensor) -> Tensor:
-        """The values of the pieces: [B, T, …] → [n, …]."""
+        """Return the values of the pieces: [B, T, …] → [n, …]."""
         every_cell = padded.reshape(self.num_sequences * self.num_columns, *padded.shape[2:])
         return every_cell if self.cells is None else every_cell.index_select(0, self.cells)
 
     def padded(self, rows: Tensor, fill: float = 0.0) -> Tensor:
-        """Rows of pieces [n, …] → [B, T, …], with `fill` at padding."""
+        """Pad rows of pieces: [n, …] → [B, T, …], with `fill` at padding."""
         if self.cells is not None:
             empty = rows.new_full((self.num_sequences * self.num_columns, *rows.shape[1:]), fill)
             rows = empty.index_copy(0, self.cells, rows)
         return rows.view(self.num_sequences, self.num_columns, *rows.shape[1:])
 
     def padded_weights(self, weights: Sequence[Tensor]) -> Tensor:
-        """Attention weights of every sequence [heads, length, length] → [B, heads, T, T]."""
+        """Pad the attention weights of every sequence: [heads, length, length] → [B, heads, T, T]."""
         T = self.num_columns
         result = weights[0].new_zeros(self.num_sequences, weights[0].shape[0], T, T)
         cells = torch.arange(self.num_sequences * T, device=result.device) if self.cells is None else self.cells
@@ -49,19 +49,20 @@ class Padding:
 
 @dataclass(frozen=True)
 class Inputs:
-    """The inputs of a call as a packed batch; `padding` is None if they were packed already."""
+    """The inputs of a call as a packed batch. `padding` is None if they were packed already."""
 
     batch: PackedBatch
     padding: Padding | None
 
     def labels_per_piece(self, labels: Tensor | None) -> Tensor | None:
-        """Labels given as [B, T], or flat for a packed batch, as one label per piece [n]."""
+        """Return labels, given as [B, T] or flat for a packed batch, as one label per piece [n]."""
         if labels is None:
             return None
         if self.padding is not None:
             return self.padding.flat(labels)
         if labels.shape != (self.batch.num_pieces,):
-            raise UsageError(f"labels have the shape {list(labels.shape)}, not one for {self.batch.num_pieces} pieces")
+            what = f"labels have shape {list(labels.shape)}, but the packed batch has {self.batch.num_pieces} pieces"
+            raise UsageError(what)
         return labels
 
 
@@ -76,13 +77,15 @@ def pack(
     first_column: bool = False,
     every_column: bool = False,
 ) -> Inputs:
-    """Pack Hugging Face's inputs. A `PackedBatch` in the place of `input_ids` is returned as it is.
+    """Pack Hugging Face's inputs. A `PackedBatch` given as `input_ids` is returned unchanged.
 
     `labels` [B, T], `first_column` and `every_column` keep positions that are read even where the mask is 0.
     """
     if isinstance(input_ids, PackedBatch):
         if any(each is not None for each in (attention_mask, token_type_ids, position_ids, inputs_embeds)):
-            raise UsageError("a packed batch brings its own segments, positions and embeddings")
+            names = "attention_mask, token_type_ids, position_ids or inputs_embeds"
+            remedy = "use key_mask, segments, positions or embeddings of the batch"
+            raise UsageError(f"a packed batch cannot be combined with {names}", remedy=remedy)
         return Inputs(input_ids, None)
     given = _check_given(input_ids, inputs_embeds)
     B, T = given.shape[:2]
@@ -91,7 +94,7 @@ def pack(
     kept = torch.ones_like(visible) if every_column else visible.clone()
     if labels is not None:
         kept |= labels != IGNORED_LABEL
-    kept[:, 0] |= True if first_column else ~kept.any(1)  # a sequence keeps at least one piece
+    kept[:, 0] |= True if first_column else ~kept.any(1)  # every sequence keeps at least one piece
     padding = Padding(B, T, None if bool(kept.all()) else kept.flatten().nonzero().squeeze(1))
     if position_ids is None:
         position_ids = torch.arange(T, device=given.device)
@@ -109,7 +112,7 @@ def pack(
 def pack_choices(
     input_ids: Tensor | PackedBatch | None, *others: Tensor | None, num_choices: int
 ) -> tuple[Inputs, int]:
-    """As `pack`, from inputs [B, choices, T], and the number of choices, which a packed batch must be given."""
+    """Like `pack`, but for inputs [B, choices, T]. Also return `num_choices`, which is required for a packed batch."""
     if not isinstance(input_ids, PackedBatch):
         num_choices = next((each.shape[1] for each in (input_ids, *others) if each is not None), 0)
         input_ids = None if input_ids is None else input_ids.flatten(0, 1)  # [B · choices, T]
@@ -118,7 +121,7 @@ def pack_choices(
     inputs = pack(input_ids, mask, segments, positions, embeddings, first_column=True)
     num_sequences = len(inputs.batch.lengths)
     if num_choices < 1 or num_sequences % num_choices:
-        raise UsageError(f"{num_sequences} sequences are not a whole number of {num_choices} choices")
+        raise UsageError(f"the number of sequences ({num_sequences}) must be a multiple of num_choices ({num_choices})")
     return inputs, num_choices
 
 
@@ -127,7 +130,10 @@ def _check_given(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tens
     if given is None or (input_ids is not None and inputs_embeds is not None):
         raise UsageError("exactly one of input_ids and inputs_embeds must be given")
     if given.ndim != (2 if inputs_embeds is None else 3) or 0 in given.shape:
-        raise UsageError(f"the inputs have the shape {list(given.shape)}, not [sequences, pieces]")
+        expected = "input_ids must be [sequences, pieces]"
+        if inputs_embeds is not None:
+            expected = "inputs_embeds must be [sequences, pieces, hidden_size]"
+        raise UsageError(f"{expected} and not empty, but the shape is {list(given.shape)}")
     return given
 
 
@@ -138,4 +144,4 @@ def _check_shapes(
     for name, value in named.items():
         allowed = [shape] if name == "attention_mask" else [shape, (1, shape[1]), shape[1:]]
         if value is not None and tuple(value.shape) not in allowed:
-            raise UsageError(f"{name} has the shape {list(value.shape)}, and the inputs have {list(shape)}")
+            raise UsageError(f"{name} has shape {list(value.shape)}, but the inputs have shape {list(shape)}")

@@ -1,7 +1,7 @@
-"""The base class of all models: initial weights, model folders, modules of other models, small conveniences.
+"""Base class of all models: initial weights, model folders, sharing modules with other models.
 
-`from_pretrained` builds the model without memory (torch's meta device), compares names and shapes with the folder,
-and only then reads the tensors. Those that the folder does not have are initialized.
+`from_pretrained` builds the model without allocating memory (on torch's meta device), compares names and shapes with
+the folder, and only then reads the tensors. Tensors that the folder does not have are initialized.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from bertmill.model.layers import BertLayer
 from bertmill.model.outputs import ModelOutput, Result
 from bertmill.model.padding import Inputs
 
-# A normal distribution cut at two standard deviations has 0.8796 of the standard deviation of the whole one.
+# Truncating a normal distribution at two standard deviations multiplies its standard deviation by 0.8796.
 _CUT_AT = 2.0
 _LEFT_BY_CUTTING = 0.8796256610342398
 
 
 class BertPreTrainedModel(nn.Module):
-    """A BERT with or without a head. `load_report` is the report of `from_pretrained`."""
+    """A BERT model with or without a head. `from_pretrained` sets `load_report`."""
 
     base_model_prefix = "bert"
-    PARTS: ClassVar[tuple[str, ...]] = ()  # what the constructor can be told beside the settings
+    PARTS: ClassVar[tuple[str, ...]] = ()  # arguments of the constructor besides the config
     load_report: LoadReport | None = None
 
     def __init__(self, config: BertConfig) -> None:
@@ -51,9 +51,9 @@ class BertPreTrainedModel(nn.Module):
         new_classifier: bool = False,
         **settings: Any,
     ) -> Self:
-        """The model of a folder or installed model, in evaluation mode; `settings` replace those of its config.json.
+        """Load a model folder or installed model, in evaluation mode. `settings` replace fields of its config.json.
 
-        `new_classifier` leaves the classifier of the folder aside, whatever its labels are.
+        With `new_classifier`, the classifier in the folder is ignored and a new one initialized.
         """
         parts = {name: settings.pop(name) for name in cls.PARTS if name in settings}
         folder = open_folder(find_model(name_or_folder))
@@ -76,18 +76,18 @@ class BertPreTrainedModel(nn.Module):
 
     @classmethod
     def from_modules(cls, config: BertConfig, modules: Mapping[str, nn.Module], **parts: Any) -> Self:
-        """Build the model around the leaf modules of another model: shared, not copied.
+        """Build the model around the leaf modules of another model, which are shared, not copied.
 
-        `modules` maps Hugging Face's names to modules, as `dict(model.named_modules())` does. Every Linear, Embedding
-        and LayerNorm comes from it, or any module that is called like one (LoRA, quantization). The decoder of an MLM
-        head is tied if it was. The mode, training or evaluation, is that of the modules.
+        `modules` maps Hugging Face's names to modules, as `dict(model.named_modules())` does. It provides every Linear,
+        Embedding and LayerNorm, or modules that are called like them (LoRA, quantization). The decoder of an MLM head
+        is tied if it was tied before. The modules also decide between training and evaluation mode.
         """
         with torch.device("meta"):
             model = cls(config, **parts)
         leaves = [name for name, module in model.named_modules() if module._parameters and not module._modules]
         missing = [name for name in leaves if name not in modules]
         if missing:
-            raise UsageError(f"{cls.__name__} needs modules that were not given: {', '.join(missing)}")
+            raise UsageError(f"modules that {cls.__name__} needs are missing: {', '.join(missing)}")
         model.train(modules[leaves[0]].training)
         for name in leaves:
             model.set_submodule(name, modules[name])
@@ -96,35 +96,36 @@ class BertPreTrainedModel(nn.Module):
 
     @classmethod
     def compare(cls, folder: ModelFolder, config: BertConfig) -> LoadReport:
-        """What `from_pretrained` would report or refuse, without reading a weight."""
+        """Return the report of `from_pretrained`, or raise its error, without reading any weights."""
         with torch.device("meta"):
             return plan_loading(folder, cls(config).shapes())[1]
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shape of every parameter by name."""
         return {name: tuple(parameter.shape) for name, parameter in self.named_parameters()}
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write a Hugging Face model folder. A tokenizer or other files already in `folder` stay."""
+        """Write a Hugging Face model folder. Other files in `folder`, such as a tokenizer, are kept."""
         tensors = {name: parameter.detach().cpu() for name, parameter in self.named_parameters()}
         dtype = str(self.dtype).removeprefix("torch.")
         settings = {**self.config.to_dict(), "architectures": [type(self).__name__], "dtype": dtype}
         write_folder(Path(folder), dict(sorted(settings.items())), tensors)
 
     def initialize(self) -> None:
-        """Give every parameter its first value, from torch's global generator; called by every constructor."""
+        """Initialize all parameters with torch's global generator. Every constructor calls this method."""
         self.tie_weights()
         for name, parameter in self.named_parameters():
-            if not parameter.is_meta and not name.startswith(f"{self.base_model_prefix}."):  # the body has done its own
+            if not parameter.is_meta and not name.startswith(f"{self.base_model_prefix}."):  # the body is initialized
                 set_first_value(name, parameter.data, self.config)
 
     def tie_weights(self) -> None:
-        """Make one parameter of those that have two names; models with an MLM head have such parameters."""
+        """Tie parameters that have two names, as models with an MLM head do."""
 
     def adopt_shared_parameters(self) -> None:
-        """After its modules were replaced, take over parameters that the model has under a second name."""
+        """After modules have been replaced, update parameters that the model has under a second name."""
 
     def wrap(self, output: ModelOutput, inputs: Inputs, encoded: Encoded, return_dict: bool | None) -> Result:
-        """Add requested hidden states and weights, restore the padding, and convert to a tuple if requested."""
+        """Add requested hidden states and attention weights, restore padding, and convert to a tuple if requested."""
         output = replace(output, hidden_states=encoded.hidden_states, attentions=encoded.attentions)
         if inputs.padding is not None:
             output = output.padded(inputs.padding)
@@ -132,15 +133,16 @@ class BertPreTrainedModel(nn.Module):
 
     @property
     def base_model(self) -> Any:
-        """The model without its head."""
+        """As in Hugging Face: the model without its head."""
         return getattr(self, self.base_model_prefix, self)
 
     def get_input_embeddings(self) -> nn.Embedding:
+        """As in Hugging Face: the piece embeddings."""
         embeddings: nn.Embedding = self.base_model.embeddings.word_embeddings
         return embeddings
 
     def resize_token_embeddings(self, new_num_tokens: int) -> nn.Embedding:
-        """Give the vocabulary another size, in place: pieces keep their rows, new ones get first values."""
+        """As in Hugging Face: resize the vocabulary in place. Existing rows are kept, new rows initialized."""
         self.config.vocab_size = new_num_tokens
         embeddings = self.get_input_embeddings()
         embeddings.num_embeddings = new_num_tokens
@@ -148,7 +150,7 @@ class BertPreTrainedModel(nn.Module):
         return embeddings
 
     def _resized(self, name: str, old: Tensor) -> nn.Parameter:
-        """`old` with as many rows as the vocabulary has pieces."""
+        """Return `old` with one row per piece of the vocabulary."""
         new = old.new_empty(self.config.vocab_size, *old.shape[1:])
         set_first_value(name, new, self.config)
         kept = min(len(old), len(new))
@@ -161,26 +163,31 @@ class BertPreTrainedModel(nn.Module):
         every_n_layers: int = 1,
         offload: bool = False,
     ) -> None:
-        """Train with less memory, running every layer forward twice: the same gradients, to the bit.
+        """As in Hugging Face: train with less memory by running every layer forward twice.
 
-        The arguments are those that Hugging Face's Trainer gives. The first chooses among torch's ways to do it, which
-        differ in nothing but their limits, and is not needed.
+        Gradients are bit-identical. The arguments are those that Hugging Face's Trainer passes.
+        `gradient_checkpointing_kwargs` is ignored: it selects one of torch's implementations, which differ only in
+        their limitations.
         """
         if every_n_layers != 1 or offload:
-            raise UsageError("gradient checkpointing is of every layer, and nothing is moved to another device")
+            raise UsageError("gradient checkpointing supports only every_n_layers=1 and offload=False")
         self.base_model.encoder.gradient_checkpointing = True
 
     def gradient_checkpointing_disable(self) -> None:
+        """As in Hugging Face: keep activations instead of recomputing them."""
         self.base_model.encoder.gradient_checkpointing = False
 
     def compile_layers(self) -> None:
-        """Let torch.compile fuse the parts of layers around attention; UsageError, and nothing done, if it cannot."""
-        from torch._dynamo.exc import TorchDynamoException  # here: it takes two seconds
+        """Compile the parts of layers around attention with torch.compile.
+
+        If compilation fails, raises UsageError and leaves the model unchanged.
+        """
+        from torch._dynamo.exc import TorchDynamoException  # imported here because it takes two seconds
 
         draw_outside_compiled_code()
         layers = [module for module in self.modules() if isinstance(module, BertLayer)]
         was_training, was_disabled = self.training, logging.root.manager.disable
-        logging.disable()  # what torch tells is a hundred lines, and in our message
+        logging.disable()  # torch logs a hundred lines; our message has the reason
         try:
             self.train()
             for layer in layers:
@@ -189,29 +196,36 @@ class BertPreTrainedModel(nn.Module):
             for layer in layers:
                 layer.uncompile_parts()
             reason = str(error).partition("\n")[0]
-            remedy = "install a C++ compiler and the headers of Python (for a GPU Triton), or train with --no-compile"
+            remedy = "install a C++ compiler and the Python headers (on a GPU: Triton), or set compile to false"
             raise UsageError(f"torch.compile does not work here: {reason}", remedy=remedy) from None
         finally:
             self.train(was_training)
             logging.disable(was_disabled)
 
     def num_parameters(self, only_trainable: bool = False, exclude_embeddings: bool = False) -> int:
-        left_out = [module.weight for module in self.modules() if exclude_embeddings and type(module) is nn.Embedding]
-        counted = [each for each in self.parameters() if not any(each is other for other in left_out)]
+        """As in Hugging Face: the number of parameters."""
+        excluded = [module.weight for module in self.modules() if exclude_embeddings and type(module) is nn.Embedding]
+        counted = [each for each in self.parameters() if not any(each is other for other in excluded)]
         return sum(each.numel() for each in counted if each.requires_grad or not only_trainable)
 
     @property
     def device(self) -> torch.device:
+        """Device of the parameters."""
         return next(self.parameters()).device
 
     @property
     def dtype(self) -> torch.dtype:
+        """Number format of the parameters."""
         return next(self.parameters()).dtype
 
 
 @torch.no_grad()
 def set_first_value(name: str, tensor: Tensor, config: BertConfig) -> None:
-    """Weights: normal, cut at 2σ, with the σ of `initializer_range`; LayerNorm 1; biases and the padding piece 0."""
+    """Initialize the parameter `name` in place.
+
+    - LayerNorm weights are 1. Biases and the embedding of the padding piece are 0.
+    - Other weights are normal, truncated at 2σ, with a standard deviation of `initializer_range` after truncation.
+    """
     if name.endswith("LayerNorm.weight"):
         tensor.fill_(1.0)
     elif name.endswith("bias"):

@@ -23,7 +23,7 @@ shard_sizes = st.sampled_from([3, 10, 1000])
 def planned(
     lengths: list[list[int]], sentences_per_shard: int, plan_settings: PlanSettings, seed: int
 ) -> tuple[Corpus, Records, PlanFacts]:
-    in_memory = "/dev/shm" if Path("/dev/shm").is_dir() else None  # where making files durable takes no time
+    in_memory = "/dev/shm" if Path("/dev/shm").is_dir() else None  # where fsync takes no time
     with tempfile.TemporaryDirectory(dir=in_memory) as folder:
         corpus = write_corpus(Path(folder, "corpus"), lengths, sentences_per_shard=sentences_per_shard)
         planner = Planner(corpus, Path(folder, "plan"), plan_settings, seed)
@@ -31,7 +31,7 @@ def planned(
 
 
 def owners(lengths: list[list[int]]) -> tuple[Records, Records]:
-    """The sentence and the document of every piece."""
+    """Return the sentence and the document of every piece."""
     flat = [length for document in lengths for length in document]
     sentence = np.repeat(np.arange(len(flat)), flat)
     return sentence, np.repeat(np.arange(len(lengths)), [sum(document) for document in lengths])

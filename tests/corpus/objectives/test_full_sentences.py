@@ -1,4 +1,4 @@
-"""Plans of full sentences: they follow each other and lose nothing."""
+"""Planned instances of full sentences are consecutive and lose nothing."""
 
 import numpy as np
 import pytest
@@ -13,22 +13,24 @@ any_plan = given(lengths=documents, shard_size=shard_sizes, length=st.integers(3
 
 @any_plan
 @settings(max_examples=50)
-def test_full_sentences_follow_each_other_and_lose_nothing(
+def test_full_sentences_are_consecutive_and_lose_nothing(
     lengths: list[list[int]], shard_size: int, length: int, seed: int
 ) -> None:
-    assert_sentences_follow_and_lose_nothing(lengths, shard_size, length, seed)
+    assert_sentences_are_consecutive_and_lose_nothing(lengths, shard_size, length, seed)
 
 
 @pytest.mark.slow
 @any_plan
 @settings(max_examples=150)
-def test_full_sentences_of_many_plans_follow_each_other_and_lose_nothing(
+def test_full_sentences_of_many_plans_are_consecutive_and_lose_nothing(
     lengths: list[list[int]], shard_size: int, length: int, seed: int
 ) -> None:
-    assert_sentences_follow_and_lose_nothing(lengths, shard_size, length, seed)
+    assert_sentences_are_consecutive_and_lose_nothing(lengths, shard_size, length, seed)
 
 
-def assert_sentences_follow_and_lose_nothing(lengths: list[list[int]], shard_size: int, length: int, seed: int) -> None:
+def assert_sentences_are_consecutive_and_lose_nothing(
+    lengths: list[list[int]], shard_size: int, length: int, seed: int
+) -> None:
     plan_settings = PlanSettings("mlm", length)
     corpus, records, facts = planned(lengths, shard_size, plan_settings, seed)
     sentence, document = owners(lengths)

@@ -1,4 +1,4 @@
-"""An objective is one file and one line of the registry, and nothing else knows its name."""
+"""An objective is one file and one line in the registry, and nothing else knows its name."""
 
 import json
 import subprocess
@@ -33,7 +33,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.usefixtures("toy")
-def test_a_toy_objective_is_planned_and_shown(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_toy_objective_can_be_planned_and_shown(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", str(corpus), "--show", "2", "--length", "16", "--objective", "toy"]) == 0
     shown = capsys.readouterr().out
     assert "toy in 16 pieces: 60 instances in the first epoch, of 6.0 pieces on average\n" in shown
@@ -42,7 +42,7 @@ def test_a_toy_objective_is_planned_and_shown(corpus: Path, capsys: pytest.Captu
 
 
 @pytest.mark.usefixtures("toy")
-def test_a_toy_objective_is_pretrained(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_toy_objective_can_be_pretrained(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--size", "tiny", "--steps", "4", "--length", "16", "--batch-size", "8", "--threads", "1"]
     words = ["pretrain", "--corpus", str(corpus), "--out", str(tmp_path / "run"), "--objective", "toy", *flags]
     assert main([*words, "--log-every", "2", "--heldout", "0.2"]) == 0
@@ -56,7 +56,7 @@ def test_a_toy_objective_is_pretrained(corpus: Path, tmp_path: Path, capsys: pyt
 
 
 @pytest.mark.parametrize("command", ["pretrain", "inspect"])
-def test_an_unknown_objective_is_one_clear_error(
+def test_an_unknown_objective_gives_one_clear_error(
     command: str, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = {"pretrain": ["--corpus", str(corpus), "--out", str(tmp_path / "run")], "inspect": [str(corpus)]}
@@ -77,7 +77,7 @@ def test_every_objective_of_the_registry_has_figures_for_all_its_sums(name: str)
     assert len(objective.describe_figures(figures)) >= 2
 
 
-def test_an_unknown_name_is_refused() -> None:
+def test_an_unknown_name_is_rejected() -> None:
     with pytest.raises(UsageError, match="no objective called ''"):
         load_objective("")
 
@@ -90,7 +90,7 @@ def test_objectives_are_loaded_without_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-def test_nothing_outside_the_objectives_depends_on_which_objectives_there_are() -> None:
+def test_no_other_module_depends_on_which_objectives_exist() -> None:
     own_files = set((SOURCE / "corpus/objectives").glob("*.py"))
     found = [
         f"{path.relative_to(SOURCE)}:{line}"
@@ -129,5 +129,5 @@ def test_the_search_finds_a_planted_violation(code: str) -> None:
 
 
 @pytest.mark.parametrize("code", ["x: Objective = load_objective(name)", "isinstance(x, Planner)", 'y["labels"] == z'])
-def test_the_search_passes_over_innocent_code(code: str) -> None:
+def test_the_search_ignores_valid_code(code: str) -> None:
     assert not list(lines_that_know(code, OBJECTIVES, CLASSES))

@@ -1,4 +1,4 @@
-"""Plans of pairs: every sentence that fits is covered once, and labels are balanced where they can be."""
+"""Plans of pairs cover every sentence that fits once, and labels are balanced where that is possible."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def times_covered(corpus: Corpus, slices: list[tuple[int, int]]) -> Records:
 
 
 def own_slices(records: Records, objective: str) -> list[tuple[int, int]]:
-    """The texts of pairs that are the epoch's own: not what was borrowed from another document."""
+    """Return the texts of pairs, except those borrowed from another document."""
     slices = [(int(r["a_start"]), int(r["a_length"])) for r in records]
     return slices + [
         (int(r["b_start"]), int(r["b_length"])) for r in records if objective == "mlm+sop" or r["label"] == 0
@@ -101,11 +101,11 @@ def test_labels_are_balanced_in_every_shard(objective: str, tmp_path: Path) -> N
     for labels in np.split(records["label"].astype(int), facts.shard_ends[:-1]):
         assert abs(2 * labels.sum() - len(labels)) <= LARGEST_SURPLUS + 1
     assert planner.objective.plan_remarks(facts, corpus.num_pieces) == []
-    assert not np.array_equal(records["label"][:-1], 1 - records["label"][1:])  # a coin, not a rhythm
+    assert not np.array_equal(records["label"][:-1], 1 - records["label"][1:])  # random, not alternating
 
 
 def test_long_sentences_still_give_balanced_labels(tmp_path: Path) -> None:
-    """Nearly every chunk has one sentence, and yet half of the pairs are positive: two sentences that were cut."""
+    """Nearly every chunk has one sentence, but half of the pairs are positives of two sentences that were cut."""
     corpus = write_corpus(tmp_path / "corpus", [[40] * 30 for _ in range(40)])
     facts = Planner(corpus, tmp_path / "plan", PlanSettings("mlm+nsp", 64), 5).plan(0)
     assert facts.counts["one_sentence"] > 0.4 * facts.num_instances
@@ -113,7 +113,7 @@ def test_long_sentences_still_give_balanced_labels(tmp_path: Path) -> None:
     assert facts.counts["pieces_cut"] > 0
 
 
-def test_documents_of_one_sentence_make_balance_impossible_and_the_plan_says_so(tmp_path: Path) -> None:
+def test_documents_of_one_sentence_make_balance_impossible_and_a_remark_says_so(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus", [[20]] * 50)
     planner = Planner(corpus, tmp_path / "plan", PlanSettings("mlm+nsp", 64), 5)
     facts = planner.plan(0)
@@ -122,21 +122,21 @@ def test_documents_of_one_sentence_make_balance_impossible_and_the_plan_says_so(
     assert "100.0% of the pairs are negatives" in remark
 
 
-def test_a_corpus_of_one_document_has_no_negatives(tmp_path: Path) -> None:
+def test_next_sentence_prediction_rejects_a_corpus_of_one_document(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus", [[5] * 100])
-    with pytest.raises(DataError, match=r"one document only.*use the objective mlm or mlm\+sop"):
+    with pytest.raises(DataError, match=r"only one document.*use the objective mlm or mlm\+sop"):
         Planner(corpus, tmp_path / "plan", PlanSettings("mlm+nsp"), 0)
     assert Planner(corpus, tmp_path / "plan", PlanSettings("mlm+sop"), 0).plan(0).num_instances
 
 
-def test_sentences_of_one_piece_alone_make_no_pair(tmp_path: Path) -> None:
+def test_single_sentences_of_one_piece_form_no_pair(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus", [[1]] * 3)
-    with pytest.raises(DataError, match="not one sentence"):
+    with pytest.raises(DataError, match="has no sentences that can form an instance"):
         Planner(corpus, tmp_path / "plan", PlanSettings("mlm+sop"), 0).plan(0)
     assert not list((tmp_path / "plan").iterdir())
 
 
-def test_short_targets_come_as_often_as_asked(tmp_path: Path) -> None:
+def test_short_targets_are_as_frequent_as_requested(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus", [[1] * 100_000])
     sizes = Planner(corpus, tmp_path / "plan", PlanSettings("mlm+sop", 103, 0.1), 0).load_records(0)
     total = (sizes["a_length"] + sizes["b_length"]).astype(int)

@@ -1,10 +1,12 @@
-"""Pre-training objectives: one object each, found by name; its module is imported on first use.
+"""Registry of pre-training objectives: one object per name, whose module is imported on first use.
 
-    mlm+nsp   [CLS] A [SEP] B [SEP]   masked pieces, and: does B follow A? (label 1: it is from another document)
-    mlm+sop   [CLS] A [SEP] B [SEP]   masked pieces, and: are A and B in order? (label 1: they are swapped)
+    name      an instance                                                    what the model predicts
+    mlm+nsp   [CLS] A [SEP] B [SEP]                                          masked pieces; whether B follows A
+    mlm+sop   [CLS] A [SEP] B [SEP]                                          masked pieces; whether A and B are in order
     mlm       [CLS] sentences [SEP] sentences of the next document … [SEP]   masked pieces
     clm       the same, read from left to right                              the next piece
-To add an objective, subclass `Objective` (base.py) in a file of its own and add a line here.
+The label of a pair is 1 if B is from another document (NSP) or if A and B are swapped (SOP). To add an objective,
+subclass `Objective` (base.py) in a new file and add a line here.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ OBJECTIVES: dict[str, str] = {  # name → "module:class"
 
 
 def load_objective(name: str) -> Objective:
-    """The objective of this name; UsageError if there is none."""
+    """Return the objective with this name; raise UsageError if there is none."""
     if name not in OBJECTIVES:
         raise unknown_name("objective", name, list(OBJECTIVES))
     objective: Objective = resolve_name(OBJECTIVES[name])()

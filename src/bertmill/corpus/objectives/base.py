@@ -1,8 +1,8 @@
-"""What an objective is: everything that differs between one way of pre-training and another.
+"""Base class of objectives: everything that differs between one kind of pre-training and another.
 
-Planning cuts a shard into instances, from lengths alone. `texts` finds the pieces of planned instances, and `label`
-says what the model must predict. Every objective predicts pieces at selected positions and reports the figures of the
-language-model head; a subclass may add others. Modules of objectives do not import torch: they only use tensors.
+`plan_shard` cuts a shard into instances, from lengths alone. `texts` finds the pieces of planned instances, and `label`
+determines what the model must predict. Every objective predicts pieces at selected positions and reports the figures of
+the language-model head; a subclass may add others. Modules of objectives use tensors but do not import torch.
 """
 
 from __future__ import annotations
@@ -27,74 +27,78 @@ if TYPE_CHECKING:
 
     from bertmill.corpus.instances import InstanceBatch
 
-LARGEST_EXPONENT = 700.0  # of a finite perplexity
+LARGEST_EXPONENT = 700.0  # keeps the perplexity finite
 
 
 class Objective(ABC):
     """A pre-training objective. It has no state."""
 
-    record: ClassVar[np.dtype[Any]]  # of a planned instance on disk
-    num_special: ClassVar[int]  # [CLS] and [SEP] that every instance has
+    record: ClassVar[np.dtype[Any]]  # format of a planned instance on disk
+    num_special: ClassVar[int]  # [CLS] and [SEP] pieces that every instance has
     min_pieces: ClassVar[int] = 1  # pieces of the corpus that an instance needs
-    model_class: ClassVar[str]  # the name of a class in MODEL_CLASSES
+    model_class: ClassVar[str]  # name of a class in MODEL_CLASSES
     causal: ClassVar[bool] = False  # whether a piece sees only those before it
     is_masked: ClassVar[bool] = True  # whether pieces to predict are selected at the mask rate
     heads: ClassVar[Mapping[str, str]]  # key in the log → displayed name; the language-model head comes first
-    shows_labels: ClassVar[bool] = True  # whether labels are shown beside their pieces
-    text_names: ClassVar[Sequence[str]] = ()  # of the texts of an instance, by segment
+    shows_labels: ClassVar[bool] = True  # whether labels are shown next to their pieces
+    text_names: ClassVar[Sequence[str]] = ()  # names of the texts of an instance, by segment
 
     # Instances
 
     def check_part(self, part: DocumentPart, settings: PlanSettings) -> None:  # noqa: B027 (most require nothing)
-        """Raise DataError if no instances can be made of these documents."""
+        """Raise DataError if no instances can be made from these documents."""
 
     @abstractmethod
     def plan_shard(
         self, part: DocumentPart, shard: int, settings: PlanSettings, generator: np.random.Generator
     ) -> tuple[NDArray[Any], dict[str, int]]:
-        """The records of a shard's instances, and counts by name; `pieces` (without [CLS] and [SEP]) is required."""
+        """Return the records of a shard's instances, and counts by name.
+
+        The count `pieces`, without [CLS] and [SEP], is required.
+        """
 
     @abstractmethod
     def texts(self, corpus: Corpus, records: NDArray[Any]) -> list[list[Text]]:
-        """The texts of each planned instance, in order."""
+        """Return the texts of each planned instance, in order."""
 
     @abstractmethod
     def label(self, layout: Layout, masker: Masker, epoch: int, numbers: Numbers) -> Numbers:
-        """The piece to predict at each position, NOT_SELECTED elsewhere; may change the pieces in place."""
+        """Return the piece to predict at each position, or NOT_SELECTED. May change the pieces in place."""
 
     def instance_targets(self, records: NDArray[Any]) -> dict[str, Numbers]:
-        """Arguments of the model besides `labels`, by name: arrays with one value per instance."""
+        """Return arguments of the model besides `labels`, by name: arrays with one value per instance."""
         return {}
 
     # Training
 
     @property
     def language_model_head(self) -> str:
+        """Key of the language-model head in `heads`."""
         return next(iter(self.heads))
 
     @property
     def entropy_figure(self) -> str:
-        """The figure that the unigram entropy is a baseline for."""
+        """Name of the figure for which the unigram entropy is a baseline."""
         return f"{self.language_model_head}_loss"
 
     def predicted_share(self, mask_rate: float) -> float:
-        """The share of positions that the language-model head sees."""
+        """Return the share of positions that the language-model head predicts."""
         return mask_rate
 
     def counts(self, batch: InstanceBatch) -> dict[str, float]:
-        """How many predictions each head makes."""
+        """Return the number of predictions of each head."""
         return {self.language_model_head: batch.num_selected}
 
     def losses(self, output: Any) -> dict[str, Tensor]:
-        """The mean loss of each head."""
+        """Return the mean loss of each head."""
         return {self.language_model_head: output.loss}
 
     def num_right(self, output: Any, batch: InstanceBatch) -> dict[str, float]:
-        """How many predictions of each head are right."""
+        """Return the number of correct predictions of each head."""
         return {self.language_model_head: float(output.num_right)}
 
     def sums(self, output: Any, batch: InstanceBatch) -> dict[str, float]:
-        """Sums over a batch that `figures` are computed from; there is one for each of `sum_names`."""
+        """Return the sums over a batch from which `figures` are computed, one for each of `sum_names`."""
         counts, num_right = self.counts(batch), self.num_right(output, batch)
         sums = {"pieces": float(len(batch.piece_ids))}
         for head, loss in self.losses(output).items():
@@ -104,10 +108,11 @@ class Objective(ABC):
 
     @property
     def sum_names(self) -> list[str]:
+        """Names of the sums."""
         return ["pieces", *(f"{head}_{kind}" for head in self.heads for kind in ("count", "loss", "right"))]
 
     def figures(self, sums: Mapping[str, float]) -> dict[str, float]:
-        """What is reported in training; `loss` is what is minimized."""
+        """Return the figures reported in training. `loss` is the one that is minimized."""
         figures = {}
         for head in self.heads:
             figures[f"{head}_loss"] = sums[f"{head}_loss"] / sums[f"{head}_count"]
@@ -115,14 +120,14 @@ class Objective(ABC):
         return {"loss": sum(figures[f"{head}_loss"] for head in self.heads), **figures}
 
     def heldout_figures(self, sums: Mapping[str, float]) -> dict[str, float]:
-        """What is reported on held-out text."""
+        """Return the figures reported for held-out text."""
         figures = self.figures(sums)
         return {**figures, "perplexity": math.exp(min(figures[self.entropy_figure], LARGEST_EXPONENT))}
 
     # Display
 
     def describe_figures(self, figures: Mapping[str, float]) -> list[str]:
-        """Figures of training or of held-out text for a person, without `loss`."""
+        """Format the figures of training or held-out text for display, without `loss`."""
         texts = [
             f"{name} loss {figures[f'{head}_loss']:.3f} (accuracy {figures[f'{head}_accuracy']:.1%})"
             for head, name in self.heads.items()
@@ -132,13 +137,13 @@ class Objective(ABC):
         return texts
 
     def describe_instance(self, instance: InstanceBatch) -> list[str]:
-        """What `inspect --show` says about an instance besides its size."""
+        """Return what `bertmill inspect` shows about an instance besides its size."""
         return [f"{instance.num_selected} selected"]
 
     def describe_plan(self, facts: PlanFacts) -> list[str]:
-        """What `inspect --show` adds to the number and size of an epoch's instances."""
+        """Return what `bertmill inspect` shows about an epoch besides the number and size of its instances."""
         return []
 
     def plan_remarks(self, facts: PlanFacts, num_pieces: int) -> list[str]:
-        """What the user should know about a plan; `num_pieces` are those of the corpus."""
+        """Return remarks about a plan for the user. `num_pieces` is the number of pieces in the corpus."""
         return []

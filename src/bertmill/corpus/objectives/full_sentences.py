@@ -1,8 +1,9 @@
-"""Instances of full sentences, packed across document boundaries (RoBERTa's FULL-SENTENCES), from lengths alone.
+"""Plan instances of full sentences, packed across document boundaries (RoBERTa's FULL-SENTENCES), from lengths alone.
 
-From where the last instance ended, sentences are taken until the target is reached or the next would not fit; each
-document end inside costs one more [SEP]. A sentence that is longer than a whole instance is cut into windows of full
-length and its rest goes on as a sentence: nothing is lost. An instance ends where documents of the other part follow.
+An instance starts where the previous one ended. It takes sentences until the target is reached or the next sentence
+does not fit; each document end inside costs one more [SEP]. A sentence longer than an instance is cut into windows of
+full length, and its rest is treated as a sentence, so nothing is lost. An instance ends before documents of the other
+part.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from bertmill.corpus.shards import Corpus
 if TYPE_CHECKING:
     from bertmill.corpus.instances import InstanceBatch
 
-# `num_breaks` documents end inside an instance, from `first_document` on; a [SEP] follows each of them.
+# `num_breaks` documents end inside an instance, starting with `first_document`. A [SEP] follows each of them.
 RECORD: np.dtype[Any] = np.dtype(
     [("start", "<u8"), ("first_document", "<u8"), ("length", "<u4"), ("num_breaks", "<u4")]
 )
 
 
 class FullSentences(Objective):
-    """Full sentences in one segment; a subclass says what is predicted."""
+    """Full sentences in one segment. Subclasses determine what is predicted."""
 
     record = RECORD
     num_special = 2
@@ -46,7 +47,7 @@ class FullSentences(Objective):
         sentences = np.arange(len(ends_of_shard))
         # The document of each sentence, within the shard.
         document = np.searchsorted(part.corpus.shards[shard].document_ends, sentences, side="right")
-        # With a [SEP] counted before each document, what stands between two places is the difference of two numbers.
+        # With a [SEP] counted before each document, the size of a range is the difference of two numbers.
         ends, ends_with_breaks = ends_of_shard.tolist(), (ends_of_shard + document).tolist()
         documents = document.tolist()
         draws = draw_targets(settings, generator, num_more=0)
@@ -90,7 +91,7 @@ class MaskedLanguageModeling(FullSentences):
 
 
 class CausalLanguageModeling(FullSentences):
-    """Predict each piece from those before it: a position's label is the next piece, if that is an ordinary one."""
+    """Predict each piece from those before it: the label of a position is the next piece, if it is an ordinary one."""
 
     causal = True
     is_masked = False
@@ -106,11 +107,11 @@ class CausalLanguageModeling(FullSentences):
         return 1.0
 
     def describe_instance(self, instance: InstanceBatch) -> list[str]:
-        return ["each predicted from those before it"]
+        return ["each predicted from the pieces before it"]
 
 
 def _stretches(spans: list[Span]) -> list[tuple[int, int]]:
-    """Sentences, from … to, between which no document is left out: an instance is one slice of the corpus."""
+    """Merge adjacent spans into ranges of sentences, because an instance must be one slice of the corpus."""
     stretches: list[tuple[int, int]] = []
     for _, first, stop in spans:
         if stretches and stretches[-1][1] == first:

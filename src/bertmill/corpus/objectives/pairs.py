@@ -1,14 +1,16 @@
-"""Pairs of texts for next-sentence prediction (NSP) and sentence order (SOP), planned from sentence lengths alone.
+"""Plan pairs of texts for next-sentence prediction (NSP) and sentence-order prediction (SOP), from lengths alone.
 
-Consecutive sentences of a document make a chunk, until the target is reached or the next would not fit; the chunk is
-cut at a random sentence into A and B. NSP: half of the time B comes from a random other document instead, and the
-sentences not used go back. SOP: half of the time A and B are swapped. Which half: a coin that leans against what is in
-surplus, so that labels stay balanced though a chunk of one sentence can only be an NSP negative. (A lone sentence of an
-SOP chunk is cut at a random piece.)
+Consecutive sentences of a document form a chunk, until the target is reached or the next sentence does not fit. The
+chunk is cut at a random sentence into A and B.
 
-What is too long loses pieces from its longer side, at random from front or back. As a chunk ends before the sentence
-that would not fit, this happens only to chunks of one sentence, and to the two sentences that become a positive when
-such chunks have made too many negatives: sentences of up to half the room of an instance are never cut.
+- NSP: half of the time, B comes from a random other document, and the unused sentences go into the next chunk.
+- SOP: half of the time, A and B are swapped. A chunk of one sentence is cut at a random piece.
+- A label that is in surplus gets less likely, so labels stay balanced although a chunk of one sentence can only be an
+  NSP negative.
+
+A pair that is too long loses pieces from its longer side, at random from the front or back. This happens only to chunks
+of one sentence, and to pairs of two sentences that become positives to balance a surplus of negatives. Sentences of up
+to half the room of an instance are never cut.
 """
 
 from __future__ import annotations
@@ -37,14 +39,14 @@ if TYPE_CHECKING:
 RECORD: np.dtype[Any] = np.dtype(
     [("a_start", "<u8"), ("b_start", "<u8"), ("a_length", "<u4"), ("b_length", "<u4"), ("label", "u1")]
 )
-LARGEST_SURPLUS = 4  # of one label, from which on the coin always says the other
+LARGEST_SURPLUS = 4  # of one label; at this surplus, the next label is always the other one
 PAIR_TARGET = "next_sentence_label"  # the model's argument for the label of a pair
-REDRAWS = 8  # of a text from another document that does not fit beside A
-BALANCED = 0.01  # how far from half the share of a label may be
+REDRAWS = 8  # further draws if a text from another document does not fit next to A
+BALANCED = 0.01  # allowed deviation of a label's share from one half
 
 
 class PairObjective(Objective):
-    """Masked pieces, and one label for each pair of texts."""
+    """Masked pieces, and one label per pair of texts."""
 
     record = RECORD
     num_special = 3
@@ -52,7 +54,7 @@ class PairObjective(Objective):
     model_class = "BertForPreTraining"
     text_names = ("A", "B")
     label_texts: ClassVar[tuple[str, str]]
-    borrows: ClassVar[bool]  # whether label 1 means a B from another document, or that A and B are swapped
+    borrows: ClassVar[bool]  # whether label 1 means that B is from another document; otherwise, A and B are swapped
 
     def plan_shard(
         self, part: DocumentPart, shard: int, settings: PlanSettings, generator: np.random.Generator
@@ -72,15 +74,15 @@ class PairObjective(Objective):
         may_lose_a = np.ones(len(chunks), np.bool_)
         may_lose_a[negatives] = is_single[negatives] == 1
         sides = _truncated(whole, settings.room, may_lose_a, generator)
-        lost = own.lengths - np.minimum(own.lengths, sides.lengths)  # [2, chunks]; a borrowed B is not ours to lose
+        lost = own.lengths - np.minimum(own.lengths, sides.lengths)  # [2, chunks]; without borrowed pieces
         num_pieces = sum(ends[span.stop] - ends[span.first] for span in spans)
-        num_left_out = num_pieces - int(own.lengths.sum())  # lone sentences of one piece, in SOP
+        num_left_out = num_pieces - int(own.lengths.sum())  # SOP: chunks of a single piece
         counts = {
             "pieces": int(sides.lengths.sum()),
-            "labels_1": int(label.sum()),  # pairs whose B is from elsewhere, or swapped
+            "labels_1": int(label.sum()),  # pairs that have a borrowed B, or are swapped
             "one_sentence": int(is_single.sum()),  # chunks that can only become negatives in NSP
-            "pieces_cut": int(lost.sum()) + num_left_out,  # pieces of this shard that are in no instance …
-            # … and the sentences that they were cut from
+            "pieces_cut": int(lost.sum()) + num_left_out,  # pieces of this shard that are in no instance
+            # Sentences that have lost pieces.
             "sentences_cut": int((lost > 0).sum() if self.borrows else (lost > 0).any(0).sum()) + num_left_out,
         }
         return _records(sides, label, swap=not self.borrows), counts
@@ -122,13 +124,13 @@ class PairObjective(Objective):
         if num_cut := counts["pieces_cut"]:
             remarks.append(
                 f"cut off:    {num_cut:,} pieces ({num_cut / num_pieces:.2%}) of "
-                f"{counts['sentences_cut']:,} sentences that are too long for a pair"
+                f"{counts['sentences_cut']:,} sentences that do not fit in a pair"
             )
         surplus = 2 * counts["labels_1"] - facts.num_instances
         if share > 0.5 + BALANCED and surplus > LARGEST_SURPLUS * len(facts.shard_ends):
             remarks.append(
-                f"attention:  {share:.1%} of the pairs are negatives, not 50 %: {counts['one_sentence']:,} chunks have "
-                "one sentence, which nothing follows; use longer documents, a larger length, mlm or mlm+sop"
+                f"warning:    {share:.1%} of the pairs are negatives, not 50 %, because {counts['one_sentence']:,} "
+                "chunks have only one sentence; use longer documents, a larger length, or the objective mlm or mlm+sop"
             )
         return remarks
 
@@ -144,8 +146,8 @@ class NextSentencePrediction(PairObjective):
         if part.num_documents > 1:
             return
         is_split = settings.heldout_share > 0
-        whose = "its held-out part " if settings.part == "heldout" else "its part to train on "
-        what = f"{whose if is_split else ''}has one document only, so no sentence can come from another one"
+        whose = "its held-out part " if settings.part == "heldout" else "its training part "
+        what = f"{whose if is_split else ''}has only one document, so no sentence can come from another one"
         remedy = f"use the objective mlm or mlm+sop{', or hold out another share' if is_split else ''}"
         raise DataError(what, where=part.corpus.folder, remedy=remedy)
 
@@ -153,17 +155,17 @@ class NextSentencePrediction(PairObjective):
 class SentenceOrderPrediction(PairObjective):
     """Are A and B in order, or swapped?"""
 
-    heads: ClassVar[Mapping[str, str]] = {"mlm": "MLM", "nsp": "SOP"}  # the log has one name for both
+    heads: ClassVar[Mapping[str, str]] = {"mlm": "MLM", "nsp": "SOP"}  # NSP and SOP have the same key in the log
     borrows = False
     label_texts = ("A and B are in order", "A and B are swapped")
 
 
 class Chunk(NamedTuple):
-    """Sentences of one document, cut in two; places are in pieces from the beginning of the shard."""
+    """Sentences of one document, cut in two. Bounds are in pieces from the start of the shard."""
 
     start: int
-    cut: int  # where A ends
-    end: int  # where B ends; the same as `cut` if B comes from elsewhere
+    cut: int  # end of A
+    end: int  # end of B; equal to `cut` if B is borrowed
     label: int
     document: int
     target: int
@@ -171,7 +173,7 @@ class Chunk(NamedTuple):
 
 
 class Sides(NamedTuple):
-    """Where the texts of many pairs lie, in pieces of the corpus; one array element per pair."""
+    """The texts of many pairs, in pieces of the corpus; one array element per pair."""
 
     a_start: Numbers
     a_length: Numbers
@@ -180,15 +182,16 @@ class Sides(NamedTuple):
 
     @property
     def lengths(self) -> Numbers:
+        """Lengths of A and B [2, pairs]."""
         return np.stack([self.a_length, self.b_length])
 
 
 def _chunks(
     ends: list[int], spans: list[Span], settings: PlanSettings, generator: np.random.Generator, *, borrows: bool
 ) -> Iterator[Chunk]:
-    """The sentences of a shard, in order, as chunks that are cut and labelled."""
+    """Yield the sentences of a shard, in order, as chunks that are cut and labeled."""
     draws = draw_targets(settings, generator, num_more=2)
-    surplus = 0  # labels 1 less labels 0
+    surplus = 0  # number of labels 1 minus number of labels 0
     for document, sentence, stop in spans:
         while sentence < stop:
             target, where_to_cut, coin = next(draws)
@@ -213,7 +216,7 @@ def _chunks(
 
 
 def _chunk_end(ends: list[int], sentence: int, stop: int, target: int, room: int) -> int:
-    """The sentence behind the chunk that begins with `sentence`."""
+    """Return the sentence after the chunk that begins with `sentence`."""
     reaching = bisect_left(ends, ends[sentence] + target, sentence + 1, stop)
     too_much = bisect_right(ends, ends[sentence] + room, sentence + 1, stop + 1)
     return max(min(reaching, too_much - 1), sentence + 1)
@@ -222,10 +225,10 @@ def _chunk_end(ends: list[int], sentence: int, stop: int, target: int, room: int
 def _texts_from_elsewhere(
     part: DocumentPart, own_documents: Numbers, wanted: Numbers, rooms: Numbers, generator: np.random.Generator
 ) -> tuple[Numbers, Numbers]:
-    """For each chunk, start and length of consecutive sentences of another document of the same part.
+    """For each chunk, return start and length of consecutive sentences from another document of the same part.
 
-    They begin at a random sentence and end like a chunk: when there are as many pieces as `wanted`, or before the
-    sentence for which there is no room. Where even the first does not fit, the draw is repeated a few times.
+    They begin at a random sentence and end like a chunk: when there are `wanted` pieces, or before a sentence that does
+    not fit. If even the first sentence does not fit, the draw is repeated up to REDRAWS times.
     """
     corpus, own_places = part.corpus, part.places(own_documents)
     start, length = np.zeros_like(rooms), np.zeros_like(rooms)
@@ -245,9 +248,10 @@ def _texts_from_elsewhere(
 
 
 def _truncated(sides: Sides, room: int, may_lose_a: NDArray[np.bool_], generator: np.random.Generator) -> Sides:
-    """The pairs with as many pieces less as are too many.
+    """Return the pairs, truncated to `room` pieces.
 
-    The longer side loses until both are equally long, then they take turns, B first; but where A must stay, only B.
+    The longer side loses pieces until both are equally long; then both take turns, starting with B. If A must not lose
+    pieces, only B does.
     """
     half = (room + 1) // 2
     a_length = np.minimum(sides.a_length, np.maximum(room - sides.b_length, half))
