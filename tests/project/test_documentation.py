@@ -12,6 +12,7 @@ Plain `bertmill` and `python -c` commands and `python` blocks run in this proces
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -61,6 +62,8 @@ def test_commands_print_the_output_on_the_page(block: Block, tmp_path: Path, req
     environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "100"}
     if "BERTMILL_DATA" in block.content or "-m benchmarks" in block.content:
         environment["BERTMILL_DATA"] = str(request.getfixturevalue("data"))
+    if "examples/" in block.content:
+        shutil.copytree(ROOT / "examples", tmp_path / "examples")
     if block.kind == "python":
         run_python(block.content, tmp_path, environment)
         return
