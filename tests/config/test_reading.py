@@ -209,7 +209,7 @@ DAMAGES: dict[str, tuple[Callable[[str], str], str]] = {
     ),
     "earlier version": (
         lambda text: text.partition("[settings]\n")[2],
-        "pre: is a run of an earlier version, which this version cannot resume; start a new run",
+        "pre: is a run of an earlier version, which this version cannot read; start a new run",
     ),
     "other command": (
         lambda text: text.replace('"pretrain"', '"finetune"'),

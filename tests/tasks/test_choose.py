@@ -93,3 +93,11 @@ def test_labels_are_numbers_of_choices() -> None:
     row = ChoiceRow("f:1", ("a",), ("x", "y"), 1)
     assert TASK.labels(row) == ("choice 1",)
     assert row.all_texts == ("a", "x", "y")
+
+
+def test_the_baseline_is_the_most_frequent_choice_and_confidence_its_probability() -> None:
+    examples = [encoded(("She ran.",), "a", "b", right=right) for right in (1, 0, 1)]
+    answer, scores = TASK.baseline(examples)
+    assert (answer, TASK.metrics(scores)["accuracy"]) == ("always choice 1", pytest.approx(2 / 3))
+    ((confidence, is_right),) = TASK.confidences(examples[0], np.array([0.0, 1.0], np.float32))
+    assert (confidence, is_right) == (pytest.approx(1 / (1 + np.exp(-1))), True)

@@ -229,3 +229,27 @@ def test_the_class_report_has_figures_and_a_confusion_matrix() -> None:
     ]
     many = Classify(tuple(map(str, range(50_000)))).class_report(scores)  # a matrix would have 2.5 billion cells
     assert (many.confusion, many.figures[1].rows, len(many.figures)) == ([], 1, 50_000)
+
+
+# Baseline and confidence
+
+
+def test_the_baseline_is_the_majority_class() -> None:
+    task = Classify(("a", "b", "c"))
+    answer, scores = task.baseline([encoded(task, label) for label in ("c", "a", "c", "b")])
+    assert (answer, task.metrics(scores)["accuracy"]) == ("always c", 0.5)
+
+
+def test_the_baseline_of_several_labels_is_none() -> None:
+    task = Classify(("a", "b"), multi_label=True)
+    answer, scores = task.baseline([encoded(task, label) for label in ("a", (), "a|b")])
+    assert (answer, task.metrics(scores)["all_right"]) == ("no label", pytest.approx(1 / 3))
+
+
+def test_confidence_is_the_probability_of_each_decision() -> None:
+    task = Classify(("a", "b"))
+    ((confidence, is_right),) = task.confidences(encoded(task, "a"), np.array([0.0, 1.0], np.float32))
+    assert (confidence, is_right) == (pytest.approx(1 / (1 + np.exp(-1))), False)
+    task = Classify(("a", "b"), multi_label=True)
+    decisions = list(task.confidences(encoded(task, "a"), np.array([2.0, 1.0], np.float32)))
+    assert decisions == [(pytest.approx(1 / (1 + np.exp(-2))), True), (pytest.approx(1 / (1 + np.exp(-1))), False)]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bertmill.tasks.choose import Choose
-from bertmill.tasks.metrics import MAX_CONFUSED_CLASSES, intervals, precision_recall_f1, report_classes
+from bertmill.tasks.metrics import MAX_CONFUSED_CLASSES, class_metrics, intervals, precision_recall_f1, report_classes
 
 
 def test_intervals_come_from_resampled_rows_and_are_reproducible() -> None:
@@ -34,3 +38,22 @@ def test_a_confusion_matrix_has_a_limit() -> None:
     predicted, expected = np.array([3, 4]), np.array([3, 3])
     assert report_classes(["x"] * 5, predicted, expected).confusion[3][3:] == [1, 1]
     assert report_classes(["x"] * (MAX_CONFUSED_CLASSES + 1), predicted, expected).confusion == []
+
+
+@given(
+    st.integers(2, 5).flatmap(
+        lambda n: st.tuples(st.just(n), st.lists(st.tuples(*[st.integers(0, n - 1)] * 2), min_size=1))
+    )
+)
+def test_metrics_of_classes_equal_those_of_scikit_learn(case: tuple[int, list[tuple[int, int]]]) -> None:
+    from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
+
+    num_classes, answers = case
+    predicted, expected = np.array(answers).T
+    found = class_metrics(predicted, expected, num_classes)
+    average = "binary" if num_classes == 2 else "macro"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert found["matthews"] == pytest.approx(matthews_corrcoef(expected, predicted))
+    assert found["accuracy"] == pytest.approx(accuracy_score(expected, predicted))
+    assert found["f1"] == pytest.approx(f1_score(expected, predicted, average=average, zero_division=0.0))

@@ -92,3 +92,12 @@ def test_errors_and_correlations_of_a_line() -> None:
 def test_a_single_row_has_no_correlation() -> None:
     metrics = TASK.metrics(np.array([[2.0, 3.0]]))
     assert metrics == {"pearson": 0.0, "spearman": 0.0, "mean_squared_error": 1.0, "mean_absolute_error": 1.0}
+
+
+def test_the_baseline_is_the_mean_and_there_are_no_probabilities() -> None:
+    examples = [TASK.encode(NumberRow("f:1", ("a text",), number), WINDOWS) for number in (1.0, 2.0, 6.0)]
+    answer, scores = TASK.baseline(examples)
+    metrics = TASK.metrics(scores)
+    assert answer == "always the mean, 3"
+    assert (metrics["pearson"], metrics["mean_absolute_error"]) == (0, 2)
+    assert not list(TASK.confidences(examples[0], np.array([1.0], np.float32)))

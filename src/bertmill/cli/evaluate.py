@@ -22,7 +22,8 @@ def run(settings: EvaluateSettings) -> None:
     runner = Runner(settings.model, settings.device, settings)
     file, task = RowFile(str(settings.data), settings), runner.task
     rows = runner.read(file, labelled=True)
-    evaluation = evaluate(runner, encode_rows(task, rows, runner.windows, file), settings.worst)
+    examples = encode_rows(task, rows, runner.windows, file)
+    evaluation = evaluate(task, runner.model, examples, runner.device, settings.worst)
     if not settings.quiet:
         print_row_remarks(file.counts, runner.windows)
     if settings.as_json:

@@ -1,9 +1,10 @@
-"""`bertmill finetune`: train on labelled rows, and show how it goes."""
+"""`bertmill finetune`: train on labelled rows, show how it goes, and write the report."""
 
 from __future__ import annotations
 
 from bertmill.cli.training import TrainingDisplay
 from bertmill.config.commands import FinetuneSettings
+from bertmill.report.page import write_run_report
 from bertmill.training.trials import finetune_once_or_more
 
 
@@ -11,4 +12,5 @@ def run(settings: FinetuneSettings) -> None:
     with TrainingDisplay(quiet=settings.quiet) as display:
         folder = finetune_once_or_more(settings, display)
     if folder is not None:
+        write_run_report(settings.out)
         print(folder)

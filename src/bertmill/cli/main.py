@@ -32,6 +32,7 @@ COMMANDS = {
     "evaluate": "measure a fine-tuned model on labelled rows",
     "predict": "let a fine-tuned model answer",
     "fill": "guess what stands in the place of [MASK]",
+    "report": "show a training, or compare several, in one HTML file",
     "inspect": "say in words what a model, vocabulary or corpus is",
     "check": "check that a model, vocabulary or corpus is whole and right",
 }

@@ -1,9 +1,10 @@
-"""`bertmill pretrain`: train, and show how it goes."""
+"""`bertmill pretrain`: train, show how it goes, and write the report."""
 
 from __future__ import annotations
 
 from bertmill.cli.training import PretrainingDisplay
 from bertmill.config.commands import PretrainSettings
+from bertmill.report.page import write_run_report
 from bertmill.training.pretrain import pretrain
 
 
@@ -11,4 +12,5 @@ def run(settings: PretrainSettings) -> None:
     with PretrainingDisplay(quiet=settings.quiet) as display:
         folder = pretrain(settings, display)
     if folder is not None:
+        write_run_report(settings.out)
         print(folder)

@@ -318,6 +318,15 @@ class CheckSettings(Settings):
     folder: Folder
 
 
+class ReportSettings(Settings):
+    """Write the report of a run, or of several to compare: curves, metrics, errors and attention in one HTML file."""
+
+    runs: Annotated[list[Path], Field(min_length=1, description="run folders"), POSITIONAL]
+    out: Path | None = Field(
+        None, description="the file to write (default: report.html in the run, or in the current folder for several)"
+    )
+
+
 class DemoSettings(Settings):
     """Show the tokenizer at work, on a text and a real model that come with the installation."""
 
@@ -334,4 +343,5 @@ COMMAND_SETTINGS: dict[str, type[Settings]] = {
     "fill": FillSettings,
     "inspect": InspectSettings,
     "check": CheckSettings,
+    "report": ReportSettings,
 }

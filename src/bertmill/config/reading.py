@@ -11,7 +11,7 @@ import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
@@ -28,6 +28,14 @@ RUN_FILE = "config.toml"  # identifies a run folder
 RUN_FORMAT = 1
 _DAMAGED_REMEDY = "restore the file, or start a new run"
 _BY_RUN = ("size", *DURATIONS, "metric", "eval_every", "max_length", "stride", "truncate")  # decided if None
+
+
+class RunContent(NamedTuple):
+    """What the config.toml of a run says."""
+
+    command: str
+    settings: dict[str, Any]
+    sources: dict[str, str]  # hashes of the data by name
 
 
 def key_of(name: str, field: FieldInfo) -> str:
@@ -104,18 +112,25 @@ def read_run_settings(kind: type[TrainingT], out: Path, command: str) -> Trainin
 
 def _read_run(path: Path, command: str) -> dict[str, Any]:
     """The settings in a run's config.toml as they are there; an error if another command or version wrote it."""
-    try:
-        written_by = _parse_toml(path).get("command")
-    except UsageError as error:
-        raise IntegrityError(error.what, where=path, remedy=_DAMAGED_REMEDY) from None
-    if written_by is None:
-        what = "is a run of an earlier version, which this version cannot resume"
-        raise IntegrityError(what, where=path.parent, remedy="start a new run")
-    settings = read_toml(path)
+    written_by, settings, _ = read_run(path.parent)
     if written_by != command:
         what = f"is a run of `bertmill {written_by}`"
         raise UsageError(what, where=path.parent, remedy=f"resume it with `bertmill {written_by} --resume`")
     return settings
+
+
+def read_run(out: Path) -> RunContent:
+    """What the config.toml of the run in `out` says; IntegrityError if it is damaged or of another version."""
+    path = out / RUN_FILE
+    try:
+        content = _parse_toml(path)
+    except UsageError as error:
+        raise IntegrityError(error.what, where=path, remedy=_DAMAGED_REMEDY) from None
+    if "command" not in content:
+        what = "is a run of an earlier version, which this version cannot read"
+        raise IntegrityError(what, where=out, remedy="start a new run")
+    sources = content.get("sources")
+    return RunContent(str(content["command"]), read_toml(path), sources if isinstance(sources, dict) else {})
 
 
 def _validate_run(kind: type[TrainingT], content: Mapping[str, Any], path: Path) -> TrainingT:

@@ -1,15 +1,21 @@
-"""How good a fine-tuned model is on labelled rows: metrics with intervals, classes, and its most confident errors."""
+"""How good a fine-tuned model is on labelled rows: metrics with intervals and a baseline, classes, errors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from bertmill.inference.runner import Runner, scores_of, stream_outputs
+import numpy as np
+import torch
+from torch import nn
+
+from bertmill.inference.runner import scores_of, stream_outputs
 from bertmill.rows.row import Row
-from bertmill.tasks.base import Answer, Example
+from bertmill.tasks.base import Answer, AnyTask, Array, Example
 from bertmill.tasks.metrics import ClassReport, intervals
+
+NUM_BINS = 10  # of confidence
 
 
 @dataclass(frozen=True)
@@ -22,22 +28,46 @@ class Error:
 
 
 @dataclass(frozen=True)
+class ConfidenceBin:
+    """Decisions of similar confidence: a calibrated model is right as often as it is confident."""
+
+    confidence: float  # their mean
+    accuracy: float
+    count: int
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The best constant answer, which ignores the input."""
+
+    answer: str
+    metrics: dict[str, float]
+
+
+@dataclass(frozen=True)
 class Evaluation:
+    """What is known about the answers of a model to labelled rows."""
+
     num_rows: int
     metrics: dict[str, float]
     intervals: dict[str, tuple[float, float]]
+    baseline: Baseline
     classes: ClassReport
+    reliability: list[ConfidenceBin]  # empty if the task gives no probabilities
     errors: list[Error]  # the most confident first
 
     def to_json(self) -> dict[str, Any]:
+        """The evaluation as `bertmill evaluate --json` prints it."""
         return {
             "rows": self.num_rows,
             "metrics": {
                 name: {"value": value, "low": self.intervals[name][0], "high": self.intervals[name][1]}
                 for name, value in self.metrics.items()
             },
+            "baseline": asdict(self.baseline),
             "classes": [vars(each) for each in self.classes.figures],
             "confusion": self.classes.confusion,
+            "reliability": [vars(each) for each in self.reliability],
             "worst": [
                 {
                     "place": error.row.place,
@@ -51,10 +81,11 @@ class Evaluation:
         }
 
 
-def evaluate(runner: Runner, examples: Iterable[Example], num_errors: int) -> Evaluation:
+def evaluate(
+    task: AnyTask, model: nn.Module, examples: Iterable[Example], device: torch.device, num_errors: int
+) -> Evaluation:
     """Answer labelled examples and compare the answers with the labels."""
-    task = runner.task
-    outputs = list(stream_outputs(task, runner.model, examples, runner.device))
+    outputs = list(stream_outputs(task, model, examples, device))
     scores = scores_of(task, outputs)
     mistakes = [task.mistake(*each, score) for each, score in zip(outputs, scores, strict=True)]
     ranked = sorted(zip(mistakes, outputs, strict=True), key=lambda each: -each[0][0])
@@ -63,5 +94,28 @@ def evaluate(runner: Runner, examples: Iterable[Example], num_errors: int) -> Ev
         if size:
             (answer,) = task.decode([example], [output])
             errors.append(Error(example.row, answer, expected))
-    metrics, classes = task.metrics(scores), task.class_report(scores)
-    return Evaluation(len(outputs), metrics, intervals(task.metrics, scores), classes, errors)
+    answer, constant_scores = task.baseline([example for example, _ in outputs])
+    return Evaluation(
+        len(outputs),
+        task.metrics(scores),
+        intervals(task.metrics, scores),
+        Baseline(answer, task.metrics(constant_scores)),
+        task.class_report(scores),
+        _reliability(task, outputs),
+        errors,
+    )
+
+
+def _reliability(task: AnyTask, outputs: Sequence[tuple[Example, Array]]) -> list[ConfidenceBin]:
+    """Decisions in bins of equal width by their confidence; empty bins are left out."""
+    decisions = np.array([each for example, output in outputs for each in task.confidences(example, output)])
+    if not len(decisions):
+        return []
+    confidences, is_right = decisions.T
+    bins = np.minimum((confidences * NUM_BINS).astype(int), NUM_BINS - 1)
+    return [
+        ConfidenceBin(
+            float(confidences[bins == each].mean()), float(is_right[bins == each].mean()), int((bins == each).sum())
+        )
+        for each in np.unique(bins)
+    ]

@@ -162,6 +162,14 @@ class Task(ABC, Generic[RowT, ExampleT]):
     def mistake(self, example: ExampleT, output: Array, score: Score) -> tuple[float, tuple[str, ...]]:
         """How wrong the output is (0 if right; confident errors are largest), and the expected answer as shown."""
 
+    @abstractmethod
+    def baseline(self, examples: Sequence[ExampleT]) -> tuple[str, Scores]:
+        """The best constant answer to these labelled examples, described in a few words, and its scores."""
+
+    def confidences(self, example: ExampleT, output: Array) -> Iterator[tuple[float, bool]]:
+        """The probability of each decision in an answer, and whether it is right; empty without probabilities."""
+        yield from ()
+
     def class_report(self, scores: Scores) -> ClassReport:
         """The figures of each class, if there are classes."""
         return ClassReport()

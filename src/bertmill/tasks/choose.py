@@ -109,6 +109,14 @@ class Choose(SequenceTask[ChoiceRow]):
     def metrics(self, scores: Scores) -> dict[str, float]:
         return {"accuracy": float(scores.mean())}
 
+    def baseline(self, examples: Sequence[Example]) -> tuple[str, Scores]:
+        targets = np.array([example.target for example in examples])
+        majority = int(np.bincount(targets).argmax())
+        return f"always choice {majority}", (targets == majority)[:, None]
+
+    def confidences(self, example: Example, output: Array) -> Iterator[tuple[float, bool]]:
+        yield float(probabilities(output).max()), int(output.argmax()) == example.target
+
     def mistake(self, example: Example, output: Array, score: Score) -> tuple[float, tuple[str, ...]]:
         return float(output.max() - output[example.target]), (example.row.choices[example.target],)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -181,6 +181,22 @@ class Classify(SequenceTask[ClassRow]):
         predicted, expected = scores[:, 0], scores[:, 1]
         report = report_label_sets if self.multi_label else report_classes
         return report(self.class_names, predicted, expected)
+
+    def baseline(self, examples: Sequence[Example]) -> tuple[str, Scores]:
+        targets = np.array([example.target for example in examples])
+        if self.multi_label:
+            expected = targets.astype(bool)
+            return "no label", np.stack([np.zeros_like(expected), expected], 1)
+        majority = np.bincount(targets).argmax()
+        return f"always {self.class_names[majority]}", np.stack([np.full_like(targets, majority), targets], 1)
+
+    def confidences(self, example: Example, output: Array) -> Iterator[tuple[float, bool]]:
+        if self.multi_label:
+            is_likely, expected = output > 0, np.array(example.target, dtype=bool)
+            confidences = 1 / (1 + np.exp(-np.abs(output.astype(np.float64))))
+            yield from zip(confidences.tolist(), (is_likely == expected).tolist(), strict=True)
+        else:
+            yield float(probabilities(output).max()), int(output.argmax()) == example.target
 
     def mistake(self, example: Example, output: Array, score: Score) -> tuple[float, tuple[str, ...]]:
         if self.multi_label:

@@ -27,19 +27,18 @@ Counts = NDArray[np.int64]
 
 
 def class_metrics(predicted: NDArray[np.integer], expected: NDArray[np.integer], num_classes: int) -> dict[str, float]:
-    from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
-
-    # Each kind of error once, weighted by its count: intervals call this many times.
-    kinds, counts = np.unique(expected * num_classes + predicted, return_counts=True)
-    answers = np.divmod(kinds, num_classes)  # expected, predicted
-    average = "binary" if num_classes == 2 else "macro"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Matthews is 0 if all rows have one class and get it
-        matthews = matthews_corrcoef(*answers, sample_weight=counts)
+    """Accuracy, F1 and Matthews' coefficient, equal to those of scikit-learn; from counts, as intervals need many."""
+    groups = (predicted[predicted == expected], predicted, expected)
+    right, given, wanted = (np.bincount(each, minlength=num_classes).astype(np.float64) for each in groups)
+    f1 = 2 * right / np.maximum(given + wanted, 1)
+    occurs = given + wanted > 0
+    count = len(expected)
+    # The covariance of the one-hot vectors of the answers, over their deviations (Gorodkin, 2004).
+    deviation = (count**2 - given @ given) * (count**2 - wanted @ wanted)
     return {
-        "accuracy": float(accuracy_score(*answers, sample_weight=counts)),
-        "f1": float(f1_score(*answers, sample_weight=counts, zero_division=0.0, average=average)),
-        "matthews": float(matthews),
+        "accuracy": float(right.sum() / count),
+        "f1": float(f1[1] if num_classes == 2 else f1[occurs].mean()),
+        "matthews": float((right.sum() * count - given @ wanted) / np.sqrt(deviation)) if deviation else 0.0,
     }
 
 

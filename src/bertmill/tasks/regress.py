@@ -88,6 +88,10 @@ class Regress(SequenceTask[NumberRow]):
     def metrics(self, scores: Scores) -> dict[str, float]:
         return number_metrics(scores[:, 0], scores[:, 1])
 
+    def baseline(self, examples: Sequence[Example]) -> tuple[str, Scores]:
+        targets = np.array([example.target for example in examples], np.float64)
+        return f"always the mean, {targets.mean():.4g}", np.stack([np.full_like(targets, targets.mean()), targets], 1)
+
     def mistake(self, example: Example, output: Array, score: Score) -> tuple[float, tuple[str, ...]]:
         return abs(float(output[0]) - float(example.target)), self.labels(example.row)
 

@@ -30,6 +30,7 @@ from bertmill.tasks import has_head, load_task, with_options
 from bertmill.text.files import STANDARD_INPUT
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.dataset import Dataset, read_dataset
+from bertmill.training.final_evaluation import evaluate_finetuning, write_evaluation
 from bertmill.training.loop import ResolvedTraining, Trainer
 from bertmill.training.progress import Beginning, Journal, Listener
 from bertmill.training.runs import open_run, prepare_model
@@ -79,6 +80,10 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
         if tuning:
             figures = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in tuned.items())
             run.journal.remark(f"tuned on dev: {tuning}; {figures}")
+        if run.ranks.is_first:
+            tokenizer = resolved.windows.tokenizer
+            evaluation = evaluate_finetuning(task, model, resolved.data, tokenizer, run.ranks.device)
+            write_evaluation(run.folder.evaluation, evaluation)
         metadata = {
             "task": task.name,
             **task.folder_entries().metadata,

@@ -37,6 +37,7 @@ from bertmill.randomness import keyed_seed
 from bertmill.text.files import find_files
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import Ranks
+from bertmill.training.final_evaluation import evaluate_pretraining, write_evaluation
 from bertmill.training.initial_weights import compute_statistics, set_corpus_weights
 from bertmill.training.loop import Trainer
 from bertmill.training.objective_trainable import ObjectiveTrainable, PretrainingBeginning
@@ -90,6 +91,10 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
         run.journal.begin(_beginning(resolved, trainer, model.config, trainables[0]))
         ends = [*(round(end, 9) for end in accumulate(shares[:-1])), 1.0]  # 0.1 and 0.2 are a little more than 0.3
         trainer.train([Phase(*each) for each in zip(trainables, ends, strict=True)])
+        if ranks.is_first:
+            model.eval()
+            figures = evaluate_pretraining(model, trainables[-1], tokenizer, trainer.state.heldout)
+            write_evaluation(folder.evaluation, figures)
         metadata = {
             "made_by": f"bertmill {__version__}",
             "task": "pretrain",

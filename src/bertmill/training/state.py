@@ -9,6 +9,8 @@
     RUN/trials.json           of several fine-tunings: their figures
     RUN/tensorboard/          the log once more, where TensorBoard is installed
     RUN/model/                the result: a model folder
+    RUN/evaluation.json       what the report shows about the result (final_evaluation.py)
+    RUN/report.html           the report (report/page.py)
 The folder is locked while a process trains in it (storage.py).
 """
 
@@ -69,6 +71,8 @@ class RunFolder:
         self.heldout = self.plans / "heldout-text"
         self.trials = path / "trials"
         self.model = path / MODEL_OF_RUN
+        self.evaluation = path / "evaluation.json"
+        self.report = path / "report.html"
 
     def require_free(self) -> None:
         """UsageError unless a new run can start here; what a start that was killed left behind does not matter."""

@@ -257,3 +257,20 @@ def test_the_passage_of_a_request_has_three_names() -> None:
 def test_the_number_of_answers_is_limited(top_k: Any) -> None:
     with pytest.raises(UsageError, match="top_k must be between 1 and 20"):
         AnswerQuestions(top_k=top_k)
+
+
+def test_the_baseline_is_no_answer() -> None:
+    examples = [encode(row_of(PASSAGE, "Paris")), encode(QuestionRow("f:1", (QUESTION, PASSAGE), ()))]
+    answer, scores = TASK.baseline(examples)
+    assert (answer, TASK.metrics(scores)["f1"]) == ("no answer", 0)
+    assert AnswerQuestions(null_threshold=0.0).metrics(scores)["f1"] == 0.5
+
+
+def test_the_confidence_of_an_answer_is_its_score() -> None:
+    example = encode(row_of(PASSAGE, "Paris"))
+    ((first, last),) = example.spans
+    output = np.zeros((example.num_pieces, 2), np.float32)
+    output[first, 0] = output[last, 1] = 9
+    assert list(TASK.confidences(example, output)) == [(decode(TASK, example, output)["score"], True)]
+    wrong = np.roll(output, -1, axis=0)
+    assert [is_right for _, is_right in TASK.confidences(example, wrong)] == [False]

@@ -199,3 +199,14 @@ def test_an_answer_is_shown_as_entities_and_written_as_columns() -> None:
 def test_a_request_is_a_text_or_a_list_of_words(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(BadRowError, match=message):
         TASK.request(fields)
+
+
+def test_the_baseline_is_the_most_frequent_tag_and_every_word_has_a_confidence() -> None:
+    example = encode_tags(TASK, ["in", "new", "york", "now"], "O", "B-X", "I-X", "O")
+    answer, scores = TASK.baseline([example])
+    metrics = TASK.metrics(scores)
+    assert (answer, metrics["accuracy"], metrics["f1"]) == ("always O", 0.5, 0)
+    output = np.eye(3, dtype=np.float32)[[0, 1, 1, 0]] * 10
+    decisions = list(TASK.confidences(example, output))
+    assert [is_right for _, is_right in decisions] == [True, True, False, True]
+    assert all(confidence > 0.99 for confidence, _ in decisions)

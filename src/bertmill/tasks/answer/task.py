@@ -175,6 +175,13 @@ class AnswerQuestions(Task[QuestionRow, QuestionExample]):
         threshold = float(borders[num_answered : num_answered + 2].mean())
         return replace(self, null_threshold=threshold), f"null threshold {threshold:.4g}"
 
+    def baseline(self, examples: Sequence[QuestionExample]) -> tuple[str, Scores]:
+        return "no answer", np.array([[0.0, 0.0, bool(example.row.answer_texts), -np.inf] for example in examples])
+
+    def confidences(self, example: QuestionExample, output: Array) -> Iterator[tuple[float, bool]]:
+        (answer,) = self.decode([example], [output])
+        yield answer["score"], not self.mistake(example, output, self.score(example, output))[0]
+
     def mistake(self, example: QuestionExample, output: Array, score: Score) -> tuple[float, tuple[str, ...]]:
         exact, f1, is_answerable, margin = map(float, score)
         surplus = max(-MAX_SURPLUS, min(MAX_SURPLUS, margin - (self.null_threshold or 0.0)))

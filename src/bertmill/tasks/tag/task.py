@@ -257,6 +257,16 @@ class Tag(Task[WordsRow, TagExample]):
         counts = scores.sum(0)[2 : 2 + 3 * len(self._kinds)].reshape(-1, 3)
         return ClassReport(class_table(self._kinds, counts))
 
+    def baseline(self, examples: Sequence[TagExample]) -> tuple[str, Scores]:
+        majority = int(np.bincount([number for example in examples for number in example.target]).argmax())
+        answer = np.eye(1, len(self.tags), majority, dtype=np.float32)
+        scores = [self.score(example, answer.repeat(len(example.target), 0)) for example in examples]
+        return f"always {self.tags[majority]}", np.stack(scores)
+
+    def confidences(self, example: TagExample, output: Array) -> Iterator[tuple[float, bool]]:
+        is_right = output.argmax(1) == np.array(example.target)
+        yield from zip(probabilities(output).max(1).tolist(), is_right.tolist(), strict=True)
+
     def mistake(self, example: TagExample, output: Array, score: Score) -> tuple[float, tuple[str, ...]]:
         surplus = float((output.max(1) - output[np.arange(len(output)), list(example.target)]).sum())
         tags, words, (text,) = example.row.tags, example.row.words, example.row.texts

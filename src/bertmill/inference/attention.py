@@ -1,0 +1,74 @@
+"""What a model attends to in one sequence: its pieces and the weights of every head, small enough for a page.
+
+A sequence that is longer than a page is shown in several pages of consecutive pieces. A page has the weights from its
+pieces to its pieces, as the model computed them over the whole sequence; what a row lacks to 1 went to other pages. A
+weight w is stored as the byte round(255 √w), so that small weights stay distinguishable. The bytes of a page
+[layers, heads, pieces, pieces] are compressed with zlib and written in base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bertmill.model.packing import PackedBatch
+from bertmill.model.pretrained import BertPreTrainedModel
+from bertmill.text.tokenizer import BertTokenizer
+
+PIECES_PER_PAGE = 128
+MAX_BYTES = 1 << 20  # of all sequences together, as written
+
+
+@torch.inference_mode()
+def attention_pages(
+    model: BertPreTrainedModel, tokenizer: BertTokenizer, sequences: Sequence[tuple[Sequence[int], int]]
+) -> list[dict[str, Any]]:
+    """The attention in sequences, each given as (ids, pieces of segment 0); pages that exceed MAX_BYTES are left out.
+
+    The first page of the first sequence is always there, with fewer pieces if the model has many heads.
+    """
+    num_heads = model.config.num_hidden_layers * model.config.num_attention_heads
+    pieces_per_page = min(PIECES_PER_PAGE, int((MAX_BYTES / max(1, num_heads)) ** 0.5))
+    described = []
+    room = MAX_BYTES
+    for ids, num_first in sequences:
+        weights = _weights(model, ids, num_first)
+        pages = []
+        for start in range(0, len(ids), pieces_per_page):
+            stop = min(start + pieces_per_page, len(ids))
+            content = _compressed(weights[:, :, start:stop, start:stop])
+            if len(content) > room and (described or pages):
+                break
+            room -= len(content)
+            pages.append({"start": start, "stop": stop, "weights": content})
+        if pages:
+            described.append(
+                {
+                    "pieces": tokenizer.convert_ids_to_tokens(list(ids)),
+                    "ids": [int(each) for each in ids],
+                    "num_first": num_first,
+                    "num_heads": model.config.num_attention_heads,
+                    "pages": pages,
+                }
+            )
+    return described
+
+
+def _weights(model: BertPreTrainedModel, ids: Sequence[int], num_first: int) -> Tensor:
+    """[layers, heads, T, T]"""
+    segments = torch.tensor([int(place >= num_first) for place in range(len(ids))])
+    batch = PackedBatch(torch.tensor([int(each) for each in ids]), [len(ids)], segments)
+    body: Any = model.base_model
+    attentions = body.encode(batch.to(model.device), True, False).attentions
+    return torch.stack([of_layer[0] for of_layer in attentions])
+
+
+def _compressed(weights: Tensor) -> str:
+    levels = (weights.float().clamp(0, 1).sqrt() * 255).round().to(torch.uint8).cpu().numpy()
+    return base64.b64encode(zlib.compress(np.ascontiguousarray(levels).tobytes(), 9)).decode()

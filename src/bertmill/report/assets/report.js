@@ -1,0 +1,601 @@
+"use strict";
+(() => {
+  const DATA = JSON.parse(document.getElementById("data").textContent);
+  const RUNS = DATA.runs;
+  const SVG = "http://www.w3.org/2000/svg";
+
+  // Elements. Text always becomes a text node, so that nothing in the data is read as HTML.
+
+  function fill(element, attributes, children) {
+    for (const [name, value] of Object.entries(attributes || {})) {
+      if (value === null || value === undefined || value === false) continue;
+      if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+      else element.setAttribute(name, value === true ? "" : String(value));
+    }
+    for (const child of children.flat()) {
+      if (child !== null && child !== undefined) element.append(child instanceof Node ? child : String(child));
+    }
+    return element;
+  }
+  const h = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
+  const s = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
+  const replace = (element, ...children) => element.replaceChildren(...children.flat().filter((each) => each !== null));
+
+  // Numbers and names.
+
+  const words = (name) => name.replaceAll("_", " ");
+  const ACRONYMS = { mlm: "MLM", nsp: "NSP", sop: "SOP", clm: "CLM", f1: "F1" };
+  const title = (name) => words(name).replace(/\b(mlm|nsp|sop|clm|f1)\b/g, (each) => ACRONYMS[each]);
+  const grouped = (number) => Math.round(number).toLocaleString("en-US");
+  const percent = (share) => `${(100 * share).toFixed(1)} %`;
+  function short(number) {
+    if (number === null || number === undefined) return "–";
+    const size = Math.abs(number);
+    if (size !== 0 && (size < 1e-3 || size >= 1e7)) return number.toExponential(2);
+    if (Number.isInteger(number) || size >= 1000) return grouped(number);
+    return number.toFixed(size >= 100 ? 1 : size >= 10 ? 2 : 4);
+  }
+  function duration(seconds) {
+    const rest = Math.round(seconds);
+    const parts = [[Math.floor(rest / 3600), "h"], [Math.floor(rest / 60) % 60, "min"], [rest % 60, "s"]];
+    return parts.filter(([count], place) => count || (place === 2 && rest < 60)).map((each) => each.join(" ")).join(" ");
+  }
+  const shown = (value) => (Array.isArray(value) ? value.join(", ") : typeof value === "object" && value !== null ? JSON.stringify(value) : String(value));
+  const seriesColor = (number) => `var(--s${number % 8})`;
+
+  // Line plots: hover, or focus and use the arrow keys, to read values.
+
+  function ticks(low, high, count) {
+    const rough = (high - low) / count || 1;
+    const power = 10 ** Math.floor(Math.log10(rough));
+    const step = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= rough * 0.999);
+    const first = Math.ceil(low / step - 1e-9);
+    const last = Math.floor(high / step + 1e-9);
+    return Array.from({ length: Math.max(0, last - first + 1) }, (_, place) => (first + place) * step);
+  }
+  function tickLabel(value, step) {
+    if (value === 0) return "0";
+    if (Math.abs(value) >= 1e4) return `${+(value / 1000).toPrecision(4)}k`;
+    if (Math.abs(step) < 1e-3) return value.toExponential(0);
+    return String(+value.toPrecision(6));
+  }
+
+  function linePlot({ name, series, references = [], format = short, zero = false }) {
+    const points = (each) => each.xs.map((x, place) => [x, each.ys[place]]).filter(([, y]) => y !== null && y !== undefined);
+    const drawn = series.map((each) => ({ ...each, points: points(each) })).filter((each) => each.points.length);
+    if (!drawn.length) return null;
+    const all = drawn.flatMap((each) => each.points);
+    const xs = all.map((each) => each[0]);
+    const ys = [...all.map((each) => each[1]), ...references.map((each) => each.y)];
+    const [minX, maxX] = [Math.min(0, ...xs), Math.max(...xs)];
+    let [minY, maxY] = [zero ? 0 : Math.min(...ys), Math.max(...ys)];
+    if (minY === maxY) [minY, maxY] = [minY - 0.5, maxY + 0.5];
+    const pad = 0.05 * (maxY - minY);
+    [minY, maxY] = [zero ? 0 : minY - pad, maxY + pad];
+    const readout = h("div", { class: "readout", "aria-live": "polite" });
+    const svg = s("svg", { class: "plot", tabindex: 0, role: "img", "aria-label": `${name} over steps; arrow keys show values` });
+    const cursor = s("g", {});
+    const steps = [...new Set(xs)].sort((one, other) => one - other);
+    let place = -1;
+    let scaleX = (x) => x;
+    const height = 230;
+    const [left, right, top, bottom] = [52, 12, 8, 26];
+    const y = (value) => top + ((maxY - value) / (maxY - minY)) * (height - top - bottom);
+
+    function nearest(each, step) {
+      let best = each.points[0];
+      for (const point of each.points) if (Math.abs(point[0] - step) < Math.abs(best[0] - step)) best = point;
+      return best;
+    }
+    function show() {
+      cursor.replaceChildren();
+      if (place < 0) { readout.textContent = ""; return; }
+      const step = steps[place];
+      cursor.append(s("line", { class: "cursor", x1: scaleX(step), x2: scaleX(step), y1: top, y2: height - bottom }));
+      const texts = [];
+      for (const each of drawn) {
+        const [x, value] = nearest(each, step);
+        if (x !== step && each.points.length === steps.length) continue;
+        cursor.append(s("circle", { cx: scaleX(x), cy: y(value), r: 3.5, fill: each.color }));
+        texts.push(`${each.name} ${format(value)}${x === step ? "" : ` (step ${grouped(x)})`}`);
+      }
+      readout.textContent = `step ${grouped(step)}: ${texts.join(", ")}`;
+    }
+    function draw(width) {
+      scaleX = (x) => left + ((x - minX) / (maxX - minX || 1)) * (width - left - right);
+      svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+      svg.setAttribute("height", height);
+      svg.replaceChildren();
+      const tickY = ticks(minY, maxY, 4);
+      for (const value of tickY) {
+        svg.append(s("line", { class: "gridline", x1: left, x2: width - right, y1: y(value), y2: y(value) }));
+        svg.append(s("text", { x: left - 7, y: y(value) + 4, "text-anchor": "end" }, tickLabel(value, tickY.length > 1 ? tickY[1] - tickY[0] : 1)));
+      }
+      const tickX = ticks(minX, maxX, width < 420 ? 3 : 6);
+      for (const value of tickX) {
+        svg.append(s("text", { x: scaleX(value), y: height - 7, "text-anchor": "middle" }, tickLabel(value, 1)));
+      }
+      svg.append(s("line", { class: "axis", x1: left, x2: width - right, y1: height - bottom, y2: height - bottom }));
+      for (const each of references) {
+        svg.append(s("line", { class: "reference", x1: left, x2: width - right, y1: y(each.y), y2: y(each.y) }));
+        svg.append(s("text", { x: width - right - 2, y: y(each.y) - 4, "text-anchor": "end" }, `${each.name} ${format(each.y)}`));
+      }
+      for (const each of drawn) {
+        const path = each.points.map(([x, value]) => `${scaleX(x).toFixed(1)},${y(value).toFixed(1)}`).join(" ");
+        svg.append(s("polyline", { points: path, fill: "none", stroke: each.color, "stroke-width": each.dashed ? 1.5 : 2, "stroke-dasharray": each.dashed ? "5 4" : null, "stroke-linejoin": "round" }));
+        if (each.dots || each.points.length === 1) {
+          for (const [x, value] of each.points.length > 60 ? [] : each.points) {
+            svg.append(s("circle", { cx: scaleX(x), cy: y(value), r: 3, fill: "var(--card)", stroke: each.color, "stroke-width": 2 }));
+          }
+        }
+      }
+      svg.append(cursor);
+      show();
+    }
+    function moveTo(event) {
+      const box = svg.getBoundingClientRect();
+      const step = minX + ((event.clientX - box.left - left) / (box.width - left - right)) * (maxX - minX);
+      place = steps.reduce((best, each, number) => (Math.abs(each - step) < Math.abs(steps[best] - step) ? number : best), 0);
+      show();
+    }
+    svg.addEventListener("pointermove", moveTo);
+    svg.addEventListener("pointerdown", moveTo);
+    svg.addEventListener("pointerleave", () => { place = -1; show(); });
+    svg.addEventListener("blur", () => { place = -1; show(); });
+    svg.addEventListener("keydown", (event) => {
+      const moves = { ArrowRight: 1, ArrowLeft: -1, PageUp: 10, PageDown: -10, Home: -Infinity, End: Infinity };
+      if (!(event.key in moves)) return;
+      event.preventDefault();
+      place = Math.max(0, Math.min(steps.length - 1, place + moves[event.key]));
+      show();
+    });
+    const legend = h("div", { class: "legend" }, drawn.map((each) =>
+      h("span", { class: "key" }, h("i", { class: each.dots ? "dots" : each.dashed ? "dashed" : "", style: `border-color:${each.color}` }), each.name)));
+    const figure = h("div", { class: "figure" }, h("h3", {}, name), svg, legend, readout);
+    new ResizeObserver((entries) => { const width = Math.round(entries[0].contentRect.width); if (width > 0) draw(width); }).observe(figure);
+    return figure;
+  }
+
+  // Sections. Each returns an element, or null if there is nothing to show.
+
+  function section(id, heading, note, ...content) {
+    const parts = content.flat().filter((each) => each !== null && each !== undefined);
+    if (!parts.length) return null;
+    return h("section", { id, "aria-labelledby": `${id}-heading` }, h("h2", { id: `${id}-heading` }, heading), note ? h("p", { class: "note" }, note) : null, parts);
+  }
+  const evaluatedName = (run) => (run.command === "pretrain" ? "held-out" : "dev");
+  const isLoss = (name) => name === "loss" || name.endsWith("_loss");
+
+  function curves() {
+    const several = RUNS.length > 1;
+    const series = (pick, name, kind) => RUNS.flatMap((run, number) => {
+      const columns = pick(run);
+      if (!columns[name]) return [];
+      const prefix = several ? `${run.name} ` : "";
+      const color = several ? seriesColor(number) : kind === "evaluated" ? seriesColor(1) : seriesColor(0);
+      const label = kind === "evaluated" ? evaluatedName(run) : "training";
+      return [{ name: several ? `${prefix}(${label})` : label, xs: columns.step, ys: columns[name], color, dots: kind === "evaluated", dashed: several && kind !== "evaluated" && RUNS.some((each) => each.evaluated[name]) }];
+    });
+    const training = (name) => series((run) => run.training, name, "training");
+    const evaluated = (name) => series((run) => run.evaluated, name, "evaluated");
+    const names = (pick) => [...new Set(RUNS.flatMap((run) => Object.keys(pick(run))))];
+    const losses = names((run) => run.training).filter(isLoss);
+    const only = losses.length === 2 && losses.includes("loss") ? losses.filter((name) => name !== "loss") : losses;  // they are equal
+    const references = (name) => (/^(mlm|clm)_loss$/.test(name) || (name === "loss" && only.length === 1)
+      ? RUNS.slice(0, 1).flatMap((run) => [["guessing", run.references.uniform], ["frequencies alone", run.references.unigram]].filter(([, y]) => y).map(([label, y]) => ({ name: label, y }))) : []);
+    const plots = only.map((name) => linePlot({ name: title(name), series: [...training(name), ...evaluated(name)], references: references(name), format: (y) => y.toFixed(4) }));
+    const others = names((run) => run.evaluated).filter((name) => name !== "step" && !isLoss(name));
+    for (const name of others) {
+      plots.push(linePlot({ name: title(name), series: [...training(name), ...evaluated(name)] }));
+    }
+    plots.push(linePlot({ name: "learning rate", series: training("rate"), format: (y) => y.toExponential(2), zero: true }));
+    plots.push(linePlot({ name: "pieces per second", series: training("pieces_per_second"), format: grouped, zero: true }));
+    return section("curves", "Curves", "Hover over a plot, or focus it and press the arrow keys, to read values. The horizontal axis counts steps.",
+      h("div", { class: "columns" }, plots.filter(Boolean)));
+  }
+
+  function tiles(run) {
+    const evaluation = run.evaluation;
+    const items = [];
+    const add = (name, value, more) => { if (value !== undefined && value !== null) items.push([name, value, more]); };
+    const isObjective = run.command === "pretrain";
+    if (isObjective && evaluation.figures) {
+      for (const [name, value] of Object.entries(evaluation.figures)) {
+        if (name === "loss") continue;
+        const baseline = (evaluation.baseline.metrics || {})[name];
+        if (name.endsWith("_accuracy")) add(title(name), percent(value), baseline === undefined ? "held-out text" : `${evaluation.baseline.answer}: ${percent(baseline)}`);
+        else add(title(name), short(value), name.endsWith("_loss") && run.references.unigram ? `frequencies alone: ${run.references.unigram.toFixed(2)}` : "held-out text");
+      }
+    }
+    const metric = evaluation.metrics && evaluation.metrics[evaluation.metric];
+    if (metric) add(title(evaluation.metric), metric.value.toFixed(4), `95 %: ${metric.low.toFixed(4)} – ${metric.high.toFixed(4)}`);
+    if (evaluation.baseline && metric) add("baseline", evaluation.baseline.metrics[evaluation.metric].toFixed(4), evaluation.baseline.answer);
+    if (evaluation.rows) add("dev rows", grouped(evaluation.rows));
+    const steps = run.training.step || [];
+    if (steps.length) add("steps", grouped(steps[steps.length - 1]), run.is_finished ? "finished" : "not finished");
+    const seconds = run.training.seconds || [];
+    if (seconds.length) add("time", duration(seconds[seconds.length - 1]));
+    const speeds = (run.training.pieces_per_second || []).filter((each) => each !== null).sort((one, other) => one - other);
+    if (speeds.length) add("pieces per second", grouped(speeds[Math.floor(speeds.length / 2)]), "median");
+    return h("div", { class: "tiles" }, items.map(([name, value, more]) =>
+      h("div", { class: "tile" }, h("div", { class: "name" }, name), h("div", { class: "value" }, value), more ? h("div", { class: "more" }, more) : null)));
+  }
+
+  function intervalBar(metric, baseline) {
+    if (Math.min(metric.low, baseline ?? 0) < 0 || Math.max(metric.high, baseline ?? 0) > 1) return "";
+    const x = (value) => 2 + 116 * value;
+    return s("svg", { width: 120, height: 18, "aria-hidden": "true" },
+      s("line", { class: "gridline", x1: 2, x2: 118, y1: 9, y2: 9 }),
+      baseline === undefined || baseline === null ? null : s("line", { x1: x(baseline), x2: x(baseline), y1: 2, y2: 16, stroke: "var(--bad)", "stroke-width": 2 }),
+      s("line", { x1: x(metric.low), x2: x(metric.high), y1: 9, y2: 9, stroke: "var(--accent)", "stroke-width": 3 }),
+      s("circle", { cx: x(metric.value), cy: 9, r: 4, fill: "var(--accent)" }));
+  }
+
+  function metrics(run) {
+    const { metrics: figures, baseline, metric: selecting } = run.evaluation;
+    if (!figures) return null;
+    const rows = Object.entries(figures).map(([name, metric]) => {
+      const constant = baseline.metrics[name];
+      return h("tr", {}, h("td", {}, title(name), name === selecting ? " ★" : ""), h("td", { class: "number" }, short(metric.value)),
+        h("td", { class: "number" }, `${short(metric.low)} – ${short(metric.high)}`), h("td", { class: "number" }, short(constant)), h("td", { class: "wide" }, intervalBar(metric, constant)));
+    });
+    return section("metrics", "Metrics on the dev rows", `★ selected the checkpoint. Intervals are 95 % bootstrap intervals over the rows. The baseline is the best constant answer: ${baseline.answer}.`,
+      h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ...["metric", "value", "95 % interval", "baseline", ""].map((each, place) => h("th", { class: place > 0 && place < 4 ? "number" : "" }, each)))), h("tbody", {}, rows))));
+  }
+
+  function classes(run) {
+    const figures = run.evaluation.classes || [];
+    if (!figures.length) return null;
+    let key = "rows";
+    const body = h("tbody", {});
+    const order = { label: (one, other) => one.label.localeCompare(other.label), rows: (one, other) => other.rows - one.rows, f1: (one, other) => one.f1 - other.f1 };
+    const row = (each) => h("tr", {}, h("td", { class: "value" }, each.label), ...["precision", "recall", "f1"].map((name) => h("td", { class: "number" }, each[name].toFixed(4))), h("td", { class: "number" }, grouped(each.rows)));
+    let limit = 20;
+    const more = h("button", { onclick: () => { limit = Infinity; update(); } }, `Show all ${grouped(figures.length)} classes`);
+    const sorts = h("div", { class: "controls" });
+    function update() {
+      replace(body, [...figures].sort(order[key]).slice(0, limit).map(row));
+      replace(sorts, h("span", { class: "note" }, "Sort by"), ...[["rows", "rows"], ["f1", "lowest F1"], ["label", "name"]].map(([name, label]) =>
+        h("button", { "aria-pressed": String(key === name), onclick: () => { key = name; update(); } }, label)));
+      more.hidden = limit >= figures.length;
+    }
+    update();
+    return section("classes", "Classes", null, sorts,
+      h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "class"), ...["precision", "recall", "F1", "rows"].map((each) => h("th", { class: "number" }, each)))), body)), more);
+  }
+
+  function confusionMatrix(run) {
+    const { confusion: cells = [], classes: figures = [] } = run.evaluation;
+    if (!cells.length) return null;
+    const labels = figures.map((each) => each.label);
+    const totals = figures.map((each) => Math.max(1, each.rows));
+    const counts = new Map(cells.map(([expected, predicted, count]) => [`${expected},${predicted}`, count]));
+    const size = labels.length;
+    const readout = h("div", { class: "readout", "aria-live": "polite" });
+    const svg = s("svg", { class: "plot confusion", tabindex: 0, role: "img", "aria-label": "Confusion matrix; arrow keys move the selected cell" });
+    let chosen = [0, 0];
+    const frame = s("rect", { fill: "none", stroke: "var(--text)", "stroke-width": 1.5, visibility: "hidden" });
+    let cell = 10, margin = 0;
+    function choose(expected, predicted) {
+      chosen = [Math.max(0, Math.min(size - 1, expected)), Math.max(0, Math.min(size - 1, predicted))];
+      fill(frame, { x: margin + chosen[1] * cell, y: margin + chosen[0] * cell, width: cell, height: cell, visibility: "visible" }, []);
+      const count = counts.get(chosen.join(",")) || 0;
+      readout.textContent = `expected ${labels[chosen[0]]}, predicted ${labels[chosen[1]]}: ${grouped(count)} of ${grouped(figures[chosen[0]].rows)} rows (${percent(count / totals[chosen[0]])})`;
+    }
+    function draw(width) {
+      const withLabels = size <= 30;
+      const longest = Math.max(...labels.map((each) => each.length));
+      margin = withLabels ? Math.min(110, 12 + 6.6 * Math.min(longest, 14)) : 4;
+      cell = Math.max(3, Math.min(46, (Math.min(width, 640) - margin - 4) / size));
+      const extent = margin + cell * size + 4;
+      svg.setAttribute("viewBox", `0 0 ${extent} ${extent}`);
+      svg.style.width = `${extent}px`;
+      svg.style.height = `${extent}px`;
+      svg.replaceChildren();
+      svg.append(s("rect", { x: margin, y: margin, width: cell * size, height: cell * size, fill: "none", class: "axis" }));
+      for (const [expected, predicted, count] of cells) {
+        const share = count / totals[expected];
+        const [x, y] = [margin + predicted * cell, margin + expected * cell];
+        const hue = expected === predicted ? "var(--good)" : "var(--bad)";
+        svg.append(s("rect", { x, y, width: cell - 0.5, height: cell - 0.5, fill: hue, "fill-opacity": (0.12 + 0.78 * Math.sqrt(share)).toFixed(3) }));
+        if (cell >= 26) svg.append(s("text", { x: x + cell / 2, y: y + cell / 2 + 4, "text-anchor": "middle", style: "fill:var(--text)" }, grouped(count)));
+      }
+      if (withLabels) {
+        const cut = (label) => (label.length > 14 ? `${label.slice(0, 13)}…` : label);
+        labels.forEach((label, number) => {
+          const middle = margin + number * cell + cell / 2;
+          svg.append(s("text", { x: margin - 5, y: middle + 4, "text-anchor": "end" }, cut(label)));
+          svg.append(s("text", { x: 0, y: 0, "text-anchor": "start", transform: `translate(${middle + 4} ${margin - 6}) rotate(-55)` }, cut(label)));
+        });
+      }
+      svg.append(frame);
+    }
+    svg.addEventListener("pointermove", (event) => {
+      const box = svg.getBoundingClientRect();
+      const scale = (margin + cell * size + 4) / box.width;
+      const [x, y] = [(event.clientX - box.left) * scale - margin, (event.clientY - box.top) * scale - margin];
+      if (x >= 0 && y >= 0 && x < cell * size && y < cell * size) choose(Math.floor(y / cell), Math.floor(x / cell));
+    });
+    svg.addEventListener("focus", () => choose(...chosen));
+    svg.addEventListener("keydown", (event) => {
+      const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+      if (!(event.key in moves)) return;
+      event.preventDefault();
+      choose(chosen[0] + moves[event.key][0], chosen[1] + moves[event.key][1]);
+    });
+    const holder = h("div", {}, h("h3", {}, "Confusion matrix: expected in rows, predicted in columns"), h("div", { class: "scroll" }, svg), readout);
+    new ResizeObserver((entries) => { const width = entries[0].contentRect.width; if (width > 0) draw(width); }).observe(holder);
+    return holder;
+  }
+
+  function confusedPairs(run) {
+    const pairs = run.evaluation.confused || [];
+    if (!pairs.length) return null;
+    return h("div", {}, h("h3", {}, "Most confused pairs"), h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "expected"), h("th", {}, "predicted"), h("th", { class: "number" }, "rows"))),
+      h("tbody", {}, pairs.slice(0, 15).map((each) => h("tr", {}, h("td", { class: "value" }, each.expected), h("td", { class: "value" }, each.predicted), h("td", { class: "number" }, grouped(each.count))))))));
+  }
+
+  function reliability(run) {
+    const bins = run.evaluation.reliability || [];
+    if (!bins.length) return null;
+    const total = bins.reduce((sum, each) => sum + each.count, 0);
+    const gap = bins.reduce((sum, each) => sum + (each.count / total) * Math.abs(each.confidence - each.accuracy), 0);
+    const [size, left, bottom, top] = [300, 40, 36, 8];
+    const x = (value) => left + value * (size - left - 8);
+    const y = (value) => top + (1 - value) * (size - top - bottom);
+    const svg = s("svg", { class: "plot", viewBox: `0 0 ${size} ${size}`, style: "max-width:340px", role: "img", "aria-label": `Reliability diagram; expected calibration error ${percent(gap)}` });
+    for (const value of [0, 0.25, 0.5, 0.75, 1]) {
+      svg.append(s("line", { class: "gridline", x1: x(0), x2: x(1), y1: y(value), y2: y(value) }));
+      svg.append(s("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, `${100 * value}`));
+      svg.append(s("text", { x: x(value), y: size - bottom + 16, "text-anchor": "middle" }, `${100 * value}`));
+    }
+    svg.append(s("line", { class: "reference", x1: x(0), y1: y(0), x2: x(1), y2: y(1) }));
+    svg.append(s("text", { x: x(0.5), y: size - 4, "text-anchor": "middle" }, "confidence in %"));
+    const readout = h("div", { class: "readout", "aria-live": "polite" });
+    for (const each of bins) {
+      const say = `${grouped(each.count)} decisions with a confidence of ${percent(each.confidence)}: ${percent(each.accuracy)} right`;
+      const dot = s("circle", { cx: x(each.confidence), cy: y(each.accuracy), r: 4 + 10 * Math.sqrt(each.count / total), fill: "var(--accent)", "fill-opacity": 0.65, tabindex: 0, role: "img", "aria-label": say });
+      dot.addEventListener("pointerenter", () => { readout.textContent = say; });
+      dot.addEventListener("focus", () => { readout.textContent = say; });
+      svg.append(dot);
+    }
+    return h("div", {}, h("h3", {}, "Reliability: share right (%) by confidence"), svg,
+      h("p", { class: "note" }, `On the dashed line, a model is right as often as it is confident. Expected calibration error: ${percent(gap)}.`), readout);
+  }
+
+  function confusion(run) {
+    const parts = [confusionMatrix(run), confusedPairs(run), reliability(run)].filter(Boolean);
+    return parts.length ? section("confusion", "Confusion and confidence", null, h("div", { class: "columns" }, parts)) : null;
+  }
+
+  function answerText(answer) {
+    if (answer.labels) return answer.labels.join(", ") || "no label";
+    if (answer.entities) return answer.entities.map((each) => `${each.type} ${each.text}`).join(", ") || "no entity";
+    if (answer.tags) return answer.tags.join(" ");
+    if (answer.answer !== undefined) return answer.answer || "no answer";
+    if (answer.number !== undefined) return short(answer.number);
+    return answer.label;
+  }
+
+  function errors(run) {
+    const worst = run.evaluation.worst || [];
+    if (!worst.length) return null;
+    const known = new Set(["place", "id", "expected", "answer"]);
+    const item = (error) => {
+      const score = typeof error.answer.score === "number" ? ` (${percent(error.answer.score)})` : "";
+      const texts = Object.entries(error).filter(([name, value]) => !known.has(name) && typeof value === "string");
+      return h("div", { class: "error" },
+        h("div", {}, "expected ", h("span", { class: "expected" }, error.expected.join(", ") || "none"), ", predicted ", h("span", { class: "got" }, answerText(error.answer)), score, " ", h("span", { class: "note" }, error.place)),
+        texts.map(([name, value]) => h("div", { class: `text${value.length > 600 ? " long" : ""}`, tabindex: value.length > 600 ? 0 : null }, texts.length > 1 ? h("span", { class: "note" }, `${name}: `) : null, value)));
+    };
+    const list = h("div", {}, worst.slice(0, 5).map(item));
+    const more = worst.length > 5 ? h("button", { onclick: (event) => { list.append(...worst.slice(5).map(item)); event.target.remove(); } }, `Show all ${worst.length}`) : null;
+    return section("errors", "Worst errors", "Dev rows with the most confident wrong answers.", list, more);
+  }
+
+  // Pieces, masked-word predictions and attention.
+
+  const isVisible = (piece) => (piece === null ? "[?]" : piece);
+  const segment = (place, numFirst) => (place < numFirst ? "a" : "b");
+
+  function probabilityBar(name, probability, isExpected) {
+    return h("div", { class: "bar" }, h("span", { class: "name", style: isExpected ? "font-weight:700;color:var(--good)" : "" }, isVisible(name)),
+      h("span", {}, h("div", { class: "fill", style: `width:${(100 * probability).toFixed(2)}%` })), h("span", { class: "figure" }, percent(probability)));
+  }
+
+  function predictions(run) {
+    const instances = run.evaluation.predictions || [];
+    if (!instances.length) return null;
+    const view = h("div", {});
+    const choose = h("select", { "aria-label": "instance" }, instances.map((_, number) => h("option", { value: number }, `instance ${number + 1}`)));
+    function show() {
+      const instance = instances[+choose.value];
+      const positions = new Map(instance.positions.map((each) => [each.place, each]));
+      const detail = h("div", { class: "predictions-detail", "aria-live": "polite" });
+      const select = (position, button) => {
+        view.querySelectorAll(".piece.query").forEach((each) => each.classList.remove("query"));
+        button.classList.add("query");
+        replace(detail, h("h3", {}, `Position ${position.place}: expected `, h("b", {}, isVisible(position.expected))), position.guesses.map((each) => probabilityBar(each.piece, each.probability, each.piece === position.expected)));
+      };
+      const chips = instance.pieces.map((piece, place) => {
+        const position = positions.get(place);
+        if (!position) return h("span", { class: `piece ${segment(place, instance.num_first)}` }, isVisible(piece));
+        const isRight = position.guesses[0].piece === position.expected;
+        const button = h("button", { class: `piece blank ${isRight ? "right" : "wrong"}`, title: `the input has ${isVisible(piece)}` }, isVisible(position.expected));
+        button.addEventListener("click", () => select(position, button));
+        button.addEventListener("focus", () => select(position, button));
+        return button;
+      });
+      replace(view, h("div", { class: "pieces" }, chips), detail);
+      const first = view.querySelector("button.piece");
+      if (first) select(instance.positions[0], first);
+    }
+    choose.addEventListener("change", show);
+    show();
+    const source = run.evaluation.on === "heldout" ? "held-out text" : "training text: nothing is held out";
+    return section("predictions", "Predicted pieces", `Selected positions show the expected piece: green if it is the first guess, red if not. Choose one to see the guesses. From ${source}.`,
+      h("div", { class: "controls" }, h("label", {}, "text", choose)), view);
+  }
+
+  async function unpacked(content) {
+    const bytes = Uint8Array.from(atob(content), (each) => each.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+    return new Uint8Array(await new Response(stream).arrayBuffer());
+  }
+
+  function paint(canvas, size, weight) {
+    canvas.width = canvas.height = size;
+    const context = canvas.getContext("2d");
+    const [red, green, blue] = getComputedStyle(document.documentElement).getPropertyValue("--heat").split(",").map(Number);
+    const image = context.createImageData(size, size);
+    for (let place = 0; place < size * size; place++) {
+      image.data.set([red, green, blue, weight(Math.floor(place / size), place % size)], 4 * place);
+    }
+    context.putImageData(image, 0, 0);
+  }
+
+  function attention(run) {
+    const texts = run.evaluation.attention || [];
+    if (!texts.length) return null;
+    const state = { text: 0, page: 0, layer: 0, head: 0, query: 0 };
+    const label = (text) => { const start = text.pieces.slice(1, 9).map(isVisible).join(" "); return start.length > 60 ? `${start.slice(0, 60)} …` : `${start} …`; };
+    const textChoice = h("select", {}, texts.map((text, number) => h("option", { value: number }, label(text))));
+    const pageChoice = h("select", {});
+    const pageLabel = h("label", {}, "pieces", pageChoice);
+    const layers = h("div", { class: "controls", role: "group", "aria-label": "layer" });
+    const heads = h("div", { class: "heads", role: "group", "aria-label": "head" });
+    const pieces = h("div", { class: "pieces", role: "group", "aria-label": "pieces; arrow keys move" });
+    const matrix = h("canvas", { class: "matrix", "aria-hidden": "true" });
+    const detail = h("div", { "aria-live": "polite", class: "attention-detail" });
+    let weights = null, size = 0, numLayers = 0, numHeads = 0;
+    const at = (layer, head, query, key) => weights[((layer * numHeads + head) * size + query) * size + key];
+    const share = (level) => (level / 255) ** 2;
+
+    function showPieces() {
+      const text = texts[state.text];
+      const start = text.pages[state.page].start;
+      [...pieces.children].forEach((chip, key) => {
+        chip.style.background = `rgba(var(--heat), ${(0.9 * at(state.layer, state.head, state.query, key) / 255).toFixed(3)})`;
+        chip.classList.toggle("query", key === state.query);
+        chip.tabIndex = key === state.query ? 0 : -1;
+      });
+      const row = Array.from({ length: size }, (_, key) => [key, share(at(state.layer, state.head, state.query, key))]);
+      const inside = row.reduce((sum, each) => sum + each[1], 0);
+      const best = row.sort((one, other) => other[1] - one[1]).slice(0, 6);
+      const place = start + state.query;
+      const hasPair = text.num_first < text.pieces.length;
+      replace(detail,
+        h("h3", {}, "From ", h("b", {}, isVisible(text.pieces[place])), ` (piece ${place}, id ${text.ids[place]}${hasPair ? `, segment ${place < text.num_first ? "A" : "B"}` : ""}) in layer ${state.layer + 1}, head ${state.head + 1}, to`),
+        best.map(([key, value]) => probabilityBar(`${isVisible(text.pieces[start + key])} ·${start + key}`, value, false)),
+        text.pages.length > 1 && inside < 0.98 ? h("p", { class: "note" }, `About ${percent(Math.max(0, 1 - inside))} goes to pieces of other pages.`) : null);
+    }
+    function showHeads() {
+      replace(heads, Array.from({ length: numHeads }, (_, head) => {
+        const canvas = h("canvas", { "aria-hidden": "true" });
+        paint(canvas, size, (query, key) => at(state.layer, head, query, key));
+        return h("button", { "aria-pressed": String(head === state.head), onclick: () => { state.head = head; show(); heads.children[head].focus(); } }, canvas, `head ${head + 1}`);
+      }));
+    }
+    function show() {
+      replace(layers, h("span", { class: "note" }, "layer"), ...Array.from({ length: numLayers }, (_, layer) =>
+        h("button", { "aria-pressed": String(layer === state.layer), onclick: () => { state.layer = layer; show(); layers.children[layer + 1].focus(); } }, layer + 1)));
+      showHeads();
+      paint(matrix, size, (query, key) => at(state.layer, state.head, query, key));
+      showPieces();
+    }
+    async function load() {
+      const text = texts[state.text];
+      const page = text.pages[state.page];
+      pageLabel.hidden = text.pages.length < 2;
+      replace(pageChoice, text.pages.map((each, number) => h("option", { value: number, selected: number === state.page }, `${each.start} – ${each.stop - 1}`)));
+      weights = await unpacked(page.weights);
+      size = page.stop - page.start;
+      numHeads = text.num_heads;
+      numLayers = weights.length / (numHeads * size * size);
+      state.layer = Math.min(state.layer, numLayers - 1);
+      state.query = Math.min(state.query, size - 1);
+      replace(pieces, text.pieces.slice(page.start, page.stop).map((piece, key) => {
+        const choose = () => { state.query = key; showPieces(); };
+        return h("button", { class: `piece ${segment(page.start + key, text.num_first)}`, onclick: choose, onfocus: choose, onpointerenter: choose }, isVisible(piece));
+      }));
+      show();
+    }
+    pieces.addEventListener("keydown", (event) => {
+      const moves = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity };
+      if (!(event.key in moves)) return;
+      event.preventDefault();
+      pieces.children[Math.max(0, Math.min(size - 1, state.query + moves[event.key]))].focus();
+    });
+    matrix.addEventListener("pointermove", (event) => {
+      const box = matrix.getBoundingClientRect();
+      const query = Math.floor(((event.clientY - box.top) / box.height) * size);
+      if (query >= 0 && query < size && query !== state.query) { state.query = query; showPieces(); }
+    });
+    textChoice.addEventListener("change", () => { Object.assign(state, { text: +textChoice.value, page: 0, query: 0 }); load(); });
+    pageChoice.addEventListener("change", () => { Object.assign(state, { page: +pageChoice.value, query: 0 }); load(); });
+    document.addEventListener("themechange", () => { if (weights) show(); });
+    load();
+    return section("attention", "Attention", "Choose a layer and a head, then a piece (hover, click or arrow keys): the darker another piece, the more attention it gets. A solid underline marks the first segment, a dashed one the second. Pieces that start with ## continue a word.",
+      h("div", { class: "controls" }, h("label", {}, "text", textChoice), pageLabel), layers, heads,
+      h("div", { class: "columns" }, h("div", {}, pieces, detail), h("div", {}, h("h3", {}, "From pieces (rows) to pieces (columns)"), matrix)));
+  }
+
+  // Settings and provenance.
+
+  const valueTable = (entries) => h("div", { class: "scroll" }, h("table", {}, h("tbody", {}, entries.map(([name, value]) => h("tr", {}, h("th", {}, words(name)), h("td", { class: "value" }, shown(value)))))));
+
+  function settings(run) {
+    const parts = [["Settings", Object.entries(run.settings)], ["Data", Object.entries(run.sources).filter(([, value]) => value !== "")], ["Model", Object.entries(run.metadata).filter(([, value]) => value !== null)]];
+    return section("settings", "Settings and provenance", "To repeat this run, pass its config.toml with --config.",
+      h("div", { class: "columns" }, parts.filter(([, entries]) => entries.length).map(([name, entries]) => h("div", {}, h("h3", {}, name), valueTable(entries)))));
+  }
+
+  function comparison() {
+    if (RUNS.length < 2) return null;
+    const names = [...new Set(RUNS.flatMap((run) => Object.keys(run.settings)))].filter((name) => name !== "out" && new Set(RUNS.map((run) => JSON.stringify(run.settings[name]))).size > 1);
+    const result = (run) => {
+      const evaluation = run.evaluation;
+      if (evaluation.metrics) return Object.entries(evaluation.metrics).map(([name, each]) => [title(name), `${short(each.value)} (${short(each.low)} – ${short(each.high)})`]);
+      return Object.entries(evaluation.figures || {}).map(([name, value]) => [title(name), short(value)]);
+    };
+    const results = RUNS.map((run) => new Map(result(run)));
+    const figures = [...new Set(results.flatMap((each) => [...each.keys()]))];
+    const row = (name, values) => h("tr", {}, h("th", {}, name), values.map((each) => h("td", { class: "value" }, each === undefined ? "–" : shown(each))));
+    return section("comparison", "Comparison", "Results with 95 % intervals where there are any, and the settings that differ.",
+      h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, ""), RUNS.map((run, number) => h("th", { style: `color:${seriesColor(number)}` }, run.name)))),
+        h("tbody", {}, figures.map((name) => row(name, results.map((each) => each.get(name)))), names.map((name) => row(words(name), RUNS.map((run) => run.settings[name])))))));
+  }
+
+  // The page.
+
+  function setTheme(theme) {
+    document.documentElement.dataset.theme = theme;
+    document.dispatchEvent(new Event("themechange"));
+  }
+
+  function page() {
+    setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+    const several = RUNS.length > 1;
+    const kind = (run) => (run.command === "pretrain" ? `pre-training, ${run.settings.objective}` : `fine-tuning, ${run.settings.task}`);
+    document.title = several ? "bertmill: comparison of runs" : `bertmill: ${RUNS[0].name}`;
+    const body = h("div", {});
+    const links = h("nav", { "aria-label": "sections" });
+    const tabs = several ? h("div", { class: "tabs", role: "group", "aria-label": "run" }) : null;
+    function show(number) {
+      const run = RUNS[number];
+      if (tabs) replace(tabs, h("span", { class: "note" }, "Details of"), ...RUNS.map((each, place) => h("button", { "aria-pressed": String(place === number), onclick: () => show(place) }, each.name)));
+      replace(body, [tiles(run), several ? null : curves(), metrics(run), classes(run), confusion(run), errors(run), predictions(run), attention(run), settings(run)].filter(Boolean));
+      const sections = document.querySelectorAll("#report section");
+      replace(links, [...sections].map((each) => h("a", { href: `#${each.id}` }, each.querySelector("h2").textContent)));
+    }
+    const theme = h("button", { onclick: () => setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark") }, "Light or dark");
+    const heading = several ? `Comparison of ${RUNS.length} runs` : RUNS[0].name;
+    const state = several ? "" : `${kind(RUNS[0])}${RUNS[0].is_finished ? "" : " (not finished)"}`;
+    document.getElementById("report").append(
+      h("header", { class: "top" }, h("h1", {}, heading), h("span", { class: "note" }, state), h("span", { class: "spring" }), theme), links,
+      ...[several ? comparison() : null, several ? curves() : null, tabs, body, h("footer", {}, `Written by bertmill ${DATA.version}.`)].filter(Boolean));
+    show(0);
+  }
+
+  page();
+})();

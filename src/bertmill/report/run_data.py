@@ -1,0 +1,172 @@
+"""A run folder as plain data for a page: its settings, its log as curves, its evaluation and its provenance.
+
+Long logs become at most MAX_POINTS points, each the mean of consecutive lines. A last line that a kill cut short is
+ignored; any other line that is not a JSON object with a step is an error.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bertmill.checkpoint.names import read_metadata
+from bertmill.config.reading import RUN_FILE, read_run
+from bertmill.errors import BertmillError, IntegrityError, UsageError
+from bertmill.storage import read_json, require_format
+from bertmill.training.state import RunFolder
+
+MAX_POINTS = 1000
+MAX_CHARACTERS = 2000  # of a text
+MAX_CLASSES = 100  # of a confusion matrix
+MAX_PAIRS = 30  # of confused classes
+SIGNIFICANT_DIGITS = 7
+
+Line = Mapping[str, Any]
+
+
+def read_run_data(path: Path) -> dict[str, Any]:
+    """What the page shows of the run in `path`; an error if it is not a run, or is damaged."""
+    if not (path / RUN_FILE).is_file():
+        raise UsageError(f"is not a run folder: {RUN_FILE} is missing", where=path)
+    folder = RunFolder(path)
+    content = read_run(path)
+    lines = _read_log(folder.log)
+    evaluation = _read_evaluation(folder.evaluation)
+    is_finished = folder.model.is_dir()
+    return {
+        "name": path.resolve().name,
+        "command": content.command,
+        "is_finished": is_finished,
+        "settings": content.settings,
+        "sources": content.sources,
+        "metadata": _metadata(folder.model) if is_finished else {},
+        "training": _training_curves(lines),
+        "evaluated": _evaluation_curves(lines),
+        "references": _references(content.settings.get("corpus"), evaluation),
+        "evaluation": evaluation,
+    }
+
+
+def _metadata(model: Path) -> dict[str, Any]:
+    return {name: value for name, value in read_metadata(model).items() if name not in ("format", "dev", "heldout")}
+
+
+def _read_log(path: Path) -> list[Line]:
+    if not path.exists():
+        return []
+    texts = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]  # each ends with a line break
+    return [_parse_line(text, f"{path}:{number}") for number, text in enumerate(texts, start=1)]
+
+
+def _parse_line(text: str, place: str) -> Line:
+    try:
+        line = json.loads(text)
+        if isinstance(line["step"], int) and all(isinstance(value, int | float) for value in line.values()):
+            return line  # type: ignore[no-any-return]
+    except (ValueError, TypeError, KeyError):
+        pass
+    raise IntegrityError("is not a line of a training log", where=place, remedy="restore the file, or remove the line")
+
+
+def _training_curves(lines: Sequence[Line]) -> dict[str, list[float | None]]:
+    """Every figure of training by name, over steps, with the pieces per second between two lines."""
+    trained = [line for line in lines if "progress" in line]
+    rows = []
+    before = 0.0
+    for line in trained:
+        seconds = float(line.get("seconds", math.nan))
+        # A resumed run may have lost the time of steps that were taken twice.
+        speed = line.get("pieces", math.nan) / (seconds - before) if seconds > before else math.nan
+        before = seconds
+        rows.append({**line, "pieces_per_second": speed})
+    return _columns(rows, leave_out=("progress", "pieces", "examples"))
+
+
+def _evaluation_curves(lines: Sequence[Line]) -> dict[str, list[float | None]]:
+    """Every figure on held-out text or dev rows by name, over steps."""
+    rows = [line for line in lines if "progress" not in line]
+    named = [{name.partition("_")[2] or name: value for name, value in row.items()} for row in rows]
+    return _columns(named)
+
+
+def _columns(rows: Sequence[Line], leave_out: Sequence[str] = ()) -> dict[str, list[float | None]]:
+    """Lists by name, of equal length, None where a row has no such figure or it is not finite."""
+    names = dict.fromkeys(name for row in rows for name in row if name not in leave_out)
+    thinned = list(_thinned(rows))
+    return {
+        name: [_last_or_mean([row[name] for row in group if name in row], is_last=name == "step") for group in thinned]
+        for name in names
+    }
+
+
+def _thinned(rows: Sequence[Line]) -> Iterator[Sequence[Line]]:
+    """The rows in at most MAX_POINTS groups of consecutive ones."""
+    size = max(1, -(-len(rows) // MAX_POINTS))
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]
+
+
+def _last_or_mean(values: Sequence[float], *, is_last: bool) -> float | None:
+    if is_last:
+        return values[-1]
+    finite = [value for value in values if math.isfinite(value)]
+    return sum(finite) / len(finite) if finite else None
+
+
+def _references(corpus: str | None, evaluation: Mapping[str, Any]) -> dict[str, float]:
+    """The losses that a pre-training is compared with: of guessing, and of knowing only frequencies."""
+    size, entropy = evaluation.get("vocabulary_size"), evaluation.get("unigram_entropy")
+    if size is None and corpus is not None:  # an unfinished run: what its corpus says, if that is still there
+        try:
+            facts = read_json(Path(corpus) / "manifest.json")["corpus"]
+            size, entropy = facts["vocabulary_size"], facts["statistics"]["unigram_entropy"]
+        except (BertmillError, OSError, KeyError, TypeError):
+            return {}
+    return {} if size is None or entropy is None else {"uniform": math.log(size), "unigram": entropy}
+
+
+def _read_evaluation(path: Path) -> dict[str, Any]:
+    """The content of evaluation.json in the form of the page; empty if the run is not finished."""
+    if not path.exists():
+        return {}
+    content = read_json(path)
+    require_format(content.pop("format", None), 1, path)
+    try:
+        labels = [each["label"] for each in content.get("classes", [])]
+        content |= _confusion(content.pop("confusion", []), labels)
+    except (TypeError, LookupError):
+        raise IntegrityError("is not the evaluation of a run", where=path, remedy="train again") from None
+    return content
+
+
+def _confusion(matrix: Sequence[Sequence[int]], labels: Sequence[str]) -> dict[str, Any]:
+    """The cells above zero as (expected, predicted, count), and the most confused pairs of classes."""
+    cells = [
+        (expected, predicted, count)
+        for expected, row in enumerate(matrix)
+        for predicted, count in enumerate(row)
+        if count
+    ]
+    confused = sorted((cell for cell in cells if cell[0] != cell[1]), key=lambda cell: -cell[2])
+    pairs = [
+        {"expected": labels[expected], "predicted": labels[predicted], "count": count}
+        for expected, predicted, count in confused[:MAX_PAIRS]
+    ]
+    return {"confusion": cells if len(labels) <= MAX_CLASSES else [], "confused": pairs}
+
+
+def clipped(value: Any) -> Any:
+    """The same JSON value with long texts cut, numbers rounded, and None for numbers that are not finite."""
+    match value:
+        case str() if len(value) > MAX_CHARACTERS:
+            return f"{value[:MAX_CHARACTERS]} … ({len(value):,} characters)"
+        case float():
+            return float(f"{value:.{SIGNIFICANT_DIGITS}g}") if math.isfinite(value) else None
+        case dict():
+            return {clipped(name): clipped(each) for name, each in value.items()}
+        case list() | tuple():
+            return [clipped(each) for each in value]
+    return value

@@ -1,0 +1,129 @@
+"""RUN/evaluation.json: what the report of a finished training shows about its model.
+
+A fine-tuning is evaluated on its dev examples, with intervals, a baseline and the worst errors. A pre-training shows
+predictions at selected positions of held-out instances (training instances if nothing is held out). Both have the
+attention in a few sequences.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from bertmill.corpus.instances import Instances
+from bertmill.corpus.masking import NOT_SELECTED
+from bertmill.inference.attention import attention_pages
+from bertmill.inference.evaluation import evaluate
+from bertmill.model.pretrained import BertPreTrainedModel
+from bertmill.storage import write_file
+from bertmill.tasks.base import AnyTask
+from bertmill.text.tokenizer import BertTokenizer
+from bertmill.training.dataset import Dataset
+from bertmill.training.objective_trainable import HELDOUT_BATCH, MAX_HELDOUT_INSTANCES, ObjectiveTrainable
+
+NUM_ERRORS = 20
+NUM_SEQUENCES = 4  # whose attention is shown: half of them errors, if there are any
+NUM_INSTANCES = 6  # whose predictions are shown
+MAX_POSITIONS = 16  # of an instance
+NUM_GUESSES = 5
+
+
+def write_evaluation(path: Path, content: dict[str, Any]) -> None:
+    """Write RUN/evaluation.json."""
+    write_file(path, json.dumps({"format": 1, **content}, ensure_ascii=False) + "\n")
+
+
+def evaluate_finetuning(
+    task: AnyTask, model: BertPreTrainedModel, data: Dataset, tokenizer: BertTokenizer, device: torch.device
+) -> dict[str, Any]:
+    """The evaluation of a fine-tuned model on the dev examples."""
+    evaluation = evaluate(task, model, data.dev, device, NUM_ERRORS)
+    wrong = [error.row for error in evaluation.errors[: NUM_SEQUENCES // 2]]
+    examples = [next(each for each in data.dev if each.row is row) for row in wrong]
+    examples += [each for each in data.dev[:NUM_SEQUENCES] if not any(each is other for other in examples)]
+    windows = [example.sequences[0][0] for example in examples[:NUM_SEQUENCES]]
+    return {
+        "on": "dev",
+        "metric": data.metric,
+        **evaluation.to_json(),
+        "attention": attention_pages(model, tokenizer, [(window.ids.tolist(), window.num_first) for window in windows]),
+    }
+
+
+def evaluate_pretraining(
+    model: BertPreTrainedModel, trainable: ObjectiveTrainable, tokenizer: BertTokenizer, figures: dict[str, float]
+) -> dict[str, Any]:
+    """The predictions of a pre-trained model, beside its `figures` on held-out text."""
+    instances = trainable.heldout or trainable.loader.instances
+    head = trainable.objective.language_model_head
+    piece, accuracy = _most_frequent(instances)
+    shown = _first_instances(instances)
+    return {
+        "on": "train" if trainable.heldout is None else "heldout",
+        "figures": figures,
+        "baseline": {
+            "answer": f"always {tokenizer.convert_ids_to_tokens(piece)}",
+            "metrics": {f"{head}_accuracy": accuracy},
+        },
+        "vocabulary_size": len(tokenizer),
+        "unigram_entropy": float(trainable.loader.instances.corpus.facts["statistics"]["unigram_entropy"]),
+        "predictions": [_predictions(model, tokenizer, *each) for each in shown],
+        "attention": attention_pages(
+            model, tokenizer, [(ids.tolist(), _num_first(segments)) for ids, segments, _ in shown[:NUM_SEQUENCES]]
+        ),
+    }
+
+
+def _most_frequent(instances: Instances) -> tuple[int, float]:
+    """The most frequent label of the evaluated instances, and how often it is right."""
+    counts = np.zeros(instances.vocabulary.size, np.int64)
+    count = min(instances.count(0), MAX_HELDOUT_INSTANCES)
+    for start in range(0, count, HELDOUT_BATCH):
+        labels = instances.make_in_order(0, start, min(start + HELDOUT_BATCH, count)).labels
+        counts += np.bincount(labels[labels != NOT_SELECTED], minlength=len(counts))
+    return int(counts.argmax()), float(counts.max() / max(1, counts.sum()))
+
+
+def _first_instances(instances: Instances) -> list[tuple[Any, Any, Any]]:
+    """Ids, segments and labels of each of a few instances."""
+    batch = instances.make_in_order(0, 0, min(NUM_INSTANCES, instances.count(0)))
+    bounds = np.cumsum(batch.lengths)[:-1]
+    rows = (np.split(row, bounds) for row in (batch.piece_ids, batch.segments, batch.labels))
+    return list(zip(*rows, strict=True))
+
+
+def _num_first(segments: Any) -> int:
+    return int((segments == 0).sum())
+
+
+@torch.inference_mode()
+def _predictions(
+    model: BertPreTrainedModel, tokenizer: BertTokenizer, ids: Any, segments: Any, labels: Any
+) -> dict[str, Any]:
+    """The pieces of an instance, and the likeliest pieces at some of its selected positions, evenly spaced."""
+    selected = np.flatnonzero(labels != NOT_SELECTED)
+    places = selected[np.unique(np.linspace(0, len(selected) - 1, MAX_POSITIONS).round().astype(int))].tolist()
+    input_ids, token_type_ids = (torch.from_numpy(each)[None].to(model.device) for each in (ids, segments))
+    output: Any = model(input_ids, token_type_ids=token_type_ids)
+    logits = output.get("prediction_logits", output.get("logits"))[0, places, : len(tokenizer)]
+    best = logits.float().softmax(-1).topk(min(NUM_GUESSES, len(tokenizer)))
+    guesses = zip(places, best.indices.tolist(), best.values.tolist(), strict=True)
+    return {
+        "pieces": tokenizer.convert_ids_to_tokens(ids.tolist()),
+        "num_first": _num_first(segments),
+        "positions": [
+            {
+                "place": place,
+                "expected": tokenizer.convert_ids_to_tokens(int(labels[place])),
+                "guesses": [
+                    {"piece": tokenizer.convert_ids_to_tokens(piece), "probability": probability}
+                    for piece, probability in zip(pieces, probabilities, strict=True)
+                ],
+            }
+            for place, pieces, probabilities in guesses
+        ],
+    }

@@ -1,0 +1,42 @@
+"""Tests for `bertmill report`."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import RunCommand
+
+
+def test_it_writes_the_report_of_a_run_into_its_folder(bertmill: RunCommand, finished: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    (run / "report.html").unlink()
+    done = bertmill("report", "run")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "run/report.html\n", "")
+    assert (run / "report.html").read_text(encoding="utf-8") == (finished / "report.html").read_text(encoding="utf-8")
+
+
+def test_it_writes_the_report_of_several_runs_where_it_is_called(
+    bertmill: RunCommand, finished: Path, tmp_path: Path
+) -> None:
+    assert bertmill("report", finished, finished).stdout == "report.html\n"
+    assert bertmill("report", finished, "--out", "other.html").stdout == "other.html\n"
+    assert (tmp_path / "report.html").stat().st_size > (tmp_path / "other.html").stat().st_size
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        ([], 2, "RUNS is required: run folders"),
+        (["."], 2, "bertmill: .: is not a run folder: config.toml is missing"),
+        (["absent"], 2, "bertmill: absent: is not a run folder: config.toml is missing"),
+    ],
+)
+def test_bad_input_is_one_line(words: list[str], code: int, message: str, bertmill: RunCommand) -> None:
+    done = bertmill("report", *words)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1

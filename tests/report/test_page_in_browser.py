@@ -1,0 +1,217 @@
+"""The report in a real browser: what it shows is what the run recorded, and it can be used by mouse and keyboard."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shutil
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from bertmill.report.page import write_report, write_run_report
+from tests.report.conftest import HOSTILE
+from tests.report.test_page import large_run  # noqa: F401 (a fixture)
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+CHROMIUM = shutil.which("chromium")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium")
+
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
+
+OpenPage = Callable[..., "Page"]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(browser: Browser) -> Iterator[OpenPage]:
+    """Opens a file; at the end of the test, there must have been no error and no request for anything else."""
+    problems: list[str] = []
+    contexts = []
+
+    def open_file(path: Path, **options: Any) -> Page:
+        context = browser.new_context(**{"viewport": DESKTOP, **options})
+        contexts.append(context)
+        page = context.new_page()
+        page.on(
+            "console", lambda message: problems.append(message.text) if message.type in ("error", "warning") else None
+        )
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on(
+            "request", lambda request: None if request.url.startswith(path.as_uri()) else problems.append(request.url)
+        )
+        page.goto(path.as_uri())
+        return page
+
+    yield open_file
+    for context in contexts:
+        context.close()
+    assert not [each for each in problems if not each.startswith("blob:")]
+
+
+def lines_of(run: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def evaluation_of(run: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((run / "evaluation.json").read_text(encoding="utf-8"))
+    return content
+
+
+def headings(page: Page) -> list[str]:
+    return page.locator("h2").all_inner_texts()
+
+
+def read_last_values(page: Page, plot: str) -> str:
+    """The values at the last step of a plot, by keyboard."""
+    figure = page.locator(".figure", has=page.locator("h3", has_text=re.compile(f"^{plot}$")))
+    figure.locator("svg").focus()
+    page.keyboard.press("End")
+    return figure.locator(".readout").inner_text()
+
+
+def test_a_pretraining_shows_the_figures_of_its_log(open_page: OpenPage, pretrained_run: Path) -> None:
+    page = open_page(pretrained_run / "report.html")
+    assert page.title() == "bertmill: run"
+    assert headings(page) == ["Curves", "Predicted pieces", "Attention", "Settings and provenance"]
+    *_, trained, evaluated = lines_of(pretrained_run)
+    readout = read_last_values(page, "MLM loss")
+    assert readout == f"step 12: training {trained['mlm_loss']:.4f}, held-out {evaluated['heldout_mlm_loss']:.4f}"
+    tiles = page.locator(".tiles").inner_text()
+    assert f"{100 * evaluated['heldout_mlm_accuracy']:.1f} %" in tiles
+    assert evaluation_of(pretrained_run)["baseline"]["answer"] in tiles
+    texts = page.locator("svg text").all_inner_texts()
+    assert any(each.startswith("guessing 4.09") for each in texts)  # ln 60
+    assert any(each.startswith("frequencies alone") for each in texts)
+
+
+def test_predicted_pieces_are_those_of_the_model(open_page: OpenPage, pretrained_run: Path) -> None:
+    page = open_page(pretrained_run / "report.html")
+    instance = evaluation_of(pretrained_run)["predictions"][1]
+    page.locator("#predictions select").select_option("1")
+    page.locator("#predictions button.piece").nth(1).click()
+    position = instance["positions"][1]
+    detail = page.locator(".predictions-detail").inner_text()
+    assert f"expected {position['expected']}" in detail
+    for guess in position["guesses"]:
+        assert guess["piece"] in detail
+        assert f"{100 * guess['probability']:.1f} %" in detail
+
+
+def test_a_classifier_shows_metrics_classes_confusion_and_errors(open_page: OpenPage, finished: Path) -> None:
+    page = open_page(finished / "report.html")
+    evaluation = evaluation_of(finished)
+    metric = evaluation["metrics"]["accuracy"]
+    table = page.locator("#metrics").inner_text()
+    assert f"{metric['low']:.4f}" in table.replace("1\n", "1.0000\n") or metric["low"] in (0, 1)
+    assert evaluation["baseline"]["answer"] in table
+    matrix = page.locator("svg.confusion")
+    matrix.focus()
+    page.keyboard.press("ArrowRight")
+    count = evaluation["confusion"][0][1]
+    assert f"expected no, predicted yes: {count} of" in page.locator("#confusion").inner_text()
+    assert page.locator("#classes tbody tr").count() == 2
+
+
+def decoded(page: dict[str, Any], num_heads: int) -> np.ndarray:
+    size = page["stop"] - page["start"]
+    levels = np.frombuffer(zlib.decompress(base64.b64decode(page["weights"])), np.uint8)
+    return (levels.reshape(-1, num_heads, size, size) / 255) ** 2
+
+
+def test_attention_shows_the_weights_of_the_chosen_layer_head_and_piece(open_page: OpenPage, finished: Path) -> None:
+    page = open_page(finished / "report.html")
+    text = evaluation_of(finished)["attention"][0]
+    weights = decoded(text["pages"][0], text["num_heads"])
+    section = page.locator("#attention")
+    section.get_by_role("button", name="2", exact=True).click()
+    section.get_by_role("button", name="head 2").click()
+    section.locator("button.piece").first.focus()
+    page.keyboard.press("ArrowRight")
+    detail = page.locator(".attention-detail")
+    assert f"From {text['pieces'][1]}" in detail.inner_text()
+    assert "layer 2, head 2" in detail.inner_text()
+    best = int(weights[1, 1, 1].argmax())
+    first_bar = detail.locator(".bar").first.inner_text()
+    assert f"{text['pieces'][best]} ·{best}" in first_bar
+    assert f"{100 * weights[1, 1, 1, best]:.1f} %" in first_bar
+
+
+def test_segments_of_a_pair_look_different(open_page: OpenPage, hostile_run: Path) -> None:
+    page = open_page(hostile_run / "report.html")
+    text = evaluation_of(hostile_run)["attention"][0]
+    page.wait_for_selector("#attention button.piece")
+    assert page.locator("#attention .piece.a").count() == text["num_first"]
+    assert page.locator("#attention .piece.b").count() == len(text["pieces"]) - text["num_first"]
+
+
+def test_texts_and_labels_with_html_show_as_they_are(open_page: OpenPage, hostile_run: Path) -> None:
+    page = open_page(hostile_run / "report.html")
+    assert page.title() == "bertmill: run"
+    assert HOSTILE in page.locator("#errors").inner_text()
+    assert "<i>x</i>" in page.locator("#classes").inner_text()
+    assert page.locator("#report i:not(.legend i)").count() == 0
+    assert page.locator("#report b b, #errors b").count() == 0
+
+
+@pytest.mark.parametrize("kind", ["pretrained", "classifier", "tagger", "answerer"])
+def test_every_report_fits_a_phone_and_works_in_the_dark(
+    kind: str, open_page: OpenPage, request: pytest.FixtureRequest
+) -> None:
+    fixtures = {"pretrained": "pretrained_run", "classifier": "finished"}
+    run: Path = request.getfixturevalue(fixtures.get(kind, kind))
+    run = run.parent if run.name == "model" else run
+    page = open_page(run / "report.html", viewport=PHONE, color_scheme="dark")
+    page.wait_for_selector("#attention button.piece")
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.get_by_role("button", name="Light or dark").click()
+    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+
+
+def test_several_runs_are_compared(open_page: OpenPage, finished: Path, hostile_run: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(hostile_run, other)
+    write_report([finished, other], tmp_path / "both.html")
+    page = open_page(tmp_path / "both.html")
+    assert headings(page)[:2] == ["Comparison", "Curves"]
+    values = page.locator("#comparison").inner_text()
+    assert f"{evaluation_of(other)['metrics']['accuracy']['low']:.4f}" in values.replace("0 –", "0.0000 –")
+    page.get_by_role("button", name="other").click()
+    assert HOSTILE in page.locator("#errors").inner_text()
+
+
+def test_a_long_run_with_many_classes_stays_usable(open_page: OpenPage, large_run: Path) -> None:  # noqa: F811
+    write_run_report(large_run)
+    page = open_page(large_run / "report.html")
+    assert read_last_values(page, "loss").startswith("step 100,000: training 3.")
+    matrix = page.locator("svg.confusion")
+    matrix.focus()
+    page.keyboard.press("ArrowDown")
+    assert "expected class number 1, predicted class number 0" in page.locator("#confusion").inner_text()
+    assert page.locator("#classes tbody tr").count() == 20
+    page.get_by_role("button", name="Show all 77 classes").click()
+    assert page.locator("#classes tbody tr").count() == 77
