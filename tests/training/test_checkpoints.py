@@ -35,16 +35,16 @@ def test_a_best_step_that_is_gone_is_forgotten(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (nn.Linear(1, 1, bias=False), r"the shape of bias is \(1,\), in the model missing"),
-        (nn.Bilinear(1, 1, 1), r"the shape of weight is \(1, 1\), in the model \(1, 1, 1\)"),
-        (nn.Sequential(nn.Linear(1, 1)), r"the shape of 0.weight is missing, in the model \(1, 1\)"),
+        (nn.Linear(1, 1, bias=False), r"bias is \(1,\) in the checkpoint and missing in the model"),
+        (nn.Bilinear(1, 1, 1), r"weight is \(1, 1\) in the checkpoint and \(1, 1, 1\) in the model"),
+        (nn.Sequential(nn.Linear(1, 1)), r"0.weight is missing in the checkpoint and \(1, 1\) in the model"),
     ],
 )
 def test_a_checkpoint_of_another_model_is_refused(model: nn.Module, message: str, tmp_path: Path) -> None:
     trainer_in(tmp_path, Schedule(0.1, steps=2)).train(one_phase(CountingTrainable()))
     other = trainer_in(tmp_path, Schedule(0.1, steps=2))
     other.model = model
-    with pytest.raises(IntegrityError, match=f"step-000002: is of another model: {message}"):
+    with pytest.raises(IntegrityError, match=f"step-000002: does not match the model: {message}"):
         other.resume()
 
 

@@ -178,8 +178,8 @@ def test_rows_that_a_task_cannot_encode_end_an_endless_file(tokenizer: BertToken
 def test_classes_that_are_numbers_and_a_small_dev_set_are_remarked(read: Reader) -> None:
     data = read([f"text {number}\t{number / 7}" for number in range(50)] + ["text\t0.0"], dev="0.2")
     assert data.remarks[-2] == "the labels are 50 numbers, and each is a class; regress learns values"
-    why = "rows about the same text stay together, and every label keeps a text to train with"
-    assert data.remarks[-1] == f"only 1 row could be split off for dev: {why}"
+    why = "rows with the same text stay together, and every label keeps a text to train on"
+    assert data.remarks[-1] == f"only 1 row could be held out for dev: {why}"
 
 
 def test_the_data_summary_comes_first(read: Reader) -> None:

@@ -99,7 +99,7 @@ def test_initial_weights_that_use_up_the_budget_are_reported(
     original = Trainer.save_initial_weights
     monkeypatch.setattr(Trainer, "save_initial_weights", lambda self, seconds: original(self, seconds + 60))
     assert pretrain(corpus, tmp_path / "run", "--budget", "60s") == 0
-    message = "initial weights used up the budget: no step is trained; use a longer budget"
+    message = "initial weights used up the budget, so no step is trained; use a longer budget"
     assert message in capsys.readouterr().err.splitlines()
     assert json.loads((tmp_path / "run/model/bertmill.json").read_text("utf-8"))["steps"] == 0
 
@@ -168,7 +168,7 @@ def test_a_run_records_the_learning_rate_and_no_size_where_it_continues_a_model(
 
 def test_a_model_to_continue_excludes_a_size(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert pretrain(corpus, tmp_path / "run", "--steps", 1, "--init", "minilm", "--size", "tiny") == 2
-    assert "--init and --size exclude each other" in capsys.readouterr().err
+    assert "init and size are mutually exclusive" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 
@@ -304,7 +304,7 @@ def test_a_model_of_what_is_no_number_answers_nothing(
         (["--workers", "9999999"], "--workers"),
         (["--device", "meta"], "--device meta cannot be used"),
         (["--heldout", ""], "--heldout: should not be empty"),
-        (["--out", "folder\udcff"], "--out is not valid UTF-8"),
+        (["--out", "folder\udcff"], "out is not valid UTF-8"),
     ],
 )
 def test_what_no_machine_can_do_is_refused(

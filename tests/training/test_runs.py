@@ -26,9 +26,9 @@ def test_settings_that_decide_what_is_learnt_cannot_change(
     flags = ["--out", str(half_a_run), "--resume", "--seed", "5", "--steps", "20", "--size", "mini", "--log-every", "3"]
     assert main(["pretrain", *flags]) == 2
     message = capsys.readouterr().err
-    assert "--seed, --size cannot change" in message
+    assert "seed, size cannot change" in message
     assert pretrain(corpus, half_a_run, "--steps", 20) == 2
-    assert "already holds a run; use --resume" in capsys.readouterr().err
+    assert "already contains a run; resume it" in capsys.readouterr().err
 
 
 def test_the_command_that_began_a_run_resumes_it(
@@ -76,7 +76,7 @@ def test_half_precision_is_refused_where_nobody_survives_it(
     assert pretrain(corpus, run, "--steps", 2, "--precision", "bf16", "--resume") == 2
     message = capsys.readouterr().err
     assert "this machine cannot compute in bf16" in message
-    assert ("resume it on another machine" if is_begun else "use --precision fp32") in message
+    assert ("resume the run on another machine" if is_begun else "use fp32") in message
     assert run.exists() == is_begun
 
 
@@ -96,7 +96,7 @@ def test_a_corpus_may_be_moved_but_not_become_another(
     assert "the corpus data differs from what the run started with" in capsys.readouterr().err
     moved.rename(tmp_path / "gone")
     assert main(["pretrain", "--out", str(tmp_path / "run"), "--resume"]) == 2
-    assert f"{moved}: does not exist; tell with --corpus where it is now" in capsys.readouterr().err
+    assert f"{moved}: does not exist; set corpus to its new location" in capsys.readouterr().err
 
 
 def test_a_run_is_resumed_from_another_directory(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +174,7 @@ def test_a_start_that_is_refused_can_be_made_good(corpus: Path, tmp_path: Path) 
 def test_a_folder_with_other_things_is_no_run(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "vocab.txt").write_text("[PAD]\n", encoding="utf-8")
     assert pretrain(corpus, tmp_path, "--steps", 1) == 2
-    assert "is neither a run nor empty" in capsys.readouterr().err
+    assert "is neither empty nor a run folder" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["vocab.txt"]
 
 

@@ -33,7 +33,7 @@ def test_changed_and_lost_data_are_noticed_on_resume(
     assert "the train data differs from what the run started with" in capsys.readouterr().err
     rows.unlink()
     assert main([*words, "--resume"]) == 2
-    assert f"bertmill: {rows.resolve()}: does not exist; tell with --train where it is now" in capsys.readouterr().err
+    assert f"bertmill: {rows.resolve()}: does not exist; set train to its new location" in capsys.readouterr().err
 
 
 def test_a_run_knows_its_own_settings_when_it_is_resumed(
@@ -52,7 +52,7 @@ def test_a_run_that_is_not_resumed_is_left_alone(
     finished: Path, tiny: Path, rows_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(finetune_words(tiny, rows_file, finished)) == 2
-    assert f"{finished}: already holds a run; use --resume, or choose another folder" in capsys.readouterr().err
+    assert f"{finished}: already contains a run; resume it, or choose another folder" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("flags", [{}, {"seeds": 2}])
@@ -87,7 +87,7 @@ def test_relative_paths_are_resolved_so_that_a_run_can_be_resumed_anywhere(
     assert main([*words, "--resume"]) == 0
     assert weights(tmp_path / "run") == before
     assert main([*words, "--resume", "--eval-every", "3"]) == 2  # it decides which weights are the best
-    assert "--eval-every cannot change when a run is resumed" in capsys.readouterr().err
+    assert "eval_every cannot change when a run is resumed" in capsys.readouterr().err
     shutil.rmtree("run/model")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")

@@ -91,11 +91,11 @@ def test_all_trials_use_the_same_rows(
     moved.write_bytes(rows_file.read_bytes())
     rows.unlink()
     assert main(resume) == 2
-    assert f"{rows}: does not exist; tell with --train where it is now" in capsys.readouterr().err
+    assert f"{rows}: does not exist; set train to its new location" in capsys.readouterr().err
     assert main([*resume, "--train", str(moved)]) == 0
     assert f'train = "{moved}"' in (out / "config.toml").read_text(encoding="utf-8")
     assert main([*resume, "--train", str(other)]) == 2  # also of a run that is finished
-    assert "--train cannot change" in capsys.readouterr().err
+    assert "train cannot change" in capsys.readouterr().err
 
 
 def test_the_grid_is_the_papers_and_the_best_mean_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -136,5 +136,5 @@ def test_trials_need_a_single_process(
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert main(finetune_words(tiny, rows_file, tmp_path / "run", seeds=2)) == 2
-    assert "--seeds and --grid need a single process" in capsys.readouterr().err
+    assert "seeds and grid need a single process" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
