@@ -90,7 +90,7 @@ def test_any_value_after_an_equals_sign_arrives_unchanged(text: str) -> None:
 @pytest.mark.parametrize(
     ("command", "words", "message"),
     [
-        ("predict", ["model", "rows.tsv", "three"], "'three' is one argument too many"),
+        ("predict", ["model", "rows.tsv", "three"], "unexpected argument 'three'"),
         ("predict", ["model", "--txt", "a"], r"unknown flag --txt; did you mean --text\?"),
         ("predict", ["model", "--text"], "argument --text: expected one argument; `bertmill predict --help` lists"),
         ("fill", [], "MODEL is required: .* · TEXTS is required: "),

@@ -143,7 +143,7 @@ def test_what_the_shell_can_do_wrong_is_one_line(shell: str, code: int, message:
     [
         (["tokenize", "--model", "minilm", "a" * 300], "File name too long"),
         (["tokenize", "--model", "", "--text", "a"], "the name of the model is empty"),
-        (["demo", "more"], "'more' is one argument too many"),
+        (["demo", "more"], "unexpected argument 'more'"),
     ],
     ids=["a long name", "an empty name", "one more argument"],
 )

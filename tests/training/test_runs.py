@@ -215,7 +215,7 @@ def test_a_run_of_another_command_is_told(corpus: Path, tmp_path: Path, capsys: 
     assert pretrain(corpus, tmp_path / "run", "--steps", 1) == 0
     assert main(["finetune", "--out", str(tmp_path / "run"), "--resume"]) == 2
     assert capsys.readouterr().err.splitlines()[-1] == (
-        f"bertmill: {tmp_path}/run: is a run of `bertmill pretrain`; resume it with `bertmill pretrain --resume`"
+        f"bertmill: {tmp_path}/run: is a run of `bertmill pretrain`; resume it with that command"
     )
 
 
