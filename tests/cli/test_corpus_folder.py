@@ -84,7 +84,7 @@ def test_check_finds_nothing_wrong_with_a_good_corpus(bertmill: RunCommand, corp
     [
         (flip_a_bit, "hashes", "shard-00000.words is not what was written"),
         (put_a_piece_out_of_range, "shards", "holds the piece 40000, but the vocabulary has 30,522"),
-        (drop_a_document, "counts", "it holds 1 documents, not 2"),
+        (drop_a_document, "counts", "contains 1 documents, not 2"),
         (change_the_vocabulary, "vocabulary", "is not the vocabulary of the corpus"),
     ],
 )
@@ -169,8 +169,8 @@ def test_inspect_shows_finished_instances_and_leaves_the_corpus_alone(bertmill: 
 
 def test_wishes_that_cannot_be_met_are_one_line(bertmill: RunCommand, stories: Path) -> None:
     for words, message in [
-        (["minilm", "--show", "1"], "--show prints instances of a corpus"),
-        ([stories, "--show", "1", "--json"], "not as JSON"),
+        (["minilm", "--show", "1"], "--show needs a corpus"),
+        ([stories, "--show", "1", "--json"], "cannot be combined with --json"),
         ([stories, "--show", "1", "--length", "4", "--objective", "mlm+nsp"], "too short for mlm+nsp; from 5 on"),
         ([stories, "--show", "1", "--objective", "nsp"], "no objective called 'nsp'"),
         ([stories, "--objective", "nsp"], "no objective called 'nsp'"),

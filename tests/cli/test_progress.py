@@ -21,7 +21,7 @@ def test_the_line_of_a_terminal_is_ended(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(sys, "stderr", Terminal())
     monkeypatch.setattr("bertmill.cli.progress.BAR_INTERVAL_S", 0.0)
     assert list(counting(iter("ab"), "rows")) == ["a", "b"]
-    assert re.fullmatch(r"1 rows, [\d,]+ a second\r2 rows, [\d,]+ a second\r\n", sys.stderr.getvalue())  # type: ignore[attr-defined]
+    assert re.fullmatch(r"1 rows, [\d,]+ per second\r2 rows, [\d,]+ per second\r\n", sys.stderr.getvalue())  # type: ignore[attr-defined]
 
 
 def test_nothing_is_shown_of_what_is_done_at_once(capsys: pytest.CaptureFixture[str]) -> None:
