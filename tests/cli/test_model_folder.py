@@ -1,4 +1,4 @@
-"""`bertmill inspect` and `bertmill check` of a model."""
+"""`bertmill inspect` and `bertmill check` on a model."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ def folder(tmp_path: Path) -> Path:
     return path
 
 
-def test_inspect_says_what_a_model_is(bertmill: RunCommand, folder: Path) -> None:
+def test_inspect_describes_a_model(bertmill: RunCommand, folder: Path) -> None:
     done = bertmill("inspect", folder)
     assert done.returncode == 0
     for words in (
@@ -108,7 +108,7 @@ def test_check_names_what_is_wrong(bertmill: RunCommand, folder: Path, spoil: ob
 
 
 @pytest.mark.parametrize("command", ["inspect", "check"])
-def test_a_folder_that_cannot_be_opened_is_one_line(bertmill: RunCommand, folder: Path, command: str) -> None:
+def test_a_folder_that_cannot_be_opened_gives_one_line(bertmill: RunCommand, folder: Path, command: str) -> None:
     (folder / "model.safetensors").write_bytes(b"\x80\x04 not a model")
     done = bertmill(command, folder)
     assert done.returncode == 4

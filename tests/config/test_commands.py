@@ -41,7 +41,7 @@ def test_every_field_has_a_description_and_a_key_of_its_own(kind: type[Settings]
     keys = [key_of(name, field) for name, field in kind.model_fields.items()]
     assert len(set(keys)) == len(keys)
     assert all(field.description for field in kind.model_fields.values())
-    assert not {"config", "help", "command"} & set(keys)  # they have a meaning already
+    assert not {"config", "help", "command"} & set(keys)  # these are reserved
 
 
 @pytest.mark.parametrize("kind", [PretrainSettings, FinetuneSettings])

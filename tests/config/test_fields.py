@@ -1,4 +1,4 @@
-"""The types of settings: what is accepted, how it is stored, and what is wrong with the rest."""
+"""Types of settings: which values are accepted, how they are stored, and the errors for the rest."""
 
 from __future__ import annotations
 

@@ -96,14 +96,14 @@ def test_resuming_without_a_run_reads_nothing(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize(("name", "value"), [("steps", 20), ("epochs", 2.0), ("budget", "1h")])
-def test_another_duration_reaches_the_rules_for_resuming(pretrain_run: Path, name: str, value: Any) -> None:
+def test_another_duration_is_refused_on_resume(pretrain_run: Path, name: str, value: Any) -> None:
     given = read_settings(PretrainSettings, {"out": pretrain_run, "resume": True, name: value})
     before = read_run_settings(PretrainSettings, pretrain_run, "pretrain")
     with pytest.raises(UsageError, match=f"config.toml: {name} cannot change when a run is resumed"):
         resumed_settings(given, before, is_finished=False)
 
 
-def test_one_error_lists_every_problem_of_words_and_files(tmp_path: Path) -> None:
+def test_one_error_lists_every_problem_of_flags_and_files(tmp_path: Path) -> None:
     file = tmp_path / "settings.toml"
     file.write_text('keep = 0\nlog_evry = 3\nseed = "x"\n')
     with pytest.raises(UsageError) as caught:
@@ -227,11 +227,11 @@ DAMAGES: dict[str, tuple[Callable[[str], str], str]] = {
         "config.toml: is damaged: learning_rate: field required; restore the file, or start a new run",
     ),
     "no settings": (lambda text: text.partition("[settings]\n")[0], "corpus: field required; restore the file"),
-    "settings are no table": (
+    "settings are not a table": (
         lambda text: text.partition("\n[settings]\n")[0] + "settings = 3\n",
         "config.toml: is damaged: ",
     ),
-    "cut": (lambda text: text[: text.index("steps") + 7], "config.toml: is not valid TOML: "),
+    "truncated": (lambda text: text[: text.index("steps") + 7], "config.toml: is not valid TOML: "),
 }
 
 
@@ -304,27 +304,27 @@ def test_markers_decide_what_may_change_when_a_run_is_resumed(
             resumed_settings(now, before, is_finished=is_finished)
 
 
-def test_settings_that_are_not_given_stay_as_they_were() -> None:
+def test_settings_that_are_not_given_keep_their_values() -> None:
     before = read_settings(PretrainSettings, {**PRETRAIN, "out": "/run", "seed": 5, "keep": 7})
     now = read_settings(PretrainSettings, {"corpus": "/data/corpus", "out": "/run", "resume": True, "log_every": 9})
     resumed = resumed_settings(now, before, is_finished=False)
     assert (resumed.seed, resumed.keep, resumed.steps, resumed.log_every, resumed.resume) == (5, 7, 10, 9, True)
 
 
-def test_precision_auto_means_what_the_run_has_decided() -> None:
+def test_precision_auto_keeps_the_decision_of_the_run() -> None:
     before = read_settings(PretrainSettings, {**PRETRAIN, "out": "/run", "precision": "bf16"})
     now = before.model_copy(update={"precision": "auto"})
     assert resumed_settings(now, before, is_finished=False).precision == "bf16"
 
 
-def test_a_setting_that_is_left_open_means_what_the_run_has_decided() -> None:
+def test_a_setting_left_open_keeps_the_decision_of_the_run() -> None:
     before = read_settings(PretrainSettings, {**PRETRAIN, "out": "/run", "threads": 3})
     now = before.model_copy(update={"learning_rate": None, "steps": None, "threads": None})
     resumed = resumed_settings(now, before, is_finished=False)
     assert (resumed.learning_rate, resumed.steps, resumed.threads) == (0.001, 10, None)  # threads may change
 
 
-def test_a_fine_tuning_that_is_left_open_means_what_the_run_has_decided() -> None:
+def test_settings_of_a_fine_tuning_left_open_keep_the_decisions_of_the_run() -> None:
     decided = {"metric": "f1", "eval_every": 7, "max_length": 64, "stride": 16, "truncate": True}
     before = read_settings(settings_for("classify"), {**FINETUNE, "out": "/run", **decided})
     now = before.model_copy(update=dict.fromkeys(decided))
@@ -341,7 +341,7 @@ def test_a_fine_tuning_that_is_left_open_means_what_the_run_has_decided() -> Non
         (settings_for("classify"), FINETUNE | {"multi_label": False}, "class_weights", "balanced"),
     ],
 )
-def test_none_is_a_value_of_settings_that_no_run_decides(
+def test_none_is_a_value_of_settings_that_the_run_does_not_decide(
     kind: type[TrainingSettings], given_settings: dict[str, Any], name: str, value: Any
 ) -> None:
     before = read_settings(kind, {**given_settings, "out": "/run", name: value})
