@@ -110,7 +110,7 @@ def test_a_frozen_encoder_keeps_its_weights(tiny: Path, rows_file: Path, tmp_pat
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
-def test_a_new_pooler_is_trained_beside_a_frozen_encoder(tiny: Path, rows_file: Path, tmp_path: Path) -> None:
+def test_a_new_pooler_is_trained_with_a_frozen_encoder(tiny: Path, rows_file: Path, tmp_path: Path) -> None:
     model = shutil.copytree(tiny, tmp_path / "model")
     BertModel.from_pretrained(tiny, add_pooling_layer=False).save_pretrained(model)
     assert main([*finetune_words(model, rows_file, tmp_path / "run", epochs=1), "--freeze", "--quiet"]) == 0

@@ -149,7 +149,7 @@ class Trainer:
         return True
 
     def _go_on_after_nonfinite(self, batch_name: str) -> None:
-        """Mark the step to be skipped, or raise NonFiniteError, as the settings say; reload a checkpoint if they do."""
+        """Handle a non-finite step as the settings say: skip it, reload a checkpoint and skip it, or raise."""
         step, action = self.state.step, self.settings.on_nonfinite
         what = f"the loss or a gradient of step {step:,} is not finite ({batch_name})"
         left_out = [*self.state.left_out, step]

@@ -23,7 +23,7 @@ Line = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Beginning:
-    """What a listener is told before the first step."""
+    """What a listener receives before the first step."""
 
     steps: float  # infinite for a time budget
     sums: Mapping[str, float]  # counted before a resumed training stopped, for its next log line
