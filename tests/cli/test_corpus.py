@@ -16,7 +16,7 @@ from tests.conftest import RunCommand
 from tests.program import PROGRAM
 
 
-def test_what_was_made_is_said(bertmill: RunCommand, tmp_path: Path) -> None:
+def test_it_prints_a_summary_and_statistics(bertmill: RunCommand, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(TEXT.encode() + b"bad \xff byte\n\x01\n")
     done = bertmill("corpus", "a.txt", "--vocab", "minilm", "--out", "corpus", "--workers", "2")
     assert done.returncode == 0
@@ -42,7 +42,7 @@ def test_documents_by_mode_and_records(bertmill: RunCommand, tmp_path: Path) -> 
     assert done.stdout.startswith("2 documents, 3 sentences, ")
 
 
-def test_a_vocabulary_file_and_the_vocabulary_of_a_corpus_do_as_well(
+def test_a_vocabulary_file_and_the_vocabulary_of_a_corpus_can_be_used(
     bertmill: RunCommand, corpus: Path, tmp_path: Path
 ) -> None:
     for name in (corpus / "vocabulary", corpus / "vocabulary/vocab.txt"):
@@ -64,7 +64,7 @@ def test_a_vocabulary_file_and_the_vocabulary_of_a_corpus_do_as_well(
         (["--vocab", "minilm", "--out", "new"], 2, "FILES is required"),
     ],
 )
-def test_bad_input_is_one_line_and_the_right_exit_code(
+def test_bad_input_gives_one_line_and_the_right_exit_code(
     bertmill: RunCommand, corpus: Path, tmp_path: Path, words: list[str], code: int, message: str
 ) -> None:
     (tmp_path / "blank.txt").write_text("\n\n")
@@ -93,7 +93,7 @@ def test_on_a_terminal_there_is_a_bar(tmp_path: Path) -> None:
     try:
         while part := os.read(ours, 1 << 16):
             shown += part
-    except OSError:  # how the end of a terminal looks
+    except OSError:  # the terminal was closed
         pass
     os.close(ours)
     assert process.wait() == 0
@@ -104,7 +104,7 @@ def test_on_a_terminal_there_is_a_bar(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
 )
-def test_a_signal_is_one_line_and_the_work_is_kept(kind: signal.Signals, code: int, word: str, tmp_path: Path) -> None:
+def test_a_signal_gives_one_line_and_keeps_the_work(kind: signal.Signals, code: int, word: str, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(TEXT * 120_000)
     words = [PROGRAM, "corpus", "a.txt", "--vocab", "minilm", "--out", "corpus", "--workers", "2"]
     process = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True)

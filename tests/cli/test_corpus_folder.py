@@ -1,4 +1,4 @@
-"""`bertmill inspect` (also with `--show N`) and `bertmill check` of a corpus."""
+"""`bertmill inspect` (with and without `--show N`) and `bertmill check` on a corpus."""
 
 import json
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from bertmill.text.tokenizer import BertTokenizer
 from tests.conftest import RunCommand
 
 
-def test_inspect_says_what_a_corpus_is(bertmill: RunCommand, corpus: Path) -> None:
+def test_inspect_describes_a_corpus(bertmill: RunCommand, corpus: Path) -> None:
     done = bertmill("inspect", corpus)
     assert done.returncode == 0
     for words in (
@@ -61,7 +61,7 @@ def change_the_vocabulary(folder: Path) -> None:
     with_right_hashes(folder)
 
 
-def test_inspect_does_not_describe_files_that_have_changed(bertmill: RunCommand, corpus: Path) -> None:
+def test_inspect_does_not_describe_changed_files(bertmill: RunCommand, corpus: Path) -> None:
     flip_a_bit(corpus)
     done = bertmill("inspect", str(corpus))
     assert (done.returncode, done.stdout) == (4, "")
@@ -84,7 +84,7 @@ def test_check_finds_nothing_wrong_with_a_good_corpus(bertmill: RunCommand, corp
     [
         (flip_a_bit, "hashes", "shard-00000.words has changed since it was written"),
         (put_a_piece_out_of_range, "shards", "holds the piece 40000, but the vocabulary has 30,522"),
-        (drop_a_document, "counts", "it holds 1 documents, not 2"),
+        (drop_a_document, "counts", "contains 1 documents, not 2"),
         (change_the_vocabulary, "vocabulary", "is not the vocabulary of the corpus"),
     ],
 )
@@ -99,7 +99,7 @@ def test_check_names_what_is_wrong(
     assert f"1 of 4 checks failed: {wrong}" in done.stderr
 
 
-def test_a_corpus_without_its_facts_is_one_line(bertmill: RunCommand, corpus: Path) -> None:
+def test_a_corpus_without_its_facts_gives_one_line(bertmill: RunCommand, corpus: Path) -> None:
     with_right_hashes(corpus, statistics=None)
     done = bertmill("inspect", corpus)
     assert done.returncode == 4
@@ -121,7 +121,7 @@ def batch_of(ids: list[int], labels: list[int], segments: list[int], label: int 
     return InstanceBatch(np.array(ids), np.array(segments), np.array(labels), np.array([len(ids)]), targets)
 
 
-def test_selected_pieces_are_shown_with_what_they_hide(tokenizer: BertTokenizer) -> None:
+def test_selected_pieces_are_shown_with_the_piece_to_predict(tokenizer: BertTokenizer) -> None:
     hidden = [NOT_SELECTED, NOT_SELECTED, 6, NOT_SELECTED, 7, 8, NOT_SELECTED]
     batch = batch_of([2, 5, 4, 3, 9, 8, 3], hidden, [0, 0, 0, 0, 1, 1, 1], label=1)
     assert list(show_instances(batch, load_objective("mlm+nsp"), tokenizer)) == [
@@ -152,7 +152,7 @@ def stories(tmp_path: Path) -> Path:
     return tmp_path / "stories"
 
 
-def test_inspect_shows_finished_instances_and_leaves_the_corpus_alone(bertmill: RunCommand, stories: Path) -> None:
+def test_inspect_shows_instances_and_leaves_the_corpus_unchanged(bertmill: RunCommand, stories: Path) -> None:
     before = sorted(stories.iterdir())
     done = bertmill("inspect", stories, "--show", "3", "--length", "40", "--objective", "mlm+sop")
     assert done.returncode == 0, done.stderr
@@ -167,10 +167,10 @@ def test_inspect_shows_finished_instances_and_leaves_the_corpus_alone(bertmill: 
     assert sorted(stories.iterdir()) == before
 
 
-def test_wishes_that_cannot_be_met_are_one_line(bertmill: RunCommand, stories: Path) -> None:
+def test_invalid_requests_give_one_line(bertmill: RunCommand, stories: Path) -> None:
     for words, message in [
-        (["minilm", "--show", "1"], "--show prints instances of a corpus"),
-        ([stories, "--show", "1", "--json"], "not as JSON"),
+        (["minilm", "--show", "1"], "--show needs a corpus"),
+        ([stories, "--show", "1", "--json"], "cannot be combined with --json"),
         ([stories, "--show", "1", "--length", "4", "--objective", "mlm+nsp"], "too short for mlm+nsp; use at least 5"),
         ([stories, "--show", "1", "--objective", "nsp"], "no objective called 'nsp'"),
         ([stories, "--objective", "nsp"], "no objective called 'nsp'"),

@@ -10,7 +10,7 @@ import pytest
 
 from bertmill.cli.evaluate import _lines
 from bertmill.cli.main import main
-from bertmill.inference.evaluation import Evaluation
+from bertmill.inference.evaluation import Baseline, Evaluation
 from bertmill.tasks.choose import Choose
 from bertmill.tasks.classify import Classify
 from tests.finetuned import MakeModel, RunMain
@@ -62,7 +62,8 @@ def test_long_texts_of_errors_are_shortened(
 
 def test_a_large_confusion_matrix_is_left_to_json() -> None:
     task = Classify(tuple(map(str, range(13))))
-    evaluation = Evaluation(2, {}, {}, task.class_report(np.array([[3, 3], [4, 3]])), [])
+    classes = task.class_report(np.array([[3, 3], [4, 3]]))
+    evaluation = Evaluation(2, {}, {}, Baseline("", {}), classes, [], [])
     assert _lines(evaluation, task)[-1] == "  --json prints the confusion matrix of the 13 classes"
     assert evaluation.to_json()["confusion"][3][3:5] == [1, 1]
 
@@ -84,7 +85,7 @@ HEAD = "text\tlabel\na\tno\n"
         ("answer", "bad.jsonl", '{"question": "q", "context": "c", "answer": "d"}\n', "bad.jsonl:1: the answer 'd'"),
     ],
 )  # fmt: skip
-def test_a_bad_row_is_one_line_with_its_place(
+def test_a_bad_row_gives_one_line_with_its_place(
     task: str, name: str, content: str, message: str,
     classifier: Path, tagger: Path, answerer: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip

@@ -39,6 +39,6 @@ def test_json_has_one_object_per_text(model: Path, run_main: RunMain) -> None:
     assert content == {"text": "a good [MASK]", "masks": [bertmill.load(model).fill("a good [MASK]")]}
 
 
-def test_a_text_without_a_mask_is_one_line(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_text_without_a_mask_gives_one_line(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fill", str(model), "a good film"]) == 3
     assert capsys.readouterr().err == "bertmill: the text has no [MASK]; replace a word with it\n"

@@ -1,4 +1,4 @@
-"""Words on the command line become settings, wherever the flags stand; help has groups and knows the tasks."""
+"""Command-line words become settings, whatever their order; help is grouped and includes the options of tasks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def help_of(capsys: pytest.CaptureFixture[str], command: str, *words: str) -> st
 
 
 def groups_of(help_text: str) -> dict[str, str]:
-    """The text of each group of help, by its title."""
+    """The text of each group of a help text, by title."""
     groups: dict[str, str] = {}
     title = ""
     for line in help_text.splitlines():
@@ -65,7 +65,7 @@ def entries(group: str) -> list[str]:
         ["model", "one [MASK]", "--top-k=3", "two [MASK]"],
     ],
 )
-def test_flags_may_stand_anywhere_among_arguments(words: list[str]) -> None:
+def test_flags_may_appear_anywhere_among_arguments(words: list[str]) -> None:
     settings = settings_from_words("fill", words)
     assert isinstance(settings, FillSettings)
     assert (settings.model, settings.texts, settings.top_k) == ("model", ["one [MASK]", "two [MASK]"], 3)
@@ -90,7 +90,7 @@ def test_any_value_after_an_equals_sign_arrives_unchanged(text: str) -> None:
 @pytest.mark.parametrize(
     ("command", "words", "message"),
     [
-        ("predict", ["model", "rows.tsv", "three"], "'three' is one argument too many"),
+        ("predict", ["model", "rows.tsv", "three"], "unexpected argument 'three'"),
         ("predict", ["model", "--txt", "a"], r"unknown flag --txt; did you mean --text\?"),
         ("predict", ["model", "--text"], "argument --text: expected one argument; `bertmill predict --help` lists"),
         ("fill", [], "MODEL is required: .* · TEXTS is required: "),
@@ -123,7 +123,7 @@ def test_wrong_words_are_reported_together(command: str, words: list[str], messa
         ["--seed", "3", "classify", "--class-weights", "balanced"],
     ],
 )
-def test_options_of_a_task_are_flags_of_finetune_wherever_the_task_stands(words: list[str]) -> None:
+def test_options_of_a_task_are_flags_of_finetune_wherever_the_task_appears(words: list[str]) -> None:
     settings = finetune_words(*words)
     assert (settings.task, settings.class_weights) == ("classify", "balanced")
 
@@ -182,9 +182,7 @@ def test_a_run_is_resumed_with_its_task_and_options(tmp_path: Path, given: list[
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_lists_every_flag_once_with_what_is_required_first(
-    capsys: pytest.CaptureFixture[str], command: str
-) -> None:
+def test_help_lists_every_flag_once_and_required_ones_first(capsys: pytest.CaptureFixture[str], command: str) -> None:
     text = help_of(capsys, command)
     groups = groups_of(text)
     order = ["required settings", "common settings", "task settings", "other settings", "files and help"]
@@ -262,7 +260,7 @@ def test_the_usage_of_a_task_has_its_name(capsys: pytest.CaptureFixture[str], ta
     assert help_of(capsys, "finetune", task).startswith(f"usage: bertmill finetune {task} --out ")
 
 
-def test_help_of_finetune_alone_names_the_way_to_the_options(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_of_finetune_alone_says_how_to_see_the_options(capsys: pytest.CaptureFixture[str]) -> None:
     text = help_of(capsys, "finetune")
     assert "bertmill finetune TASK --help" in text
     assert "task settings" not in groups_of(text)

@@ -1,4 +1,4 @@
-"""`bertmill inspect` and `bertmill check` of a model."""
+"""`bertmill inspect` and `bertmill check` on a model."""
 
 import json
 from pathlib import Path
@@ -25,11 +25,11 @@ def folder(tmp_path: Path) -> Path:
     return path
 
 
-def test_inspect_says_what_a_model_is(bertmill: RunCommand, folder: Path) -> None:
+def test_inspect_describes_a_model(bertmill: RunCommand, folder: Path) -> None:
     done = bertmill("inspect", folder)
     assert done.returncode == 0
     for words in (
-        "is a BERT of 1 layers, 128 wide",
+        "is a BERT model with 1 layer and hidden size 128",
         "labels:     negative, neutral, positive",
         "heads:      pooler (one vector per sequence); labels",
         "vocabulary: 7 pieces, uncased",
@@ -44,7 +44,7 @@ def test_inspect_says_what_a_model_is(bertmill: RunCommand, folder: Path) -> Non
 def test_inspect_knows_the_sizes_by_name(bertmill: RunCommand, folder: Path) -> None:
     assert json.loads(bertmill("inspect", folder, "--json").stdout)["size"] is None
     BertForSequenceClassification(BertConfig.of_size("tiny", vocab_size=8)).save_pretrained(folder)
-    assert "the size called tiny" in bertmill("inspect", folder).stdout
+    assert "(size tiny)" in bertmill("inspect", folder).stdout
 
 
 def test_check_finds_nothing_wrong_with_a_good_model(bertmill: RunCommand, folder: Path) -> None:
@@ -94,7 +94,7 @@ def remove_the_vocabulary(folder: Path) -> None:
         (flip_a_bit, "hashes", "vocab.txt has changed since it was written"),
         (put_a_nan, "values", "NaN or infinity in classifier.bias"),
         (drop_a_tensor, "shapes", "bert.encoder.layer.0.output.dense.bias [128] is missing"),
-        (make_the_tokenizer_too_long, "tokenizer", "it gives 1024 pieces, the model has 512 positions"),
+        (make_the_tokenizer_too_long, "tokenizer", "it allows 1024 pieces, but the model has 512 positions"),
         (remove_the_vocabulary, "tokenizer", "contains neither tokenizer.json nor vocab.txt"),
     ],
 )
@@ -108,7 +108,7 @@ def test_check_names_what_is_wrong(bertmill: RunCommand, folder: Path, spoil: ob
 
 
 @pytest.mark.parametrize("command", ["inspect", "check"])
-def test_a_folder_that_cannot_be_opened_is_one_line(bertmill: RunCommand, folder: Path, command: str) -> None:
+def test_a_folder_that_cannot_be_opened_gives_one_line(bertmill: RunCommand, folder: Path, command: str) -> None:
     (folder / "model.safetensors").write_bytes(b"\x80\x04 not a model")
     done = bertmill(command, folder)
     assert done.returncode == 4

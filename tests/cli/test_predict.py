@@ -1,4 +1,4 @@
-"""Tests for `bertmill predict`: formats of answers, ids, single requests, and what is refused."""
+"""Tests for `bertmill predict`: output formats, ids, single requests, and what is refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bertmill.tasks.classify import Classify
 from tests.finetuned import MakeModel, RunMain
 
 
-def test_labels_of_the_rows_do_not_matter(classifier: Path, tmp_path: Path, run_main: RunMain) -> None:
+def test_labels_in_the_rows_are_ignored(classifier: Path, tmp_path: Path, run_main: RunMain) -> None:
     rows = tmp_path / "rows.tsv"
     rows.write_text("text\tlabel\na good film\tforeign\na dull film\t\n", encoding="utf-8")
     lines = run_main("predict", classifier, rows, "--quiet").splitlines()

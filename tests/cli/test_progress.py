@@ -1,4 +1,4 @@
-"""What commands that read files show while they run."""
+"""Progress of commands that read files."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_the_line_of_a_terminal_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_line_on_a_terminal_is_terminated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", Terminal())
     monkeypatch.setattr("bertmill.cli.progress.BAR_INTERVAL_S", 0.0)
     assert list(counting(iter("ab"), "rows")) == ["a", "b"]
-    assert re.fullmatch(r"1 rows, [\d,]+ a second\r2 rows, [\d,]+ a second\r\n", sys.stderr.getvalue())  # type: ignore[attr-defined]
+    assert re.fullmatch(r"1 rows, [\d,]+ per second\r2 rows, [\d,]+ per second\r\n", sys.stderr.getvalue())  # type: ignore[attr-defined]
 
 
-def test_nothing_is_shown_of_what_is_done_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_shown_for_work_that_is_done_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert list(counting(range(3), "rows")) == [0, 1, 2]
     assert capsys.readouterr().err == ""
 
 
-def test_where_there_is_no_terminal_there_are_lines_now_and_then(
+def test_without_a_terminal_lines_are_printed_every_few_seconds(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     moments = iter([100.0, 104.0, 110.0, 115.0, 120.0, 200.0, 210.0])

@@ -19,7 +19,7 @@ def test_it_writes_the_report_of_a_run_into_its_folder(bertmill: RunCommand, fin
     assert (run / "report.html").read_text(encoding="utf-8") == (finished / "report.html").read_text(encoding="utf-8")
 
 
-def test_it_writes_the_report_of_several_runs_where_it_is_called(
+def test_it_writes_the_report_of_several_runs_into_the_current_folder(
     bertmill: RunCommand, finished: Path, tmp_path: Path
 ) -> None:
     assert bertmill("report", finished, finished).stdout == "report.html\n"
@@ -35,7 +35,7 @@ def test_it_writes_the_report_of_several_runs_where_it_is_called(
         (["absent"], 2, "bertmill: absent: is not a run folder: config.toml is missing"),
     ],
 )
-def test_bad_input_is_one_line(words: list[str], code: int, message: str, bertmill: RunCommand) -> None:
+def test_bad_input_gives_one_line(words: list[str], code: int, message: str, bertmill: RunCommand) -> None:
     done = bertmill("report", *words)
     assert (done.returncode, done.stdout) == (code, "")
     assert message in done.stderr

@@ -22,12 +22,12 @@ def test_a_table_shows_each_piece_with_what_it_covers(bertmill: RunCommand) -> N
     ]
 
 
-def test_json_lines_hold_everything_for_files_and_standard_input(bertmill: RunCommand, tmp_path: Path) -> None:
+def test_json_lines_have_all_fields_for_files_and_standard_input(bertmill: RunCommand, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\n\ntwo [MASK]\n")
     from_file = bertmill("tokenize", "--model", "minilm", "a.txt", "--json")
     records = [json.loads(line) for line in from_file.stdout.splitlines()]
     assert [record["text"] for record in records] == ["one", "two [MASK]"]
-    assert records[1]["pieces"] == ["[CLS]", "two", "[", "mask", "]", "[SEP]"]  # text of the user is text
+    assert records[1]["pieces"] == ["[CLS]", "two", "[", "mask", "]", "[SEP]"]  # user text, not a special token
     assert records[1]["offsets"][1] == [0, 3]
     assert records[1]["words"] == [None, 0, 1, 2, 3, None]
     assert (
@@ -49,7 +49,7 @@ def test_case_can_be_kept(bertmill: RunCommand, tmp_path: Path) -> None:
     assert json.loads(bertmill(*words, "--cased").stdout)["pieces"][1] == "É"
 
 
-def test_repairs_are_said(bertmill: RunCommand, tmp_path: Path) -> None:
+def test_repairs_are_reported(bertmill: RunCommand, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"some text with a bad \xff byte\r\n")
     done = bertmill("tokenize", "--model", "minilm", "a.txt")
     assert done.stderr == "repaired: 1 bad bytes, 1 carriage returns\n"
@@ -82,7 +82,7 @@ GOOD = "\n".join([*SPECIAL_TOKENS, "a"])
         ({"a.txt": b"a"}, ["--model", "minilm", "a.txt", "--text", "a"], 2, "not both"),
     ],
 )
-def test_bad_input_is_one_line_and_the_right_exit_code(
+def test_bad_input_gives_one_line_and_the_right_exit_code(
     bertmill: RunCommand, tmp_path: Path, files: dict[str, bytes], words: list[str], code: int, message: str
 ) -> None:
     for name, content in files.items():

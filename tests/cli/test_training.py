@@ -1,4 +1,4 @@
-"""What a training shows while it runs."""
+"""Progress of a training on the command line."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from bertmill.cli.training import TrainingDisplay
 from bertmill.training.progress import Beginning
 
 
-def test_measuring_on_dev_is_no_part_of_the_speed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_speed_excludes_evaluation_on_dev(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     display = TrainingDisplay(quiet=False)

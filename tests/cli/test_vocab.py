@@ -13,7 +13,7 @@ from tests.program import PROGRAM
 LINES = "".join(f"the quick brown fox number {number} jumps over the lazy dog\n" for number in range(300))
 
 
-def test_the_report_says_what_was_learnt_and_the_folder_is_a_vocabulary(bertmill: RunCommand, tmp_path: Path) -> None:
+def test_it_prints_what_was_learned_and_the_folder_is_a_vocabulary(bertmill: RunCommand, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(LINES)
     done = bertmill("vocab", "a.txt", "--out", "v", "--size", "80", "--workers", "2")
     assert done.returncode == 0, done.stderr
@@ -27,7 +27,7 @@ def test_the_report_says_what_was_learnt_and_the_folder_is_a_vocabulary(bertmill
     assert json.loads(pieces)["pieces"] == ["[CLS]", "quick", "fox", "[SEP]"]
 
 
-def test_json_holds_the_same_and_quiet_says_nothing_else(bertmill: RunCommand, tmp_path: Path) -> None:
+def test_json_has_the_same_facts_and_quiet_prints_nothing_else(bertmill: RunCommand, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text("".join(json.dumps({"body": line}) + "\n" for line in LINES.splitlines()))
     done = bertmill("vocab", "a.jsonl", "--out", "v", "--text-field", "body", "--size", "80", "--json", "--quiet")
     facts = json.loads(done.stdout)
@@ -49,7 +49,7 @@ def test_json_holds_the_same_and_quiet_says_nothing_else(bertmill: RunCommand, t
         (["a.txt"], 2, "--out is required"),
     ],
 )
-def test_what_cannot_be_done_is_one_line_and_leaves_nothing(
+def test_bad_input_gives_one_line_and_leaves_nothing(
     bertmill: RunCommand, tmp_path: Path, words: list[str], code: int, message: str
 ) -> None:
     (tmp_path / "a.txt").write_text(LINES)
@@ -64,7 +64,7 @@ def test_what_cannot_be_done_is_one_line_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path, workers: str) -> None:
+def test_a_full_disk_gives_one_line_and_leaves_nothing(tmp_path: Path, workers: str) -> None:
     (tmp_path / "a.txt").write_text(" ".join(f"word{number}" for number in range(20_000)))
     command = f"ulimit -f 64; {PROGRAM} vocab a.txt --out v --workers {workers} --quiet"  # files of up to 64 kB
     done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True)
@@ -74,7 +74,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path, workers: str
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_sigterm_is_one_line_and_leaves_nothing(tmp_path: Path, workers: str) -> None:
+def test_sigterm_gives_one_line_and_leaves_nothing(tmp_path: Path, workers: str) -> None:
     words = [PROGRAM, "vocab", "-", "--out", "v", "--workers", workers]
     process = subprocess.Popen(words, cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdin is not None

@@ -1,4 +1,4 @@
-"""`bertmill inspect` and `bertmill check` of a vocabulary."""
+"""`bertmill inspect` and `bertmill check` on a vocabulary."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from bertmill.storage import MANIFEST, read_json
 from tests.conftest import RunCommand
 
 
-def test_inspect_and_check_know_vocabularies(bertmill: RunCommand, corpus: Path, tmp_path: Path) -> None:
+def test_inspect_and_check_accept_vocabularies(bertmill: RunCommand, corpus: Path, tmp_path: Path) -> None:
     for path in (corpus / "vocabulary", corpus / "vocabulary/vocab.txt"):
         done = bertmill("inspect", path)
         assert f"{path} is a vocabulary of 30,522 pieces, uncased." in done.stdout

@@ -41,7 +41,7 @@ def test_every_field_has_a_description_and_a_key_of_its_own(kind: type[Settings]
     keys = [key_of(name, field) for name, field in kind.model_fields.items()]
     assert len(set(keys)) == len(keys)
     assert all(field.description for field in kind.model_fields.values())
-    assert not {"config", "help", "command"} & set(keys)  # they have a meaning already
+    assert not {"config", "help", "command"} & set(keys)  # these are reserved
 
 
 @pytest.mark.parametrize("kind", [PretrainSettings, FinetuneSettings])
@@ -82,8 +82,8 @@ def test_the_fields_that_may_change_when_a_run_is_resumed(
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"steps": 10, "epochs": 2}, "--steps and --epochs exclude each other"),
-        ({"steps": 10, "budget": "1h", "epochs": 1}, "--steps and --epochs and --budget exclude each other"),
+        ({"steps": 10, "epochs": 2}, "--steps and --epochs are mutually exclusive"),
+        ({"steps": 10, "budget": "1h", "epochs": 1}, "--steps and --epochs and --budget are mutually exclusive"),
         ({"steps": 0}, "--steps: .*greater than or equal to 1"),
         ({"length": "x"}, "--length: should have the form 128"),
         ({"heldout": "1.5"}, "--heldout: should be a share between 0 and 1"),
@@ -117,9 +117,9 @@ def test_wrong_settings_of_finetune_are_refused(task: str, given: dict[str, Any]
     [
         ({}, "give either a file"),
         ({"file": "-", "text": "a"}, "give either a file"),
-        ({"file": "-", "pair": "a"}, "go with --text"),
-        ({"file": "-", "question": "a"}, "go with --text"),
-        ({"file": "-", "choice": ["a", "b"]}, "go with --text"),
+        ({"file": "-", "pair": "a"}, "need --text"),
+        ({"file": "-", "question": "a"}, "need --text"),
+        ({"file": "-", "choice": ["a", "b"]}, "need --text"),
     ],
 )
 def test_wrong_settings_of_predict_are_refused(given: dict[str, Any], message: str) -> None:

@@ -1,4 +1,4 @@
-"""The types of settings: what is accepted, how it is stored, and what is wrong with the rest."""
+"""Types of settings: which values are accepted, how they are stored, and the errors for the rest."""
 
 from __future__ import annotations
 
@@ -113,9 +113,8 @@ def test_held_out_data_is_a_share_or_a_file(given: Any, stored: str, share: floa
 
 @pytest.mark.parametrize("given", ["1.5", "0", "1", "-0.1", "nan", 2])
 def test_a_share_is_between_0_and_1(given: Any) -> None:
-    assert f"should be a share between 0 and 1, or files (./{given} is a file called {given})" in problem(
-        Heldout, given
-    )
+    message = f"should be a share between 0 and 1, or files (write ./{given} for a file named {given})"
+    assert message in problem(Heldout, given)
 
 
 def test_held_out_data_is_not_empty() -> None:

@@ -45,7 +45,7 @@ def test_a_report_loads_nothing(finished: Path) -> None:
     assert not re.findall(r"https?://|src=|@import|url\(", without_namespace)
 
 
-def test_texts_of_users_stay_inside_the_data(hostile_run: Path) -> None:
+def test_user_texts_stay_inside_the_data(hostile_run: Path) -> None:
     page = (hostile_run / "report.html").read_text(encoding="utf-8")
     assert HOSTILE not in page
     assert page.count("<script") == page.count("</script>") == 2

@@ -48,7 +48,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def open_page(browser: Browser) -> Iterator[OpenPage]:
-    """Opens a file; at the end of the test, there must have been no error and no request for anything else."""
+    """Opens a file; the test fails if the page logs an error or requests anything else."""
     problems: list[str] = []
     contexts = []
 
@@ -160,7 +160,7 @@ def test_attention_shows_the_weights_of_the_chosen_layer_head_and_piece(open_pag
     assert f"{100 * weights[1, 1, 1, best]:.1f} %" in first_bar
 
 
-def test_segments_of_a_pair_look_different(open_page: OpenPage, hostile_run: Path) -> None:
+def test_segments_of_a_pair_have_different_styles(open_page: OpenPage, hostile_run: Path) -> None:
     page = open_page(hostile_run / "report.html")
     text = evaluation_of(hostile_run)["attention"][0]
     page.wait_for_selector("#attention button.piece")
@@ -168,7 +168,7 @@ def test_segments_of_a_pair_look_different(open_page: OpenPage, hostile_run: Pat
     assert page.locator("#attention .piece.b").count() == len(text["pieces"]) - text["num_first"]
 
 
-def test_texts_and_labels_with_html_show_as_they_are(open_page: OpenPage, hostile_run: Path) -> None:
+def test_html_in_texts_and_labels_is_shown_as_text(open_page: OpenPage, hostile_run: Path) -> None:
     page = open_page(hostile_run / "report.html")
     assert page.title() == "bertmill: run"
     assert HOSTILE in page.locator("#errors").inner_text()
@@ -178,7 +178,7 @@ def test_texts_and_labels_with_html_show_as_they_are(open_page: OpenPage, hostil
 
 
 @pytest.mark.parametrize("kind", ["pretrained", "classifier", "tagger", "answerer"])
-def test_every_report_fits_a_phone_and_works_in_the_dark(
+def test_every_report_fits_a_phone_and_has_a_dark_theme(
     kind: str, open_page: OpenPage, request: pytest.FixtureRequest
 ) -> None:
     fixtures = {"pretrained": "pretrained_run", "classifier": "finished"}

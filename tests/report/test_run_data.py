@@ -1,4 +1,4 @@
-"""Tests for a run as data: curves from its log, and errors for what is not a run."""
+"""Tests for a run as data: curves from its log, and errors for folders that are not runs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_an_unfinished_run_has_curves_and_references(pretrained_run: Path, tmp_p
     assert (data["training"], data["references"]) == (whole["training"], whole["references"])
 
 
-def test_a_last_line_that_a_kill_cut_short_is_ignored(pretrained_run: Path, tmp_path: Path) -> None:
+def test_a_truncated_last_line_is_ignored(pretrained_run: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(pretrained_run, run)
     with (run / "log.jsonl").open("a", encoding="utf-8") as file:
@@ -54,7 +54,7 @@ def test_a_last_line_that_a_kill_cut_short_is_ignored(pretrained_run: Path, tmp_
 
 
 @pytest.mark.parametrize("line", ["{", "[]", "3", '{"loss": 1}', '{"step": "1"}', '{"step": 1, "loss": "x"}', ""])
-def test_a_damaged_log_is_one_error_with_its_line(line: str, pretrained_run: Path, tmp_path: Path) -> None:
+def test_a_damaged_log_gives_one_error_with_its_line(line: str, pretrained_run: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(pretrained_run, run)
     lines = (run / "log.jsonl").read_text(encoding="utf-8").splitlines()
@@ -65,7 +65,7 @@ def test_a_damaged_log_is_one_error_with_its_line(line: str, pretrained_run: Pat
 
 
 @pytest.mark.parametrize("name", ["config.toml", "evaluation.json", "model/bertmill.json"])
-def test_a_damaged_file_is_one_error_with_its_name(name: str, pretrained_run: Path, tmp_path: Path) -> None:
+def test_a_damaged_file_gives_one_error_with_its_name(name: str, pretrained_run: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(pretrained_run, run)
     (run / name).write_text("{", encoding="utf-8")

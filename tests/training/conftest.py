@@ -1,4 +1,4 @@
-"""A corpus of made-up sentences, small enough to train on in a second, and a run on it."""
+"""A corpus of made-up sentences, small enough to train on in a second, and an unfinished run on it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def made_up_text(num_documents: int, seed: int) -> str:
 
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the corpus; beside it lie `text.txt` and `heldout.txt`."""
+    """The corpus folder; its parent has `text.txt` and `heldout.txt`."""
     folder = tmp_path_factory.mktemp("training")
     pieces = [*SPECIAL_TOKENS, ".", *SYLLABLES, *(f"##{syllable}" for syllable in SYLLABLES)]
     (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces), encoding="utf-8")
@@ -49,7 +49,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="package", autouse=True)
 def _small_matrix_products() -> Iterator[None]:
-    """A pre-training measures the matrix product when it starts; large matrices take half a second."""
+    """Use small matrices to measure the peak rate at the start of a pre-training; large ones take half a second."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bertmill.machine.RATE_SIZES", (256,))
         yield
@@ -57,7 +57,7 @@ def _small_matrix_products() -> Iterator[None]:
 
 @pytest.fixture(scope="package")
 def half_a_run(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of 20 steps without its model: the checkpoints of steps 15 and 20 are there. Copy it before a change."""
+    """A run of 20 steps without its model, with the checkpoints of steps 15 and 20. Copy it before changing it."""
     run = tmp_path_factory.mktemp("half") / "run"
     assert pretrain(corpus, run, "--steps", 20, "--save-every", 5, "--log-every", 5) == 0
     shutil.rmtree(run / "model")

@@ -1,7 +1,7 @@
 """Runs `bertmill` in several ranks, as torchrun does: a program for test_distributed.py.
 
     forked_ranks.py NUM_RANKS COMMAND FLAGS…     exits with the largest exit code
-The ranks are forked from this process, so that torch is imported once. torchrun imports it in each rank and in itself.
+The ranks are forked from this process, so torch is imported once; torchrun would import it in itself and in each rank.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""Runs a training that is killed again and again, each time resumed, until it ends: a program for test_resume.py.
+"""Runs a training that is repeatedly killed and resumed until it ends: a program for test_resume.py.
 
     killed_training.py MODE COMMAND FLAGS…     prints how often it was killed
-MODE is `random:N:SEED[:SECONDS]` (N times, each up to SECONDS after the start), `saving:EVERY` (at every EVERYth
-change of the disk while checkpoints are saved) or a name of a signal (once, while the training runs). Children are
-forked from this process, which has loaded everything and computed nothing, so that each start is quick.
+MODE is one of
+- `random:N:SEED[:SECONDS]`: kill N times, each at most SECONDS after the start
+- `saving:EVERY`: kill at every EVERYth change of the disk while checkpoints are saved
+- the name of a signal: send it once, while the training runs
+Children are forked from this process, which has imported everything and computed nothing, so that each start is fast.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import time
 from pathlib import Path
 
 import torch
-import torch._dynamo  # this and the next three are otherwise imported by every child
+import torch._dynamo  # otherwise every child would import this and the next three
 import torch.utils.tensorboard
 
 import bertmill.cli.finetune
@@ -33,7 +35,7 @@ def start(flags: list[str], kill_at_change: int | None = None) -> int:
     if child:
         return child
     torch.set_num_threads(1)
-    # With --compile, each start compiles anew, as after a reboot.
+    # With --compile, each start compiles again, as after a reboot.
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{flags[flags.index('--out') + 1]}-compiled-{os.getpid()}"
     if kill_at_change is not None:
         _kill_at_change(kill_at_change)
@@ -41,7 +43,7 @@ def start(flags: list[str], kill_at_change: int | None = None) -> int:
 
 
 def _kill_at_change(number: int) -> None:
-    """Kill this process right before the change of the disk with this number that a saving makes."""
+    """Kill this process just before it changes the disk after `number` other changes while saving."""
     left = [number]
 
     def counted(function):  # noqa: ANN001, ANN202
@@ -62,7 +64,7 @@ def _kill_at_change(number: int) -> None:
 
 
 def wait(child: int) -> int:
-    """The exit code, or minus the signal that ended it."""
+    """Wait for a child and return its exit code, or minus the number of the signal that ended it."""
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 

@@ -1,4 +1,4 @@
-"""Run `bertmill pretrain` on a tiny model, in this process."""
+"""Runs `bertmill pretrain` on a tiny model, in this process."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ def log_of(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
-class SpoiltAt:
-    """The losses, but not a number at some steps."""
+class NanLossAt:
+    """Replaces the loss by NaN at some steps, and counts the calls."""
 
     def __init__(self, steps: set[int], patch: pytest.MonkeyPatch) -> None:
         self.calls = 0
         original = ObjectiveTrainable.loss
 
-        def spoilt(*arguments: Any) -> Any:
+        def loss_or_nan(*arguments: Any) -> Any:
             loss, sums = original(*arguments)
             self.calls += 1
             return (loss * float("nan") if self.calls - 1 in steps else loss), sums
 
-        patch.setattr(ObjectiveTrainable, "loss", spoilt)
+        patch.setattr(ObjectiveTrainable, "loss", loss_or_nan)

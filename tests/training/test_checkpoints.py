@@ -18,8 +18,8 @@ from tests.training.pretraining import pretrain
 from tests.training.test_loop import CountingTrainable, EvaluatedTrainable, one_phase, trainer_in
 
 
-def test_a_best_step_that_is_gone_is_forgotten(tmp_path: Path) -> None:
-    """As where a better one came, which is broken now: the training is back before it, and its best was removed."""
+def test_a_removed_best_step_is_forgotten(tmp_path: Path) -> None:
+    """A better checkpoint replaced it and is damaged, so the training is back at a step before both."""
     trainer = trainer_in(tmp_path, Schedule(0.1, steps=4), keep=9, save_every=1, eval_every=2)
     trainer.train(one_phase(EvaluatedTrainable(1.0)))
     assert trainer.state.best_step == 2
@@ -35,21 +35,21 @@ def test_a_best_step_that_is_gone_is_forgotten(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (nn.Linear(1, 1, bias=False), r"the shape of bias is \(1,\), in the model missing"),
-        (nn.Bilinear(1, 1, 1), r"the shape of weight is \(1, 1\), in the model \(1, 1, 1\)"),
-        (nn.Sequential(nn.Linear(1, 1)), r"the shape of 0.weight is missing, in the model \(1, 1\)"),
+        (nn.Linear(1, 1, bias=False), r"bias is \(1,\) in the checkpoint and missing in the model"),
+        (nn.Bilinear(1, 1, 1), r"weight is \(1, 1\) in the checkpoint and \(1, 1, 1\) in the model"),
+        (nn.Sequential(nn.Linear(1, 1)), r"0.weight is missing in the checkpoint and \(1, 1\) in the model"),
     ],
 )
 def test_a_checkpoint_of_another_model_is_refused(model: nn.Module, message: str, tmp_path: Path) -> None:
     trainer_in(tmp_path, Schedule(0.1, steps=2)).train(one_phase(CountingTrainable()))
     other = trainer_in(tmp_path, Schedule(0.1, steps=2))
     other.model = model
-    with pytest.raises(IntegrityError, match=f"step-000002: is of another model: {message}"):
+    with pytest.raises(IntegrityError, match=f"step-000002: does not match the model: {message}"):
         other.resume()
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "missing file", "missing manifest"])
-def test_a_broken_checkpoint_is_passed_over(
+def test_a_damaged_checkpoint_is_skipped(
     damage: str, half_a_run: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = shutil.copytree(half_a_run, tmp_path / "run")
@@ -70,7 +70,7 @@ def test_a_broken_checkpoint_is_passed_over(
     assert broken.read_bytes() == expected
 
 
-def test_only_broken_checkpoints_are_an_error(
+def test_it_is_an_error_if_all_checkpoints_are_damaged(
     half_a_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = shutil.copytree(half_a_run, tmp_path / "run")
@@ -82,7 +82,7 @@ def test_only_broken_checkpoints_are_an_error(
     assert "state.json" in capsys.readouterr().err
 
 
-def test_a_full_disk_leaves_the_last_checkpoint(half_a_run: Path, tmp_path: Path) -> None:
+def test_a_full_disk_keeps_the_last_checkpoint(half_a_run: Path, tmp_path: Path) -> None:
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 21, 1 << 21));"
     program = f"{limit} import sys; from bertmill.cli.main import main; sys.exit(main(sys.argv[1:]))"
     run = shutil.copytree(half_a_run, tmp_path / "run")
@@ -97,12 +97,12 @@ def test_a_full_disk_leaves_the_last_checkpoint(half_a_run: Path, tmp_path: Path
     assert main(resume) == 0
 
 
-@pytest.mark.parametrize("wish", ["stop", "skip", "reload"])
-def test_weights_that_are_not_finite_are_never_saved(
-    wish: str, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("action", ["stop", "skip", "reload"])
+def test_non_finite_weights_are_never_saved(
+    action: str, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"
-    assert pretrain(corpus, run, "--steps", 8, "--learning-rate", 1e39, "--on-nonfinite", wish) == 5
+    assert pretrain(corpus, run, "--steps", 8, "--learning-rate", 1e39, "--on-nonfinite", action) == 5
     assert "lower the learning rate" in capsys.readouterr().err
     assert not (run / "model").exists()
     assert [path.name for path in run.glob("checkpoints/*")] == ["step-000000"]  # the initial weights

@@ -49,7 +49,7 @@ def read(tmp_path: Path, tokenizer: BertTokenizer) -> Reader:
     return Reader(tmp_path, tokenizer)
 
 
-def test_a_rare_label_may_be_in_either_part(read: Reader) -> None:
+def test_a_rare_label_may_be_on_either_side_of_the_split(read: Reader) -> None:
     lines = [f"text {number}\t{'a|b' if number % 2 else ''}" for number in range(20)]
     for place in range(20):
         rare = [*lines[:place], f"text {place}\trare", *lines[place + 1 :]]
@@ -107,12 +107,12 @@ def test_too_many_bad_rows_name_the_training_file(read: Reader) -> None:
         read(lines, "regress", dev="0.5", on_bad_row="skip")
 
 
-def test_repairs_are_remarked(read: Reader) -> None:
+def test_repairs_are_reported(read: Reader) -> None:
     data = read(["one\tno\r", "two\x00\tyes\r", "three\tno\r", "four\tyes\r"], dev="0.5")
     assert data.remarks[-1] == f"repaired in {read.folder / 'rows.tsv'}: 1 nuls, 4 carriage returns"
 
 
-def test_cells_that_look_quoted_are_remarked_once_per_file(read: Reader) -> None:
+def test_cells_that_look_quoted_are_reported_once_per_file(read: Reader) -> None:
     lines = [f'"text ""{number}"""\t{number % 2}' for number in range(20)]
     warning = "a cell looks CSV-quoted, but quotes are literal here; set quotes=standard if quotes wrap fields"
     data = read(lines, dev="0.5")
@@ -148,7 +148,7 @@ def test_an_unknown_metric_gets_a_suggestion(read: Reader) -> None:
 
 
 @pytest.mark.parametrize(("task", "metric"), [("classify", "matthews"), ("regress", "pearson")])
-def test_a_preset_brings_its_metric_if_the_task_has_it(read: Reader, task: str, metric: str) -> None:
+def test_a_preset_selects_its_metric_if_the_task_has_it(read: Reader, task: str, metric: str) -> None:
     content = "".join(f"gj04\t{number % 2}\t\ttext {number}\n" for number in range(20))
     train = write(read.folder / "cola.tsv", content)
     assert read([], task, train=train, preset="cola", dev="0.5").metric == metric
@@ -161,7 +161,7 @@ def test_a_file_that_is_also_the_dev_file_is_counted_twice(read: Reader) -> None
     assert data.remarks[-2:] == [f"skipped in {file}: 1 of 41 rows (label is not a number 1)"] * 2
 
 
-def test_rows_that_a_task_cannot_encode_end_an_endless_file(tokenizer: BertTokenizer) -> None:
+def test_an_endless_file_of_rows_that_cannot_be_encoded_is_an_error(tokenizer: BertTokenizer) -> None:
     file = row_file("-", on_bad_row="skip")
 
     def endless() -> Iterator[ClassRow]:
@@ -175,11 +175,11 @@ def test_rows_that_a_task_cannot_encode_end_an_endless_file(tokenizer: BertToken
         list(encode_rows(Classify(("a", "b")), endless(), windows, file))
 
 
-def test_classes_that_are_numbers_and_a_small_dev_set_are_remarked(read: Reader) -> None:
+def test_classes_that_are_numbers_and_a_small_dev_set_are_reported(read: Reader) -> None:
     data = read([f"text {number}\t{number / 7}" for number in range(50)] + ["text\t0.0"], dev="0.2")
     assert data.remarks[-2] == "all 50 labels are numbers, and each is a class; use regress to predict a number"
-    why = "rows about the same text stay together, and every label keeps a text to train with"
-    assert data.remarks[-1] == f"only 1 row could be split off for dev: {why}"
+    why = "rows with the same text stay together, and every label keeps a text to train on"
+    assert data.remarks[-1] == f"only 1 row could be held out for dev: {why}"
 
 
 def test_the_data_summary_comes_first(read: Reader) -> None:

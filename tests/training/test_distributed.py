@@ -35,14 +35,14 @@ def assert_same_training(one: Path, other: Path) -> None:
         assert ours["mlm_loss"] == pytest.approx(theirs["mlm_loss"], abs=1e-4)
 
 
-def test_processes_share_the_work_and_may_change_in_number(
+def test_ranks_share_the_work_and_their_number_may_change(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     common = (*FLAGS, "--steps", 8, "--log-every", 2, "--save-every", 2, "--keep", 9)
     assert pretrain(corpus, tmp_path / "one", *common) == 0
     done = ranks(TWO_RANKS, corpus, tmp_path / "two", *common)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("model") == 1  # one process speaks
+    assert done.stdout.count("model") == 1  # only the first rank prints
     assert_same_training(tmp_path / "one", tmp_path / "two")
     # Two ranks until step 2, one until 4, two to the end.
     run = shutil.copytree(tmp_path / "two", tmp_path / "changing")
@@ -56,14 +56,14 @@ def test_processes_share_the_work_and_may_change_in_number(
 
 
 def go_back(run: Path, last_step: int) -> None:
-    """Make a finished run one that was stopped after `last_step`."""
+    """Turn a finished run into one that was stopped after `last_step`."""
     shutil.rmtree(run / "model")
     for checkpoint in (run / "checkpoints").iterdir():
         if checkpoint.name > f"step-{last_step:06d}":
             shutil.rmtree(checkpoint)
 
 
-SPOILT_RANK = """
+NAN_ON_SECOND_RANK = """
 import os, sys, time
 from pathlib import Path
 from bertmill import storage
@@ -72,16 +72,16 @@ from bertmill.training.objective_trainable import ObjectiveTrainable
 
 original, calls, rank = ObjectiveTrainable.loss, [], int(os.environ["RANK"])
 
-def spoilt(*arguments):
+def loss_or_nan(*arguments):
     loss, sums = original(*arguments)
     calls.append(0)
     return (loss * float("nan") if rank == 1 and len(calls) == 8 else loss), sums
 
-ObjectiveTrainable.loss = spoilt
+ObjectiveTrainable.loss = loss_or_nan
 code = main(sys.argv[1:])
 here = Path(__file__).parent
 (here / f"code-{rank}").write_text(str(code))
-for _ in range(600):  # torchrun ends the other ranks when one has failed: both shall have said how they end
+for _ in range(600):  # torchrun kills the other rank when one fails: wait until both have written their code
     if len(list(here.glob("code-*"))) == 2:
         break
     time.sleep(0.1)
@@ -89,15 +89,15 @@ sys.exit(code)
 """
 
 
-def test_a_gradient_that_is_not_a_number_on_one_rank_stops_all_of_them(corpus: Path, tmp_path: Path) -> None:
-    (tmp_path / "spoilt.py").write_text(SPOILT_RANK, encoding="utf-8")
+def test_a_non_finite_loss_on_one_rank_stops_all_ranks(corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "rank.py").write_text(NAN_ON_SECOND_RANK, encoding="utf-8")
     flags = (*FLAGS, "--steps", 12, "--save-every", 5)
-    done = ranks((*TORCHRUN, tmp_path / "spoilt.py"), corpus, tmp_path / "run", *flags)
+    done = ranks((*TORCHRUN, tmp_path / "rank.py"), corpus, tmp_path / "run", *flags)
     assert [(tmp_path / f"code-{rank}").read_text() for rank in (0, 1)] == ["5", "5"]
-    # Both write to one stream at the same time, so that their lines may run into each other.
+    # Both ranks write to the same stream, so their lines may be interleaved.
     assert len(re.findall(r"step 7 is not finite \([45] instances that begin with the pieces \[", done.stderr)) == 2
     assert done.stderr.count("no update was made") == 2
-    assert done.returncode == 1  # torchrun's own, with the rank's in its report
+    assert done.returncode == 1  # of torchrun, whose report has the code of the rank
     assert re.search(r"exitcode *: 5", done.stderr)
     initial, checkpoint = sorted((tmp_path / "run/checkpoints").iterdir())
     assert (initial.name, checkpoint.name) == ("step-000000", "step-000005")
@@ -105,7 +105,7 @@ def test_a_gradient_that_is_not_a_number_on_one_rank_stops_all_of_them(corpus: P
 
 
 @pytest.mark.parametrize("size", ["abc", "2"])
-def test_an_environment_that_torchrun_did_not_make_is_refused(
+def test_a_world_size_without_torchrun_is_refused(
     size: str, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", size)

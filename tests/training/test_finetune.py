@@ -110,7 +110,7 @@ def test_a_frozen_encoder_keeps_its_weights(tiny: Path, rows_file: Path, tmp_pat
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
-def test_a_new_pooler_is_trained_beside_a_frozen_encoder(tiny: Path, rows_file: Path, tmp_path: Path) -> None:
+def test_a_new_pooler_is_trained_with_a_frozen_encoder(tiny: Path, rows_file: Path, tmp_path: Path) -> None:
     model = shutil.copytree(tiny, tmp_path / "model")
     BertModel.from_pretrained(tiny, add_pooling_layer=False).save_pretrained(model)
     assert main([*finetune_words(model, rows_file, tmp_path / "run", epochs=1), "--freeze", "--quiet"]) == 0
@@ -158,7 +158,7 @@ def test_dev_rows_must_include_a_usable_one(tiny: Path, tmp_path: Path, capsys: 
     rows.write_text("\n".join(f"film O\n{text.split()[1]} {tag}\n" for text, tag in tags.items()), encoding="utf-8")
     words = finetune_words(tiny, rows, tmp_path / "run", "tag", dev=0.025, on_bad_row="skip")
     assert main([*words, "--quiet"]) == 3
-    assert "no usable row is left to train with or to evaluate on" in capsys.readouterr().err
+    assert "no usable rows are left for training or for evaluation" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 
@@ -168,7 +168,7 @@ def test_a_left_to_right_model_is_refused_for_tasks_that_read_cls(
     model = shutil.copytree(tiny, tmp_path / "model")
     BertModel.from_pretrained(tiny, causal=True).save_pretrained(model)
     assert main([*finetune_words(model, rows_file, tmp_path / "run"), "--quiet"]) == 2
-    assert "its [CLS] sees nothing of the text, and classify reads [CLS]" in capsys.readouterr().err
+    assert "its [CLS] cannot see the text, and classify reads [CLS]" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("flags", [{}, {"seeds": 2}])
@@ -215,7 +215,7 @@ def test_metrics_that_are_not_finite_stop_a_training(
 ) -> None:
     monkeypatch.setattr(Classify, "metrics", lambda *_: {"accuracy": float("nan")})
     assert main([*finetune_words(tiny, rows_file, tmp_path / "run", epochs=1), "--quiet"]) == 5
-    assert "after step 14, the model's answers are not finite" in capsys.readouterr().err
+    assert "the metrics after step 14 are not finite" in capsys.readouterr().err
 
 
 # Several processes

@@ -1,3 +1,5 @@
+"""Initial weights computed from corpus statistics."""
+
 from __future__ import annotations
 
 from itertools import product
@@ -29,7 +31,7 @@ VOCABULARY = 60
 
 
 def statistics_of_pieces() -> PieceStatistics:
-    """Those of an imaginary corpus, in which the first five pieces do not occur."""
+    """Statistics of an imaginary corpus in which the first five pieces do not occur."""
     random = np.random.default_rng(7)
     counts = np.append(np.zeros(5, np.int64), random.integers(1, 100, VOCABULARY - 5))
     vectors = torch.from_numpy(random.standard_normal((VOCABULARY, 48)).astype(np.float32))
@@ -73,7 +75,7 @@ def test_the_signs_of_factors_do_not_depend_on_rounding_and_rows_of_zeros_stay_z
 
 def test_pieces_in_similar_contexts_have_similar_vectors(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
-    # 10 and 11 stand between 20 and 21, 12 and 13 between 22 and 23.
+    # 10 and 11 occur between 20 and 21, 12 and 13 between 22 and 23.
     groups = [
         (20, random.choice([10, 11]), 21) if random.random() < 0.5 else (22, random.choice([12, 13]), 23)
         for _ in range(2000)
@@ -123,7 +125,7 @@ def test_offsets_of_a_layer(layer: int, heads: int, causal: bool, offsets: list[
         ("large", True),  # 16 heads, the farthest 17 pieces away
     ],
 )
-def test_every_head_of_the_first_layers_looks_mostly_at_its_offset(size: str, causal: bool) -> None:
+def test_every_head_of_the_first_layers_attends_mostly_to_its_offset(size: str, causal: bool) -> None:
     model = corpus_model(size, causal=causal)
     ids = torch.randint(5, VOCABULARY, (2, 100), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
@@ -135,7 +137,7 @@ def test_every_head_of_the_first_layers_looks_mostly_at_its_offset(size: str, ca
             assert max(by_offset, key=by_offset.__getitem__) == offset, (layer, head)
 
 
-def test_positions_beyond_those_trained_on_behave_alike() -> None:
+def test_equal_offsets_have_equal_scores_at_all_positions() -> None:
     model = corpus_model()
     weight = model.bert.embeddings.position_embeddings.weight
     near, far = weight[10] @ weight[13], weight[410] @ weight[413]
@@ -193,7 +195,7 @@ def test_a_corpus_of_one_distinct_piece_gives_finite_weights(tmp_path: Path) -> 
 
 
 def test_the_model_may_be_on_another_device() -> None:
-    """The meta device stands for a GPU: it also refuses to compute with tensors of the CPU, except for copying them."""
+    """The meta device stands in for a GPU: it, too, refuses to compute with CPU tensors, except for copying them."""
     with torch.device("meta"):
         model = random_model("tiny")
     set_corpus_weights(model, statistics_of_pieces(), 0)
@@ -211,7 +213,7 @@ def test_the_transform_of_the_head_copies_its_input() -> None:
 
 
 def test_value_and_output_of_a_head_copy_a_slice_of_the_piece() -> None:
-    """Together they are a projection on as many dimensions as the head has, none of them one of the position."""
+    """Their product is a projection onto as many dimensions as the head has, none of them reserved for positions."""
     model = corpus_model()
     reserved = num_position_dimensions(model.config)
     head_size = model.config.hidden_size // model.config.num_attention_heads

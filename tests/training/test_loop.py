@@ -1,4 +1,4 @@
-"""The training loop by itself, with trainables that only count."""
+"""The training loop, mostly with trainables that only count."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from bertmill.training.progress import Journal, Listener
 from bertmill.training.schedule import Schedule
 from bertmill.training.state import RunFolder
 from bertmill.training.trainable import Phase
-from tests.training.pretraining import SpoiltAt, log_of, pretrain
+from tests.training.pretraining import NanLossAt, log_of, pretrain
 
 
 class CountingTrainable:
-    """Batches are their own numbers; `taken` are those that a loss was computed of."""
+    """A batch is its own number; `taken` lists the batches whose loss was computed."""
 
     def __init__(self, not_finite: Sequence[int] = ()) -> None:
         self.not_finite = not_finite
@@ -88,8 +88,8 @@ def one_phase(trainable: CountingTrainable) -> list[Phase]:
     return [Phase(trainable, 1.0)]
 
 
-class WithASlowFellow(Ranks):
-    """Another rank has just taken a step of a thousand seconds."""
+class WithASlowRank(Ranks):
+    """Another rank has just taken a thousand seconds for a step."""
 
     def largest(self, values: Sequence[float]) -> list[float]:
         return [max(pair) for pair in zip(values, (0.0, 0.0, 1000.0), strict=False)]
@@ -97,23 +97,21 @@ class WithASlowFellow(Ranks):
 
 def test_the_slowest_rank_decides_whether_there_is_time_for_another_step(tmp_path: Path) -> None:
     trainable = CountingTrainable()
-    trainer_in(tmp_path, Schedule(0.1, seconds=2), ranks=WithASlowFellow(torch.device("cpu"))).train(
-        one_phase(trainable)
-    )
+    trainer_in(tmp_path, Schedule(0.1, seconds=2), ranks=WithASlowRank(torch.device("cpu"))).train(one_phase(trainable))
     assert trainable.taken == [0]
 
 
-def test_going_back_to_a_checkpoint_of_an_earlier_phase_goes_through_its_batches_again(tmp_path: Path) -> None:
+def test_reloading_a_checkpoint_of_an_earlier_phase_repeats_its_batches(tmp_path: Path) -> None:
     first, second = CountingTrainable(), CountingTrainable(not_finite=[1])
     trainer = trainer_in(tmp_path, Schedule(0.1, steps=10), save_every=4, on_nonfinite="reload")
     trainer.train(two_phases(first, second))
-    assert first.taken == [0, 1, 2, 3, 4, 4]  # the checkpoint is of step 4, the second phase begins with step 5
+    assert first.taken == [0, 1, 2, 3, 4, 4]  # the checkpoint is of step 4, and the second phase starts at step 5
     assert second.taken == [0, 1, 0, 2, 3, 4]
     assert (trainer.state.phase, trainer.state.phase_start, trainer.state.left_out) == (1, 5, [6])
 
 
 def test_the_first_step_of_a_phase_may_fail_too(tmp_path: Path) -> None:
-    """The checkpoint to go back to is of the same step, but of the phase before."""
+    """The checkpoint to reload has the same step, but belongs to the previous phase."""
     first, second = CountingTrainable(), CountingTrainable(not_finite=[0])
     trainer = trainer_in(tmp_path, Schedule(0.1, steps=10), save_every=5, on_nonfinite="reload")
     trainer.train(two_phases(first, second))
@@ -123,7 +121,7 @@ def test_the_first_step_of_a_phase_may_fail_too(tmp_path: Path) -> None:
 
 
 class EvaluatedTrainable(CountingTrainable):
-    """Losses are as good as the trainable says; measuring the first time is when a signal comes."""
+    """Evaluates to a given loss; may send a signal to this process during evaluation."""
 
     def __init__(self, loss: float, signal_number: int | None = None) -> None:
         super().__init__()
@@ -136,7 +134,7 @@ class EvaluatedTrainable(CountingTrainable):
         return {"loss": self.measured_loss}
 
 
-def test_a_signal_while_the_end_of_a_phase_is_measured_is_heard(tmp_path: Path) -> None:
+def test_a_signal_during_the_evaluation_at_the_end_of_a_phase_is_handled(tmp_path: Path) -> None:
     first, second = EvaluatedTrainable(1.0, signal.SIGTERM), CountingTrainable()
     trainer = trainer_in(tmp_path, Schedule(0.1, steps=10), eval_every=5)
     with pytest.raises(StoppedError, match="stopped after step 6") as stopped:
@@ -145,14 +143,14 @@ def test_a_signal_while_the_end_of_a_phase_is_measured_is_heard(tmp_path: Path) 
     assert second.taken == [0]
 
 
-def test_the_best_of_a_phase_is_not_compared_with_that_of_another(tmp_path: Path) -> None:
+def test_best_steps_of_different_phases_are_not_compared(tmp_path: Path) -> None:
     trainer = trainer_in(tmp_path, Schedule(0.1, steps=10), keep=1, eval_every=1)
     trainer.train(two_phases(EvaluatedTrainable(1.0), EvaluatedTrainable(2.0)))
     assert (trainer.state.best_step, trainer.state.best_figures) == (6, {"loss": 2.0})
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["step-000006", "step-000010"]
 
 
-def test_freed_memory_is_given_back_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_freed_memory_is_returned_regularly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given_back: list[int] = []
     monkeypatch.setattr(loop, "GIVE_BACK_EVERY_S", 0.0)
     trainer = trainer_in(tmp_path, Schedule(0.1, steps=3))
@@ -166,8 +164,8 @@ def test_the_log_ends_with_the_last_step(tmp_path: Path) -> None:
     assert [json.loads(line)["step"] for line in (tmp_path / "log.jsonl").read_text().splitlines()] == [3, 6, 7]
 
 
-class TiringTrainable(EvaluatedTrainable):
-    """The metric stays as it is; the loss, which breaks ties, becomes a little better each time."""
+class TieBreakingTrainable(EvaluatedTrainable):
+    """The metric is constant; the loss, which breaks ties, improves a little each time."""
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         self.measured_loss -= 0.01
@@ -177,23 +175,23 @@ class TiringTrainable(EvaluatedTrainable):
         return [0.5, -figures["loss"]]
 
 
-def test_patience_counts_the_metric_and_the_log_ends_where_it_does(tmp_path: Path) -> None:
+def test_patience_ignores_tie_breakers_and_its_last_step_is_logged(tmp_path: Path) -> None:
     trainer = trainer_in(tmp_path, Schedule(0.1, steps=100), log_every=50, eval_every=2, patience=3)
-    trainer.train(one_phase(TiringTrainable(1.0)))
+    trainer.train(one_phase(TieBreakingTrainable(1.0)))
     assert (trainer.state.step, trainer.state.best_step) == (8, 8)
     lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines if "loss" in line] == [8]
 
 
-@pytest.mark.parametrize("wish", ["skip", "reload"])
-def test_a_training_that_fails_at_every_step_from_some_on_ends(wish: OnNonFinite, tmp_path: Path) -> None:
+@pytest.mark.parametrize("action", ["skip", "reload"])
+def test_a_training_stops_if_every_step_from_some_point_on_fails(action: OnNonFinite, tmp_path: Path) -> None:
     trainable = CountingTrainable(not_finite=range(7, 100))
-    trainer = trainer_in(tmp_path, Schedule(0.1, steps=100), save_every=5, on_nonfinite=wish)
+    trainer = trainer_in(tmp_path, Schedule(0.1, steps=100), save_every=5, on_nonfinite=action)
     with pytest.raises(NonFiniteError, match=r"step 17 .* lower the learning rate$"):
         trainer.train(one_phase(trainable))
 
 
-def test_a_training_that_was_killed_before_its_first_checkpoint_begins_its_log_anew(tmp_path: Path) -> None:
+def test_a_training_killed_before_its_first_checkpoint_restarts_its_log(tmp_path: Path) -> None:
     killed = trainer_in(tmp_path, Schedule(0.1, steps=9), log_every=1)
     with pytest.raises(NonFiniteError):
         killed.train(one_phase(CountingTrainable(not_finite=[5])))
@@ -206,7 +204,7 @@ def test_a_training_that_was_killed_before_its_first_checkpoint_begins_its_log_a
     assert [json.loads(line)["step"] for line in lines] == list(range(1, 10))
 
 
-def test_a_budget_leaves_no_time_for_another_step_and_the_rate_is_nearly_zero(
+def test_a_budget_is_not_exceeded_and_ends_with_a_rate_near_zero(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 0.0
@@ -226,7 +224,7 @@ def test_a_budget_leaves_no_time_for_another_step_and_the_rate_is_nearly_zero(
     assert last["rate"] == pytest.approx(0.1 * (5 / 105) / 0.94)
 
 
-def test_time_for_initial_weights_is_part_of_the_budget_and_warm_up_begins_after_it(
+def test_a_budget_includes_initial_weights_and_warm_up_starts_after_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 0.0
@@ -260,7 +258,7 @@ def test_a_budget_ends_on_time_with_the_rate_at_zero(corpus: Path, tmp_path: Pat
     started = time.monotonic()
     assert pretrain(corpus, tmp_path / "run", "--budget", "4s", "--log-every", 1) == 0
     last = log_of(tmp_path / "run")[-1]
-    assert 3 < last["seconds"] <= 4.5  # the last step may be slower than those before
+    assert 3 < last["seconds"] <= 4.5  # the last step may be slower than the others
     assert last["rate"] < 0.1 * 0.001
     assert time.monotonic() - started < 20
 
@@ -268,7 +266,7 @@ def test_a_budget_ends_on_time_with_the_rate_at_zero(corpus: Path, tmp_path: Pat
 def test_a_loss_that_is_not_a_number_stops_the_training(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    SpoiltAt({7}, monkeypatch)
+    NanLossAt({7}, monkeypatch)
     assert pretrain(corpus, tmp_path / "run", "--steps", 12, "--save-every", 5) == 5
     message = capsys.readouterr().err.splitlines()[-1]
     assert "step 7 is not finite (8 instances" in message
@@ -277,21 +275,19 @@ def test_a_loss_that_is_not_a_number_stops_the_training(
     assert all(tensor.isfinite().all() for tensor in load_file(checkpoint / "weights.safetensors").values())
 
 
-@pytest.mark.parametrize(("wish", "steps_computed"), [("skip", 12), ("reload", 14)])
-def test_a_step_that_is_not_finite_can_be_left_out(
-    wish: str, steps_computed: int, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("action", "steps_computed"), [("skip", 12), ("reload", 14)])
+def test_a_non_finite_step_can_be_skipped(
+    action: str, steps_computed: int, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spoilt = SpoiltAt({7}, monkeypatch)
-    assert pretrain(corpus, tmp_path / "run", "--steps", 12, "--save-every", 5, "--on-nonfinite", wish) == 0
-    assert spoilt.calls == steps_computed  # going back to step 5 means computing 5 and 6 again, and not 7
+    losses = NanLossAt({7}, monkeypatch)
+    assert pretrain(corpus, tmp_path / "run", "--steps", 12, "--save-every", 5, "--on-nonfinite", action) == 0
+    assert losses.calls == steps_computed  # reloading step 5 repeats steps 5 and 6, but not 7
     state = json.loads((tmp_path / "run/checkpoints/step-000012/state.json").read_text(encoding="utf-8"))
     assert state["left_out"] == [7]
 
 
-def test_a_training_that_only_fails_stops_in_the_end(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    SpoiltAt(set(range(100)), monkeypatch)
+def test_a_training_that_always_fails_stops(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    NanLossAt(set(range(100)), monkeypatch)
     assert pretrain(corpus, tmp_path / "run", "--steps", 40, "--on-nonfinite", "skip") == 5
 
 
@@ -302,7 +298,7 @@ def may_be_none(hint: Any) -> bool:
 @pytest.mark.parametrize(
     "kind", [ResolvedTraining, ResolvedPretraining, ResolvedFinetuning, Windows, Schedule, Dataset]
 )
-def test_what_a_training_reads_has_no_optional_field(kind: type[Any]) -> None:
+def test_resolved_settings_have_no_optional_fields(kind: type[Any]) -> None:
     names = kind.model_fields if issubclass(kind, BaseModel) else kind.__dataclass_fields__
     hints = typing.get_type_hints(kind)
     assert names

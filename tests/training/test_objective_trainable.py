@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.training.pretraining import SpoiltAt, pretrain
+from tests.training.pretraining import NanLossAt, pretrain
 
 
 def test_gradients_do_not_depend_on_micro_batches(corpus: Path, tmp_path: Path) -> None:
-    """Weights after one step of AdamW show only the signs of gradients; so the gradients are looked at."""
+    """This compares gradients, since weights after one step of AdamW show only their signs."""
     gradients = []
-    for pieces in (10**6, 8 * 32):  # 1 × 32 and, since some instances are short, 4 parts of 8 or more
+    for pieces in (10**6, 8 * 32):  # one part of 32, and parts of 8 or more, since some are short
         captured: list[torch.Tensor] = []
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
                 "bertmill.training.loop.gradient_norm",
                 lambda model, captured=captured: captured.extend(p.grad.clone() for p in model.parameters()) or 1.0,
             )
-            counted = SpoiltAt(set(), patch)
+            counted = NanLossAt(set(), patch)
             flags = ("--steps", 1, "--dropout", 0, "--batch-size", 32, "--micro-batch-pieces", pieces)
             assert pretrain(corpus, tmp_path / str(pieces), *flags) == 0
         assert (counted.calls == 1) == (pieces == 10**6)

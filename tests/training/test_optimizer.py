@@ -1,3 +1,5 @@
+"""The optimizer: which parameters decay, clipping, and saving and restoring its state."""
+
 from __future__ import annotations
 
 import copy
@@ -58,7 +60,7 @@ def test_a_restored_optimizer_takes_the_same_step() -> None:
         assert torch.equal(ours, theirs)
 
 
-def test_an_optimizer_restored_from_before_the_first_step_knows_nothing() -> None:
+def test_an_optimizer_restored_from_before_the_first_step_has_no_state() -> None:
     model = small_model()
     optimizer = make_optimizer(model, weight_decay=0.01)
     before = optimizer_tensors(optimizer, model)
@@ -69,7 +71,7 @@ def test_an_optimizer_restored_from_before_the_first_step_knows_nothing() -> Non
     assert not optimizer_tensors(optimizer, model)
 
 
-def test_long_gradients_are_scaled_down_and_short_ones_are_not() -> None:
+def test_large_gradients_are_scaled_down_and_small_ones_are_not() -> None:
     model = torch.nn.Linear(3, 1, bias=False)
     model.weight.grad = torch.tensor([[3.0, 0.0, 4.0]])
     assert gradient_norm(model) == 5

@@ -28,7 +28,7 @@ from tests.training.pretraining import log_of, pretrain
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_it_learns_and_writes_a_model_that_fills(
+def test_it_learns_and_writes_a_model_that_fills_masks(
     objective: str, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"
@@ -45,7 +45,9 @@ def test_it_learns_and_writes_a_model_that_fills(
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_weights_from_the_corpus_start_below_random_ones(objective: str, corpus: Path, tmp_path: Path) -> None:
+def test_weights_from_the_corpus_start_with_a_lower_loss_than_random_ones(
+    objective: str, corpus: Path, tmp_path: Path
+) -> None:
     losses = {}
     for weights in ("corpus", "random"):
         flags = ("--steps", 1, "--objective", objective, "--initial-weights", weights, "--learning-rate", 1e-9)
@@ -99,7 +101,7 @@ def test_initial_weights_that_use_up_the_budget_are_reported(
     original = Trainer.save_initial_weights
     monkeypatch.setattr(Trainer, "save_initial_weights", lambda self, seconds: original(self, seconds + 60))
     assert pretrain(corpus, tmp_path / "run", "--budget", "60s") == 0
-    message = "initial weights used up the budget: no step is trained; use a longer budget"
+    message = "initial weights used up the budget, so no step is trained; use a longer budget"
     assert message in capsys.readouterr().err.splitlines()
     assert json.loads((tmp_path / "run/model/bertmill.json").read_text("utf-8"))["steps"] == 0
 
@@ -118,7 +120,7 @@ def test_held_out_documents_are_not_counted_for_initial_weights(
     assert counted == [108]  # of 120
 
 
-def test_a_run_says_what_it_decided_in_at_most_six_lines(
+def test_a_run_reports_its_decisions_in_at_most_six_lines(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(Trainer, "train", lambda *_given: None)
@@ -130,7 +132,7 @@ def test_a_run_says_what_it_decided_in_at_most_six_lines(
         assert lines[-1].startswith("reference losses in nats per predicted piece: random guessing 4.84, piece freq")
 
 
-def test_a_model_to_continue_keeps_its_weights(corpus: Path, tmp_path: Path) -> None:
+def test_continuing_a_model_keeps_its_weights(corpus: Path, tmp_path: Path) -> None:
     assert pretrain(corpus, tmp_path / "first", "--steps", 1) == 0
     flags = ("--steps", 1, "--learning-rate", 1e-12, "--init", tmp_path / "first/model", "--initial-weights", "corpus")
     assert pretrain(corpus, tmp_path / "run", *flags) == 0
@@ -158,7 +160,7 @@ def test_a_model_can_be_trained_further(corpus: Path, tmp_path: Path) -> None:
     assert pretrain(corpus, tmp_path / "three", "--steps", 3, "--init", "minilm") == 4
 
 
-def test_a_run_records_the_learning_rate_and_no_size_where_it_continues_a_model(corpus: Path, tmp_path: Path) -> None:
+def test_a_run_that_continues_a_model_records_its_learning_rate_and_no_size(corpus: Path, tmp_path: Path) -> None:
     assert pretrain(corpus, tmp_path / "first", "--steps", 1) == 0
     assert pretrain(corpus, tmp_path / "run", "--steps", 1, "--init", tmp_path / "first/model") == 0
     settings = tomllib.loads((tmp_path / "run/config.toml").read_text("utf-8"))["settings"]
@@ -166,17 +168,17 @@ def test_a_run_records_the_learning_rate_and_no_size_where_it_continues_a_model(
     assert "size" not in settings
 
 
-def test_a_model_to_continue_excludes_a_size(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_init_and_size_are_mutually_exclusive(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert pretrain(corpus, tmp_path / "run", "--steps", 1, "--init", "minilm", "--size", "tiny") == 2
-    assert "--init and --size exclude each other" in capsys.readouterr().err
+    assert "init and size are mutually exclusive" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 
-def test_a_head_that_the_first_model_lacks_depends_on_the_seed_alone(corpus: Path, tmp_path: Path) -> None:
+def test_a_head_that_the_init_model_lacks_depends_only_on_the_seed(corpus: Path, tmp_path: Path) -> None:
     assert pretrain(corpus, tmp_path / "words", "--steps", 1, "--objective", "mlm") == 0
     heads = []
     for name, seed in (("one", 3), ("same", 3), ("other", 4)):
-        torch.rand(7)  # whatever was drawn before
+        torch.rand(7)  # advance the global generator
         flags = ("--steps", 1, "--learning-rate", 1e-9, "--init", tmp_path / "words/model", "--seed", seed)
         assert pretrain(corpus, tmp_path / name, *flags, "--objective", "mlm+nsp") == 0
         heads.append(load_file(tmp_path / name / "model/model.safetensors")["cls.seq_relationship.weight"])
@@ -184,7 +186,7 @@ def test_a_head_that_the_first_model_lacks_depends_on_the_seed_alone(corpus: Pat
     assert not torch.allclose(heads[0], heads[2], atol=1e-3)
 
 
-def test_held_out_text_that_cannot_be_used_is_named_and_leaves_nothing_behind(
+def test_unusable_held_out_text_is_named_and_leaves_nothing_behind(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = tmp_path / "short.txt"
@@ -211,7 +213,7 @@ def test_held_out_text_that_cannot_be_used_is_named_and_leaves_nothing_behind(
         ("--mask-mix", "80/20", "the form 80/10/10"),
     ],
 )
-def test_shares_that_make_no_sense_are_refused(
+def test_invalid_shares_are_refused(
     flag: str, value: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["pretrain", "--corpus", "corpus", "--out", str(tmp_path / "run"), flag, value]) == 2
@@ -249,7 +251,7 @@ def test_a_share_of_documents_can_be_held_out(corpus: Path, tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("share", ["0", "1", "5", "nan", "-0.1"])
-def test_a_share_that_is_none_is_refused(
+def test_a_share_outside_0_to_1_is_refused(
     share: str, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert pretrain(corpus, tmp_path / "run", f"--heldout={share}") == 2
@@ -262,7 +264,7 @@ def test_a_share_may_be_a_number_in_a_file(corpus: Path, tmp_path: Path) -> None
     assert (tmp_path / "run/plans/rank-0/heldout-32").is_dir()
 
 
-def test_a_share_without_documents_makes_no_run(
+def test_a_share_that_holds_out_no_document_is_refused(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert pretrain(corpus, tmp_path / "run", "--heldout", "0.001") == 3
@@ -271,7 +273,7 @@ def test_a_share_without_documents_makes_no_run(
 
 
 @pytest.mark.parametrize("redirected", ["2>&-", "2>&1 >{out}/printed | head -1"])
-def test_a_training_goes_on_where_nobody_reads_what_it_says(redirected: str, corpus: Path, tmp_path: Path) -> None:
+def test_a_training_continues_if_its_output_is_not_read(redirected: str, corpus: Path, tmp_path: Path) -> None:
     flags = "--size tiny --length 32 --batch-size 8 --threads 1 --steps 4 --log-every 1"
     command = f"{sys.executable} -m bertmill pretrain --corpus {corpus} --out {tmp_path}/run {flags} "
     done = subprocess.run(
@@ -282,9 +284,7 @@ def test_a_training_goes_on_where_nobody_reads_what_it_says(redirected: str, cor
     assert (tmp_path / "run/model/config.json").exists()
 
 
-def test_a_model_of_what_is_no_number_answers_nothing(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_with_nan_weights_is_refused(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert pretrain(corpus, tmp_path / "run", "--steps", 1) == 0
     weights = load_file(tmp_path / "run/model/model.safetensors")
     weights["bert.embeddings.word_embeddings.weight"][7, 7] = math.nan
@@ -304,10 +304,10 @@ def test_a_model_of_what_is_no_number_answers_nothing(
         (["--workers", "9999999"], "--workers"),
         (["--device", "meta"], "device meta cannot be used"),
         (["--heldout", ""], "--heldout: should not be empty"),
-        (["--out", "folder\udcff"], "--out is not valid UTF-8"),
+        (["--out", "folder\udcff"], "out is not valid UTF-8"),
     ],
 )
-def test_what_no_machine_can_do_is_refused(
+def test_impossible_settings_are_refused(
     flags: list[str],
     message: str,
     corpus: Path,
@@ -321,9 +321,9 @@ def test_what_no_machine_can_do_is_refused(
     assert not list(tmp_path.rglob("config.toml"))
 
 
-@pytest.mark.filterwarnings("ignore")  # torch warns of itself when it compiles
+@pytest.mark.filterwarnings("ignore")  # torch emits warnings when it compiles
 @pytest.mark.usefixtures("no_compiler")
-def test_without_a_compiler_the_wish_for_one_is_refused_before_anything_is_written(
+def test_compile_without_a_compiler_is_refused_before_anything_is_written(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert pretrain(corpus, tmp_path / "run", "--steps", 1, "--compile") == 2

@@ -12,7 +12,7 @@ from tests.training.pretraining import log_of
 
 
 @pytest.mark.parametrize("damage", [b"5\n", b'{"a": 1}\n', b"\xff\xfe\n"])
-def test_a_damaged_log_is_cut_where_the_damage_is(damage: bytes, half_a_run: Path, tmp_path: Path) -> None:
+def test_a_damaged_log_is_truncated_at_the_damage(damage: bytes, half_a_run: Path, tmp_path: Path) -> None:
     run = shutil.copytree(half_a_run, tmp_path / "run")
     shutil.rmtree(run / "checkpoints/step-000020")
     first = (run / "log.jsonl").read_bytes().splitlines(keepends=True)[0]

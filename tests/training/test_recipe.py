@@ -1,3 +1,5 @@
+"""Pre-training defaults, and the reasons that a run reports for them."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -34,7 +36,7 @@ def resolved_from(corpus: Corpus, **given: Any) -> ResolvedPretraining:
 def test_the_learning_rate_is_that_of_the_nearest_size(
     size: str, num_layers: int, nearest: str, pieces: Corpus, tmp_path: Path
 ) -> None:
-    """One layer of base has as many weights as two of small, and four of mini fewer than a half of that."""
+    """One layer of base has as many weights as two of small, and four of mini have fewer than half of that."""
     BertConfig.of_size(size, num_hidden_layers=num_layers).save_pretrained(tmp_path / "model")
     assert resolved_from(pieces, init=str(tmp_path / "model")).learning_rate == LEARNING_RATES[nearest]
 
@@ -60,7 +62,7 @@ def test_a_short_training_has_no_dropout_and_selects_more_pieces(
     assert resolved.decisions().items() >= {"dropout": dropout, "mask_rate": mask_rate}.items()
 
 
-def test_with_a_budget_the_speed_of_the_machine_tells_the_epochs(
+def test_with_a_budget_the_epochs_are_estimated_from_the_speed_of_the_machine(
     pieces: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     weights = BertConfig.of_size("mini", vocab_size=pieces.vocabulary_size).weights_per_piece(0.3)
@@ -76,7 +78,7 @@ def test_weights_from_the_corpus_have_a_higher_learning_rate(pieces: Corpus) -> 
     assert rates == [2 * LEARNING_RATES["mini"], LEARNING_RATES["mini"]]
 
 
-def test_every_decision_has_a_reason_and_nothing_else_has(pieces: Corpus) -> None:
+def test_every_decision_and_nothing_else_has_a_reason(pieces: Corpus) -> None:
     assert resolved_from(pieces).reasons == (
         "size mini (default): 4 layers, hidden size 256",
         "learning rate 0.002: default for mini with weights from the corpus",
@@ -102,7 +104,7 @@ def test_a_long_training_has_its_reason(pieces: Corpus) -> None:
     assert resolved_from(pieces, **given).reasons == ("dropout 0.1, mask rate 0.15: 4 epochs or more (about 6)",)
 
 
-def test_the_mask_rate_is_no_reason_where_nothing_is_masked(pieces: Corpus) -> None:
+def test_the_mask_rate_has_no_reason_if_nothing_is_masked(pieces: Corpus) -> None:
     given = {"size": "tiny", "learning_rate": 1e-4, "epochs": 2, "objective": "clm"}
     resolved = resolved_from(pieces, **given)
     assert resolved.reasons == ("dropout 0: short training, fewer than 4 epochs (about 2)",)

@@ -1,4 +1,4 @@
-"""A training that is stopped anywhere and resumed goes through the same bits as one that is not."""
+"""A training that is stopped anywhere and resumed computes the same bits as an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from bertmill.cli.main import main
 
 PROGRAM = Path(__file__).with_name("killed_training.py")
-# What differs between the trainings that are interrupted. `saving` has no evaluation: each kill repeats its steps.
+# The trainings to interrupt. `saving` has no evaluation, since each kill repeats its steps.
 TRAININGS: dict[str, dict[str, object]] = {
     "short": {"--steps": 24, "--log-every": 7, "--eval-every": 10, "--save-every": 4},
     "saving": {"--steps": 6, "--log-every": 4, "--save-every": 2},
@@ -39,7 +39,7 @@ def flags_of(training: str, corpus: Path, out: Path, *more: str) -> list[str]:
 
 
 def outcome(run: Path) -> dict[str, Any]:
-    """Everything that must be the same: files to the byte, the log but for its times."""
+    """Everything that must be the same: the bytes of files, and the log except for times."""
     files = [*sorted((run / "checkpoints").glob("step-*/*.safetensors"))[-2:], run / "model/model.safetensors"]
     log = [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
     for line in log:
@@ -49,7 +49,7 @@ def outcome(run: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def uninterrupted(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, Any]]:
-    """The outcome of a training that was not interrupted; each is made once."""
+    """Returns the outcome of an uninterrupted training, which is run once."""
 
     @cache
     def made(training: str) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def uninterrupted(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Cal
 
 
 def killed(mode: str, training: str, corpus: Path, out: Path, *more: str) -> int:
-    """Run a training that is killed as `mode` says (killed_training.py); returns how often it was killed."""
+    """Run a training that is killed as `mode` says (killed_training.py) and return how often it was killed."""
     command = [sys.executable, str(PROGRAM), mode, *flags_of(training, corpus, out, *more)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -92,7 +92,7 @@ def test_interrupted_equals_uninterrupted(
 
 
 @pytest.mark.parametrize("training", ["short", pytest.param("long", marks=pytest.mark.slow)])
-def test_workers_do_not_change_what_is_learnt(
+def test_workers_do_not_change_what_is_learned(
     training: str, corpus: Path, uninterrupted: Callable[[str], dict[str, Any]], tmp_path: Path
 ) -> None:
     flags = [*flags_of(training, corpus, tmp_path / "run"), "--workers", "4", "--quiet"]
@@ -103,7 +103,7 @@ def test_workers_do_not_change_what_is_learnt(
 @pytest.mark.slow
 @pytest.mark.usefixtures("compiler")
 @pytest.mark.parametrize("flags", [[], ["--dropout", "0", "--threads", "2"]])
-def test_a_compiled_training_that_was_interrupted_equals_one_that_was_not(
+def test_an_interrupted_compiled_training_equals_an_uninterrupted_one(
     flags: list[str], corpus: Path, tmp_path: Path
 ) -> None:
     killed("random:0:0", "long", corpus, tmp_path / "whole", "--compile", *flags)

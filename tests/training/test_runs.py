@@ -20,18 +20,18 @@ from bertmill.training.distributed import joined_ranks
 from tests.training.pretraining import pretrain
 
 
-def test_settings_that_decide_what_is_learnt_cannot_change(
+def test_settings_that_affect_what_is_learned_cannot_change(
     half_a_run: Path, corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flags = ["--out", str(half_a_run), "--resume", "--seed", "5", "--steps", "20", "--size", "mini", "--log-every", "3"]
     assert main(["pretrain", *flags]) == 2
     message = capsys.readouterr().err
-    assert "--seed, --size cannot change" in message
+    assert "seed, size cannot change" in message
     assert pretrain(corpus, half_a_run, "--steps", 20) == 2
-    assert "already holds a run; use --resume" in capsys.readouterr().err
+    assert "already contains a run; resume it" in capsys.readouterr().err
 
 
-def test_the_command_that_began_a_run_resumes_it(
+def test_the_command_that_started_a_run_resumes_it(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(corpus.parent)
@@ -52,7 +52,7 @@ def test_the_command_that_began_a_run_resumes_it(
         ("fp32", 2.0, "fp32"),
     ],
 )
-def test_half_precision_is_chosen_where_it_is_faster(
+def test_half_precision_is_chosen_if_it_is_faster(
     asked: Precision, speedup: float | None, decided: Precision, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runs, "bf16_speedup", lambda device: speedup)
@@ -60,12 +60,12 @@ def test_half_precision_is_chosen_where_it_is_faster(
         assert runs._usable_precision(asked, ranks, is_new=True) == decided
 
 
-@pytest.mark.parametrize("is_begun", [False, True], ids=["new", "begun on another machine"])
-def test_half_precision_is_refused_where_nobody_survives_it(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_begun: bool
+@pytest.mark.parametrize("is_started", [False, True], ids=["new", "started on another machine"])
+def test_half_precision_is_refused_if_it_crashes(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_started: bool
 ) -> None:
     run = tmp_path / "run"
-    if is_begun:
+    if is_started:
         assert pretrain(corpus, run, "--steps", 2) == 0
         shutil.rmtree(run / "model")
         settings = (run / "config.toml").read_text()
@@ -76,13 +76,11 @@ def test_half_precision_is_refused_where_nobody_survives_it(
     assert pretrain(corpus, run, "--steps", 2, "--precision", "bf16", "--resume") == 2
     message = capsys.readouterr().err
     assert "this machine cannot compute in bf16" in message
-    assert ("resume it on another machine" if is_begun else "use --precision fp32") in message
-    assert run.exists() == is_begun
+    assert ("resume the run on another machine" if is_started else "use fp32") in message
+    assert run.exists() == is_started
 
 
-def test_a_corpus_may_be_moved_but_not_become_another(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_corpus_may_move_but_not_change(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     moved = shutil.copytree(corpus, tmp_path / "corpus")
     assert pretrain(moved, tmp_path / "run", "--steps", 2) == 0
     shutil.rmtree(tmp_path / "run/model")
@@ -96,7 +94,7 @@ def test_a_corpus_may_be_moved_but_not_become_another(
     assert "the corpus data differs from what the run started with" in capsys.readouterr().err
     moved.rename(tmp_path / "gone")
     assert main(["pretrain", "--out", str(tmp_path / "run"), "--resume"]) == 2
-    assert f"{moved}: does not exist; tell with --corpus where it is now" in capsys.readouterr().err
+    assert f"{moved}: does not exist; set corpus to its new location" in capsys.readouterr().err
 
 
 def test_a_run_is_resumed_from_another_directory(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +111,7 @@ def test_a_run_is_resumed_from_another_directory(corpus: Path, tmp_path: Path, m
     assert main(["pretrain", "--out", str(tmp_path / "run"), "--resume"]) == 0
 
 
-def test_a_model_to_go_on_with_may_be_moved_but_not_become_another(
+def test_an_init_model_may_move_but_not_change(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for seed in (1, 2):
@@ -137,7 +135,7 @@ def test_a_mistake_in_the_first_command_can_be_corrected_in_the_second(corpus: P
 
 
 @pytest.mark.parametrize("words_", [["inspect"], ["check"], ["fill", "a [MASK]"]])
-def test_the_folder_of_a_training_is_not_a_model_and_the_message_says_where_it_is(
+def test_a_run_folder_is_not_a_model_and_the_message_names_the_model(
     words_: list[str], half_a_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command, *rest = words_
@@ -156,7 +154,7 @@ def test_a_finished_run_is_not_overwritten(corpus: Path, tmp_path: Path, capsys:
     assert "is already finished" in capsys.readouterr().err
 
 
-def test_a_start_that_is_refused_can_be_made_good(corpus: Path, tmp_path: Path) -> None:
+def test_a_refused_start_can_be_corrected(corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("One document. It has two sentences.\n", encoding="utf-8")
     vocabulary, single = str(corpus / "vocabulary"), tmp_path / "single"
     assert main(["corpus", str(tmp_path / "text.txt"), "--vocab", vocabulary, "--out", str(single), "--quiet"]) == 0
@@ -167,10 +165,10 @@ def test_a_start_that_is_refused_can_be_made_good(corpus: Path, tmp_path: Path) 
     assert pretrain(corpus, tmp_path / "run", "--steps", 1) == 0
 
 
-def test_a_folder_with_other_things_is_no_run(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_with_other_files_is_refused(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "vocab.txt").write_text("[PAD]\n", encoding="utf-8")
     assert pretrain(corpus, tmp_path, "--steps", 1) == 2
-    assert "is neither a run nor empty" in capsys.readouterr().err
+    assert "is neither empty nor a run folder" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["vocab.txt"]
 
 
@@ -184,7 +182,7 @@ def test_a_folder_belongs_to_one_training_at_a_time(
 
 
 @pytest.mark.parametrize("key", ["corpus", "learning_rate", "steps", "size", "out"])
-def test_settings_that_are_gone_from_a_run_are_missed(
+def test_missing_settings_of_a_run_are_reported(
     key: str, half_a_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = shutil.copytree(half_a_run, tmp_path / "run")
@@ -194,7 +192,7 @@ def test_settings_that_are_gone_from_a_run_are_missed(
     assert f"is damaged: {key}: field required" in capsys.readouterr().err or key == "out"
 
 
-def test_a_run_knows_its_corpus_also_without_its_plans(
+def test_a_run_recognizes_its_corpus_without_its_plans(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"
@@ -207,17 +205,17 @@ def test_a_run_knows_its_corpus_also_without_its_plans(
     assert "the corpus data differs from what the run started with" in capsys.readouterr().err
 
 
-def test_a_run_of_another_command_is_told(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_of_another_command_is_reported(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert pretrain(corpus, tmp_path / "run", "--steps", 1) == 0
     assert main(["finetune", "--out", str(tmp_path / "run"), "--resume"]) == 2
     assert capsys.readouterr().err.splitlines()[-1] == (
-        f"bertmill: {tmp_path}/run: is a run of `bertmill pretrain`; resume it with `bertmill pretrain --resume`"
+        f"bertmill: {tmp_path}/run: is a run of `bertmill pretrain`; resume it with that command"
     )
 
 
-def test_the_settings_of_a_run_that_went_on_with_a_model_begin_another(corpus: Path, tmp_path: Path) -> None:
+def test_the_settings_of_a_run_with_init_start_another_run(corpus: Path, tmp_path: Path) -> None:
     assert pretrain(corpus, tmp_path / "first", "--steps", 1) == 0
     assert pretrain(corpus, tmp_path / "second", "--steps", 1, "--init", tmp_path / "first/model") == 0
     config = tmp_path / "second/config.toml"
-    config.write_text(re.sub(r'length = "32"', "length = 32", config.read_text()))  # as a person would write it
+    config.write_text(re.sub(r'length = "32"', "length = 32", config.read_text()))  # as a user would write it
     assert main(["pretrain", "--config", str(config), "--out", str(tmp_path / "third")]) == 0

@@ -19,7 +19,7 @@ def weights(run: Path) -> bytes:
     return (run / "model/model.safetensors").read_bytes()
 
 
-def test_changed_and_lost_data_are_noticed_on_resume(
+def test_changed_and_missing_data_are_detected_on_resume(
     tiny: Path, rows_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -33,7 +33,7 @@ def test_changed_and_lost_data_are_noticed_on_resume(
     assert "the train data differs from what the run started with" in capsys.readouterr().err
     rows.unlink()
     assert main([*words, "--resume"]) == 2
-    assert f"bertmill: {rows.resolve()}: does not exist; tell with --train where it is now" in capsys.readouterr().err
+    assert f"bertmill: {rows.resolve()}: does not exist; set train to its new location" in capsys.readouterr().err
 
 
 def test_a_run_knows_its_own_settings_when_it_is_resumed(
@@ -48,11 +48,11 @@ def test_a_run_knows_its_own_settings_when_it_is_resumed(
     assert not (tmp_path / "none").exists()
 
 
-def test_a_run_that_is_not_resumed_is_left_alone(
+def test_a_run_is_left_alone_without_resume(
     finished: Path, tiny: Path, rows_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(finetune_words(tiny, rows_file, finished)) == 2
-    assert f"{finished}: already holds a run; use --resume, or choose another folder" in capsys.readouterr().err
+    assert f"{finished}: already contains a run; resume it, or choose another folder" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("flags", [{}, {"seeds": 2}])
@@ -87,7 +87,7 @@ def test_relative_paths_are_resolved_so_that_a_run_can_be_resumed_anywhere(
     assert main([*words, "--resume"]) == 0
     assert weights(tmp_path / "run") == before
     assert main([*words, "--resume", "--eval-every", "3"]) == 2  # it decides which weights are the best
-    assert "--eval-every cannot change when a run is resumed" in capsys.readouterr().err
+    assert "eval_every cannot change when a run is resumed" in capsys.readouterr().err
     shutil.rmtree("run/model")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
@@ -157,7 +157,7 @@ def test_a_run_records_what_was_left_open_and_a_resumed_run_reads_it(
 def test_a_run_without_recorded_decisions_is_resumed_and_records_them(
     tiny: Path, rows_file: Path, tmp_path: Path
 ) -> None:
-    """As earlier versions wrote it."""
+    """Earlier versions wrote such runs."""
     run = tmp_path / "run"
     assert main([*finetune_words(tiny, rows_file, run, epochs=0.5), "--quiet"]) == 0
     before, config = weights(run), (run / "config.toml").read_text(encoding="utf-8")
@@ -171,7 +171,9 @@ def test_a_run_without_recorded_decisions_is_resumed_and_records_them(
     assert (run / "config.toml").read_text(encoding="utf-8") == config
 
 
-def test_a_setting_left_open_in_python_is_what_the_run_has_decided(tiny: Path, rows_file: Path, tmp_path: Path) -> None:
+def test_a_setting_left_open_in_python_keeps_the_decision_of_the_run(
+    tiny: Path, rows_file: Path, tmp_path: Path
+) -> None:
     settings = FinetuneSettings(
         task="classify", model=str(tiny), train=rows_file, out=tmp_path / "run", epochs=0.5, threads=1, metric=None
     )
@@ -180,7 +182,7 @@ def test_a_setting_left_open_in_python_is_what_the_run_has_decided(tiny: Path, r
     assert finetune(settings.model_copy(update={"resume": True}), Listener()) == tmp_path / "run/model"
 
 
-def test_a_resumed_run_is_as_quiet_as_its_own_command_says(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_resumed_run_takes_quiet_from_its_own_command(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The fixture was trained with --quiet."""
     for flags, is_quiet in (([], False), (["--quiet"], True)):
         assert main(["finetune", "--resume", "--out", str(finished), *flags]) == 0

@@ -1,3 +1,5 @@
+"""The schedule of a training: its learning rate, its progress, and when it is over."""
+
 from __future__ import annotations
 
 import pytest
@@ -23,7 +25,7 @@ def test_a_long_training_warms_up_for_ten_thousand_steps() -> None:
     assert schedule.rate(MAX_WARMUP_STEPS, 0.0) == pytest.approx(1.0)
 
 
-def test_by_the_clock_the_rate_is_zero_when_the_time_is_over() -> None:
+def test_with_a_time_budget_the_rate_is_zero_when_the_time_is_up() -> None:
     schedule = Schedule(1.0, seconds=100)
     assert schedule.rate(0, 0.0) == 0
     assert schedule.rate(0, 3.0) == pytest.approx(0.5)
@@ -33,7 +35,7 @@ def test_by_the_clock_the_rate_is_zero_when_the_time_is_over() -> None:
     assert schedule.is_over(5, 98.0, seconds_of_step=3.0)
 
 
-def test_progress_by_the_clock_begins_with_the_first_step() -> None:
+def test_progress_of_a_time_budget_starts_with_the_first_step() -> None:
     schedule = Schedule(1.0, seconds=100, start_seconds=20)
     assert [schedule.progress(0, seconds) for seconds in (20.0, 60.0, 100.0, 101.0)] == [0, 0.5, 1, 1]
     assert schedule.rate(0, 20.0) == 0
@@ -49,10 +51,10 @@ def test_no_rate_is_negative_or_above_the_peak(steps: int, peak: float) -> None:
     assert schedule.is_over(steps, 0.0)
 
 
-def test_epochs_count_for_all_lengths() -> None:
+def test_epochs_count_over_all_lengths() -> None:
     assert steps_of_epochs(3.0, [14.0], [1.0]) == 42
     assert steps_of_epochs(2.5, [10.5], [1.0]) == 27
-    assert steps_of_epochs(1.1, [50.0], [1.0]) == 55  # 1.1 times 50 is a little more in floating point
+    assert steps_of_epochs(1.1, [50.0], [1.0]) == 55  # 1.1 * 50 exceeds 55 in floating point
     assert steps_of_epochs(1e-9, [50.0], [1.0]) == 1
     steps = steps_of_epochs(1.0, [1600.0, 100.0], [0.1, 0.9])
     assert 0.1 * steps / 1600 + 0.9 * steps / 100 == pytest.approx(1.0, abs=0.01)

@@ -51,7 +51,7 @@ def words_row(draw: random.Random, place: str) -> WordsRow:
 
 
 def question_row(draw: random.Random, place: str) -> QuestionRow:
-    words = draw.choices(WORDS, k=20)  # all of one length: the softmax of Hugging Face includes padding
+    words = draw.choices(WORDS, k=20)  # of equal length, since the softmax of Hugging Face includes padding
     start = sum(len(word) + 1 for word in words[:7])
     span = (start, start + len(" ".join(words[7:9])))
     return QuestionRow(place, ("good film", " ".join(words)), (span,) if draw.random() < 0.8 else ())
@@ -150,7 +150,7 @@ def places(batches: list[list[Example]]) -> list[str]:
     return [example.row.place for batch in batches for example in batch]
 
 
-def test_every_epoch_has_every_example_once_in_an_order_of_its_own(tiny: Path) -> None:
+def test_every_epoch_has_every_example_once_in_a_different_order(tiny: Path) -> None:
     trainable = trainable_of("classify", tiny, count=12)
     first, second = (places(list(islice(trainable.batches(start), 3))) for start in (0, 3))
     assert sorted(first) == sorted(second) == sorted(f"row {number}" for number in range(12))
@@ -158,7 +158,7 @@ def test_every_epoch_has_every_example_once_in_an_order_of_its_own(tiny: Path) -
 
 
 def test_batches_from_a_later_step_are_those_of_the_whole_stream(tiny: Path) -> None:
-    trainable = trainable_of("classify", tiny, count=10)  # epochs do not end with a batch
+    trainable = trainable_of("classify", tiny, count=10)  # an epoch does not end with a batch
     whole = list(islice(trainable.batches(0), 8))
     assert places(list(islice(trainable.batches(5), 3))) == places(whole[5:])
 

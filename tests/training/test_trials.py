@@ -1,4 +1,4 @@
-"""Tests for several fine-tunings: each equals a run of its own, and the best one is kept."""
+"""Tests for several fine-tunings: each equals a separate run, and the best one is kept."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bertmill.training.trials import PAPER_GRID, Trial, finetune_once_or_more
 from tests.finetuned import finetune_words
 
 
-def test_seeds_are_runs_of_their_own_and_the_best_is_kept(
+def test_seeds_are_separate_runs_and_the_best_is_kept(
     tiny: Path, rows_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     several, alone = tmp_path / "several", tmp_path / "alone"
@@ -91,11 +91,11 @@ def test_all_trials_use_the_same_rows(
     moved.write_bytes(rows_file.read_bytes())
     rows.unlink()
     assert main(resume) == 2
-    assert f"{rows}: does not exist; tell with --train where it is now" in capsys.readouterr().err
+    assert f"{rows}: does not exist; set train to its new location" in capsys.readouterr().err
     assert main([*resume, "--train", str(moved)]) == 0
     assert f'train = "{moved}"' in (out / "config.toml").read_text(encoding="utf-8")
-    assert main([*resume, "--train", str(other)]) == 2  # also of a run that is finished
-    assert "--train cannot change" in capsys.readouterr().err
+    assert main([*resume, "--train", str(other)]) == 2  # of a finished run too
+    assert "train cannot change" in capsys.readouterr().err
 
 
 def test_the_grid_is_the_papers_and_the_best_mean_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -136,5 +136,5 @@ def test_trials_need_a_single_process(
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert main(finetune_words(tiny, rows_file, tmp_path / "run", seeds=2)) == 2
-    assert "--seeds and --grid need a single process" in capsys.readouterr().err
+    assert "seeds and grid need a single process" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

@@ -1,1 +1,1 @@
-"""The command line: one small file per command; the only room that prints and sets exit codes."""
+"""The command line: one small file per command. Only this package prints and sets exit codes."""

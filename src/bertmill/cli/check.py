@@ -1,4 +1,4 @@
-"""`bertmill check`: everything about a folder that can be wrong, looked at and said."""
+"""`bertmill check`: runs all checks of a folder and prints their results."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from bertmill.errors import BertmillError, IntegrityError
 
 
 def run(settings: CheckSettings) -> None:
+    """Print the result of every check; IntegrityError if one fails."""
     path = find_folder(settings.folder)
     checks = describer_for(path).checks(path)
     failed = []

@@ -1,4 +1,4 @@
-"""`bertmill corpus`: text files become a corpus folder, and its statistics are printed."""
+"""`bertmill corpus`: turns text files into a corpus folder and prints its statistics."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from bertmill.text.tokenizer import BertTokenizer
 
 
 def run(settings: CorpusSettings) -> None:
+    """Build the corpus and print its size and statistics."""
     tokenizer = BertTokenizer.from_pretrained(settings.vocab)
     files = find_files(settings.files)
     repairs = Repairs()

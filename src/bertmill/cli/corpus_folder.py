@@ -1,4 +1,4 @@
-"""What a corpus folder holds, in words, instances made from it, and everything about it that can be wrong."""
+"""Corpus folders for `inspect` and `check`: a description, instances made from the corpus, and checks."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from bertmill.corpus.shards import Corpus, open_shard, read_facts
 from bertmill.corpus.statistics import summarize
 from bertmill.errors import IntegrityError
 from bertmill.storage import MANIFEST, verify_manifest
+from bertmill.text.printable import counted
 from bertmill.text.tokenizer import BertTokenizer
 
 _WRAPPING: Any = {"width": 100, "break_long_words": False, "break_on_hyphens": False}
 
 
 def facts(path: Path) -> dict[str, Any]:
-    """What `inspect` says: what the manifest says, counted when it was built, if its files are still the same."""
+    """What `inspect` shows: the facts recorded in the manifest, if the files are unchanged."""
     verify_manifest(path)
     facts = {"folder": str(path), **read_facts(path)}
     if not isinstance(facts.get("statistics"), dict):
@@ -33,9 +34,10 @@ def facts(path: Path) -> dict[str, Any]:
 
 
 def sentences(facts: dict[str, Any]) -> list[str]:
+    """The facts as lines of text."""
     lines = [f"{facts['folder']} is a corpus: {summary(facts)}"]
     lines.append(f"vocabulary: {facts['vocabulary_size']:,} pieces, sha256 {facts['vocabulary_sha256']}")
-    lines.append(f"words:      {facts['chinese_words'] or 'as WordPiece has them'}")
+    lines.append(f"words:      {facts['chinese_words'] or 'as split by WordPiece'}")
     lines.append(f"identity:   sha256 {facts['sha256']}")
     lines += summarize(facts)
     lines += ["sentences by pieces:", *histogram(facts["statistics"]["sentence_lengths"])]
@@ -44,6 +46,7 @@ def sentences(facts: dict[str, Any]) -> list[str]:
 
 
 def summary(facts: dict[str, Any]) -> str:
+    """The size of a corpus in one line."""
     return (
         f"{facts['documents']:,} documents, {facts['sentences']:,} sentences, {facts['pieces']:,} pieces "
         f"from {facts['text_bytes']:,} bytes of text"
@@ -51,8 +54,8 @@ def summary(facts: dict[str, Any]) -> str:
 
 
 def checks(path: Path) -> dict[str, Callable[[], str]]:
-    """What `check` looks at; each says what it found or raises."""
-    facts = read_facts(path)  # what cannot be opened at all is an error at once
+    """The checks of `bertmill check` by name; each returns what it found, or raises."""
+    facts = read_facts(path)  # a corpus that cannot be opened fails here
     return {
         "hashes": lambda: check_hashes(path),
         "shards": lambda: _shards(path, facts),
@@ -64,28 +67,28 @@ def checks(path: Path) -> dict[str, Callable[[], str]]:
 def _shards(path: Path, facts: dict[str, Any]) -> str:
     for number in range(facts["shards"]):
         open_shard(path, number, facts["vocabulary_size"])
-    return f"the files of each ({facts['shards']}) fit together, and all pieces are in the vocabulary"
+    return f"the files of {counted(facts['shards'], 'shard')} are consistent, and all pieces are in the vocabulary"
 
 
 def _counts(path: Path, facts: dict[str, Any]) -> str:
     corpus = Corpus(path, verify=False)
-    counted = {"pieces": corpus.num_pieces, "sentences": corpus.num_sentences, "documents": corpus.num_documents}
-    wrong = [f"{count:,} {name}, not {facts.get(name)}" for name, count in counted.items() if facts.get(name) != count]
+    counts = {"pieces": corpus.num_pieces, "sentences": corpus.num_sentences, "documents": corpus.num_documents}
+    wrong = [f"{count:,} {name}, not {facts.get(name)}" for name, count in counts.items() if facts.get(name) != count]
     if wrong:
-        raise IntegrityError(f"it holds {', '.join(wrong)}", where=path)
-    return "pieces, sentences and documents are as many as it says"
+        raise IntegrityError(f"contains {', '.join(wrong)}", where=path)
+    return "the numbers of pieces, sentences and documents match the manifest"
 
 
 def _vocabulary(path: Path) -> str:
     corpus = Corpus(path, verify=False)
     tokenizer = BertTokenizer.from_pretrained(corpus.vocabulary_folder)
     corpus.require_vocabulary(tokenizer.wordpiece, corpus.vocabulary_folder)
-    return "is the one that the corpus was made with"
+    return "matches the corpus"
 
 
 def instance_lines(path: Path, settings: InspectSettings) -> Iterator[str]:
     """The first instances of an epoch, as training would see them with this seed."""
-    plan_settings = PlanSettings(settings.objective, settings.length)  # refused before the corpus is verified
+    plan_settings = PlanSettings(settings.objective, settings.length)  # fails before the corpus is verified
     corpus = Corpus(path)
     tokenizer = BertTokenizer.from_pretrained(corpus.vocabulary_folder)
     masking = MaskingSettings(whole_words=settings.whole_words)
@@ -104,10 +107,10 @@ def instance_lines(path: Path, settings: InspectSettings) -> Iterator[str]:
 
 
 def show_instances(batch: InstanceBatch, objective: Objective, tokenizer: BertTokenizer) -> Iterator[str]:
-    """The lines to print: pieces, labels and segments.
+    """The instances of a batch as lines of text: pieces, labels and segments.
 
-    A selected piece is shown as the model sees it, with the piece to predict in ‹ ›: `[MASK]‹dog›`, `apple‹dog›`
-    (random) or `dog‹dog›` (the same). An objective that predicts every piece shows no labels.
+    A selected piece is shown as the model sees it, followed by the piece to predict in ‹ ›: `[MASK]‹dog›`,
+    `apple‹dog›` (random) or `dog‹dog›` (unchanged). An objective that predicts every piece shows no labels.
     """
     for number in range(len(batch.lengths)):
         instance = batch[number : number + 1]

@@ -1,4 +1,4 @@
-"""`bertmill evaluate`: how good a fine-tuned model is on labelled rows, as tables or JSON."""
+"""`bertmill evaluate`: evaluates a fine-tuned model on labeled rows and prints tables or JSON."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ MAX_SHOWN_CLASSES = 12  # a larger confusion matrix does not fit on a screen
 
 
 def run(settings: EvaluateSettings) -> None:
+    """Print the metrics, classes and worst errors of a model."""
     set_threads(settings.threads)
     runner = Runner(settings.model, settings.device, settings)
     file, task = RowFile(str(settings.data), settings), runner.task

@@ -1,4 +1,4 @@
-"""`bertmill fill`: what a model puts in the place of [MASK]."""
+"""`bertmill fill`: predicts the piece at each [MASK]."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from bertmill.inference.predictor import load
 
 
 def run(settings: FillSettings) -> None:
+    """Print the best guesses for every [MASK] of every text."""
     model = load(settings.model, settings.device)
     for text in settings.texts:
         guesses = model.fill(text, settings.top_k)

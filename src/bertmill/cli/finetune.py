@@ -1,4 +1,4 @@
-"""`bertmill finetune`: train on labelled rows, show how it goes, and write the report."""
+"""`bertmill finetune`: trains on labeled rows, shows progress, and writes the report."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from bertmill.training.trials import finetune_once_or_more
 
 
 def run(settings: FinetuneSettings) -> None:
+    """Fine-tune, write the report, and print the model folder."""
     with TrainingDisplay(quiet=settings.quiet) as display:
         folder = finetune_once_or_more(settings, display)
     if folder is not None:

@@ -1,8 +1,8 @@
-"""Command-line words → settings: an argparse parser made from the fields of a settings class.
+"""Command-line words → settings: an argparse parser built from the fields of a settings class.
 
-argparse only sorts words into flags and prints help. Values stay text until pydantic reads them, so that every rule is
-in one place, config/, and all problems are reported together. The settings of `finetune TASK` and `predict MODEL` are
-joined with the options of the task.
+argparse only assigns words to flags and prints help. Values stay text until pydantic validates them, so all rules are
+in config/ and all problems are reported together. The settings of `finetune TASK` and `predict MODEL` include the
+options of the task.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from bertmill.tasks import TASKS, predict_settings_for, settings_for, task_of_mo
 
 HELP_FLAGS = ("-h", "--help")
 HELP_WIDTH = 100
-_REGISTRIES = {"task": TASKS, "objective": OBJECTIVES}  # whose names help lists
+_REGISTRIES = {"task": TASKS, "objective": OBJECTIVES}  # help lists their names
 
 
 class _Parser(argparse.ArgumentParser):
@@ -35,7 +35,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def settings_from_words(command: str, words: Sequence[str]) -> Settings | None:
-    """The settings that `words` give, or None after printing help."""
+    """Parse the words after the command; returns None after printing help."""
     kind = settings_class(command, words)
     parser = make_parser(command, kind)
     if any(flag in words for flag in HELP_FLAGS):
@@ -48,7 +48,7 @@ def settings_from_words(command: str, words: Sequence[str]) -> Settings | None:
 
 
 def settings_class(command: str, words: Sequence[str]) -> type[Settings]:
-    """The settings of a command, with the options of the task if the command has one."""
+    """The settings class of a command, including the options of its task if it has one."""
     kind = COMMAND_SETTINGS[command]
     words = [word for word in words if word not in HELP_FLAGS]
     if issubclass(kind, PredictSettings):
@@ -57,17 +57,17 @@ def settings_class(command: str, words: Sequence[str]) -> type[Settings]:
         return kind
     known, rest = make_parser(command, kind).parse_known_intermixed_args(words)
     task = getattr(known, "task", None)
-    if task is not None and task not in TASKS:  # it may be the value of a task's option
+    if task is not None and task not in TASKS:  # the word may be the value of a task's option
         task = next((word for word in rest if word in TASKS), task)
     task = task or _in_files("task", known)
     return settings_for(task) if task else kind
 
 
 def _predict_settings(words: list[str]) -> type[Settings]:
-    """The settings of `predict` with the options of the model's task; UsageError for an option of another task."""
+    """The settings class of `predict` with the options of the model's task; UsageError for those of another task."""
     kind = PredictSettings
     known, rest = make_parser("predict", kind).parse_known_intermixed_args(words)
-    if rest:  # maybe options of a task; loading the tasks imports torch, which `predict --help` alone must not
+    if rest:  # perhaps options of a task; loading tasks imports torch, which `predict --help` must not do
         kind = predict_settings_for(*TASKS)
         known, _ = make_parser("predict", kind).parse_known_intermixed_args(words)
     options = [name for name in vars(known) if name not in {"config", *PredictSettings.model_fields}]
@@ -86,7 +86,7 @@ def _predict_settings(words: list[str]) -> type[Settings]:
 
 
 def _in_files(key: str, known: argparse.Namespace) -> str | None:
-    """A setting in the file of --config, or in the run to resume."""
+    """Look up a setting in the file of --config, or in the run to resume."""
     paths = [Path(known.config)] if hasattr(known, "config") else []
     paths += [Path(known.out) / RUN_FILE] if hasattr(known, "resume") and hasattr(known, "out") else []
     values = (read_toml(path).get(key) for path in paths if path.is_file())
@@ -94,9 +94,9 @@ def _in_files(key: str, known: argparse.Namespace) -> str | None:
 
 
 def make_parser(command: str, kind: type[Settings]) -> argparse.ArgumentParser:
-    """A parser whose flags are the fields of `kind`; what is not given is left out of the result.
+    """A parser with one flag per field of `kind`; flags that are not given are absent from its result.
 
-    Help has groups: what is required, what most people change, the options of a task, and the rest.
+    Help is grouped: required settings, common settings, options of the task, other settings.
     """
     parser = _Parser(
         prog=f"bertmill {command}",
@@ -108,19 +108,19 @@ def make_parser(command: str, kind: type[Settings]) -> argparse.ArgumentParser:
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=28, width=HELP_WIDTH),
     )
     of_command = COMMAND_SETTINGS.get(command, kind).model_fields
-    titles = ("required", "common", "task", "other")  # help omits empty groups
+    titles = ("required", "common", "task", "other")  # argparse omits empty groups
     groups = {title: parser.add_argument_group(f"{title} settings") for title in titles}
     for name, field in sorted(kind.model_fields.items(), key=lambda item: POSITIONAL not in item[1].metadata):
         if name not in getattr(kind, "unused", ()):
             _add_field(groups[_group(field, name not in of_command)], name, field)
     others = parser.add_argument_group("files and help")
-    others.add_argument("--config", metavar="FILE.toml", help="settings from a file; flags win over it")
-    others.add_argument(*HELP_FLAGS, action="help", help="show this message")
+    others.add_argument("--config", metavar="FILE.toml", help="read settings from a file; flags take precedence")
+    others.add_argument(*HELP_FLAGS, action="help", help="show this help")
     return parser
 
 
 def _usage(command: str, kind: type[Settings]) -> str:
-    """The command with what it requires."""
+    """The usage line: the command with its required arguments."""
     words = [f"bertmill {command}"]
     for name, field in kind.model_fields.items():
         if POSITIONAL in field.metadata:
@@ -146,7 +146,7 @@ def _add_field(parser: argparse._ArgumentGroup, name: str, field: FieldInfo) -> 
     help_text = f"{field.description or ''}{names}{_default_text(field)}".replace("%", "%%")
     key, flag = key_of(name, field), flag_of(name, field)
     if POSITIONAL in field.metadata:
-        nargs = "*" if is_list else "?"  # a file may give what the words do not
+        nargs = "*" if is_list else "?"  # the file of --config may provide it instead
         parser.add_argument(key, nargs=nargs, metavar=_singular(name), help=help_text)
     elif kind is bool:
         parser.add_argument(flag, dest=key, action=argparse.BooleanOptionalAction, help=help_text)
@@ -156,7 +156,7 @@ def _add_field(parser: argparse._ArgumentGroup, name: str, field: FieldInfo) -> 
 
 
 def _value_type(annotation: Any) -> tuple[Any, bool]:
-    """(type of one value, whether many may be given), looking through `X | None` and `list[X]`."""
+    """(type of a value, whether it is a list), looking through `X | None` and `list[X]`."""
     origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (Annotated, Union, types.UnionType):
         return _value_type(next(part for part in parts if part is not type(None)))

@@ -1,6 +1,6 @@
-"""Which kind of folder a name on the command line stands for: `inspect` and `check` take every kind.
+"""The folder that `inspect` or `check` describes: a model, a vocabulary or a corpus.
 
-The words for a kind are in a module of their own with `facts(path)`, `sentences(facts)` and `checks(path)`.
+Each kind has a module with `facts(path)`, `sentences(facts)` and `checks(path)`.
 """
 
 from __future__ import annotations
@@ -22,20 +22,25 @@ _BAR_WIDTH = 40
 
 
 class Describer(Protocol):
-    """What can be said about one kind of folder."""
+    """The interface of a module that describes one kind of folder."""
 
-    def facts(self, path: Path) -> Facts: ...
-    def sentences(self, facts: Facts) -> list[str]: ...
-    def checks(self, path: Path) -> dict[str, Callable[[], str]]: ...
+    def facts(self, path: Path) -> Facts:
+        """What `inspect --json` prints."""
+
+    def sentences(self, facts: Facts) -> list[str]:
+        """The facts as lines of text."""
+
+    def checks(self, path: Path) -> dict[str, Callable[[], str]]:
+        """The checks of `bertmill check` by name; each returns what it found, or raises."""
 
 
 def find_folder(name: str) -> Path:
-    """A folder of any kind, a vocabulary file, or the folder of an installed model."""
+    """The path of a folder of any kind, of a vocabulary file, or of an installed model."""
     return Path(name) if Path(name).is_file() else find_model(name)
 
 
 def describer_for(path: Path) -> Describer:
-    """The module that knows this kind of folder; it is imported now, since models bring torch with them."""
+    """The module for this kind of folder, imported on demand: the one for models imports torch."""
     return cast(Describer, importlib.import_module(f"bertmill.cli.{_kind(path)}_folder"))
 
 
@@ -50,15 +55,15 @@ def _kind(path: Path) -> str:
 
 
 def check_hashes(path: Path) -> str:
-    """The first thing that `check` looks at in every kind of folder."""
+    """Compare all files with the hashes in the manifest."""
     if not (path / MANIFEST).is_file():
-        return f"there is no {MANIFEST} (other programs write none), so changed bytes would not be noticed"
+        return f"no {MANIFEST} (other programs do not write one), so changes cannot be detected"
     verify_manifest(path)
-    return f"every file is what {MANIFEST} says"
+    return f"every file matches {MANIFEST}"
 
 
 def histogram(counts: Sequence[int]) -> list[str]:
-    """One line per power of two: lengths from 2^i to 2^(i+1) - 1, how many there are, and a bar."""
+    """One line per power of two: lengths from 2^i to 2^(i+1) - 1, their count, and a bar."""
     labels = [f"{1 << i}" if i == 0 else f"{1 << i}–{(2 << i) - 1}" for i in range(len(counts))]
     width = max(map(len, labels), default=0)
     digits = max((len(f"{count:,}") for count in counts), default=0)

@@ -1,4 +1,4 @@
-"""`bertmill inspect`: what a folder holds, in words."""
+"""`bertmill inspect`: describes a folder."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from bertmill.errors import UsageError
 
 
 def run(settings: InspectSettings) -> None:
-    load_objective(settings.objective)  # an unknown one is an error even where none is used
+    """Print the description of a folder, and instances if it is a corpus and --show is given."""
+    load_objective(settings.objective)  # an unknown objective is an error even if it is not used
     path = find_folder(settings.folder)
     describer = describer_for(path)
     if settings.show and (settings.as_json or not is_corpus(path)):
-        raise UsageError("--show prints instances of a corpus, and not as JSON")
+        raise UsageError("--show needs a corpus and cannot be combined with --json")
     facts = describer.facts(path)
     print(json.dumps(facts, ensure_ascii=False) if settings.as_json else "\n".join(describer.sentences(facts)))
     if settings.show:

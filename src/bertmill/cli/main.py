@@ -1,7 +1,7 @@
-"""Find the command, read its settings, run it, and turn errors into one line and an exit code.
+"""The entry point: finds the command, reads its settings, runs it, and turns errors into one line and an exit code.
 
-`COMMANDS` is the whole table of contents. A command is the module of its name here with `run(settings)`; it is
-imported only when it runs, so that help is quick.
+`COMMANDS` lists all commands. A command is the module of the same name in this package, with `run(settings)`; it is
+imported only when it runs, so that help is fast.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ COMMANDS = {
     "tokenize": "show the pieces, ids and offsets of a text",
     "vocab": "learn a vocabulary from text",
     "corpus": "turn text into a corpus for pre-training",
-    "pretrain": "train a BERT from a corpus, or go on training one",
-    "finetune": "train a model on labelled rows",
-    "evaluate": "measure a fine-tuned model on labelled rows",
-    "predict": "let a fine-tuned model answer",
-    "fill": "guess what stands in the place of [MASK]",
-    "report": "show a training, or compare several, in one HTML file",
-    "inspect": "say in words what a model, vocabulary or corpus is",
-    "check": "check that a model, vocabulary or corpus is whole and right",
+    "pretrain": "pre-train a BERT model on a corpus, or continue pre-training a model",
+    "finetune": "fine-tune a model on labeled rows",
+    "evaluate": "evaluate a fine-tuned model on labeled rows",
+    "predict": "predict answers with a fine-tuned model",
+    "fill": "predict the piece at each [MASK] of a text",
+    "report": "show one run, or compare several, in one HTML file",
+    "inspect": "describe a model, vocabulary or corpus",
+    "check": "verify a model, vocabulary or corpus",
 }
 
 HELP_WORDS = ("-h", "--help", "help")
 
 
 class _Terminated(KeyboardInterrupt):
-    """SIGTERM: everything that is cleaned up on Ctrl-C is cleaned up."""
+    """Raised on SIGTERM, so that everything is cleaned up as on Ctrl-C."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The entry point: returns the exit code."""
-    if isinstance(sys.stdout, io.TextIOWrapper):  # results are UTF-8 whatever the locale says
+    """Run the command line `arguments` (default: those of the process) and return the exit code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # results are UTF-8, whatever the locale
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
-    if sys.stderr is None:  # closed: the next file that is opened must not take its place
+    if sys.stderr is None:  # closed: the next file that is opened must not take its descriptor
         sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 (it stays open)
     try:
         code = _run(list(sys.argv[1:] if arguments is None else arguments))
@@ -56,15 +56,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
     except BertmillError as error:
         return _failed(str(error), error.exit_code)
-    except (MemoryError, RuntimeError) as error:  # torch has no kind of its own for it, but on a GPU
+    except (MemoryError, RuntimeError) as error:  # torch raises a plain RuntimeError, except on a GPU
         if isinstance(error, RuntimeError) and not re.search("out of memory|can't allocate memory", str(error)):
             raise
-        return _failed("there is not enough memory", ResourceError.exit_code)
+        return _failed("not enough memory", ResourceError.exit_code)
     except _Terminated:
         return _failed("terminated", TERMINATED)
     except KeyboardInterrupt:
         return _failed("interrupted", INTERRUPTED)
-    except BrokenPipeError:  # the reader (`head`, say) has seen enough
+    except BrokenPipeError:  # the reader, such as `head`, has exited
         forget(sys.stdout)
         return 0
     except OSError as error:
@@ -77,10 +77,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _termination_as_error() -> Iterator[None]:
-    """While the block runs, SIGTERM ends it like Ctrl-C; a training, which saves first, has its own way."""
+    """Handle SIGTERM like Ctrl-C while the block runs; the training loop replaces this handler to save first."""
 
     def end(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not disturb the cleaning up
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second signal must not interrupt the cleanup
         raise _Terminated
 
     before = signal.signal(signal.SIGTERM, end)
@@ -96,13 +96,13 @@ def _failed(message: str, exit_code: int) -> int:
 
 
 def overview() -> str:
-    """The help of `bertmill` itself."""
+    """The help text of `bertmill --help`."""
     width = max(map(len, COMMANDS)) + 2
     lines = "\n".join(f"  {name:<{width}}{summary}" for name, summary in COMMANDS.items())
     return (
-        "bertmill makes BERT models out of text and gets answers out of them.\n\n"
+        "bertmill builds BERT models from text and puts them to work.\n\n"
         f"usage: bertmill COMMAND [FLAGS…]\n\n{lines}\n\n"
-        "`bertmill COMMAND --help` explains one of them; every command takes --config FILE.toml."
+        "`bertmill COMMAND --help` describes a command. Every command takes --config FILE.toml."
     )
 
 
@@ -123,6 +123,6 @@ def _run(words: list[str]) -> int:
     settings = settings_from_words(command, words[1:])
     if settings is not None:
         module = importlib.import_module(f"bertmill.cli.{command}")
-        with _termination_as_error():  # not earlier: an error in the middle of importing torch makes it abort
+        with _termination_as_error():  # not earlier: torch aborts if an exception interrupts its import
             module.run(settings)
     return 0

@@ -1,4 +1,4 @@
-"""What a model folder holds, in words, and everything about it that can be wrong."""
+"""Model folders for `inspect` and `check`: a description and checks."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from bertmill.cli.folders import check_hashes
 from bertmill.errors import IntegrityError
 from bertmill.model.bert import class_of
 from bertmill.model.config import SIZES, BertConfig
+from bertmill.text.printable import counted
 from bertmill.text.tokenizer import NO_LIMIT, BertTokenizer
 
 MANY_LABELS = 20
 HEADS_IN_WORDS = {
     "pooler.": "pooler (one vector per sequence)",
-    "cls.predictions.": "masked words",
+    "cls.predictions.": "masked LM",
     "cls.seq_relationship.": "next sentence",
     "classifier.": "labels",
     "qa_outputs.": "answer span",
@@ -29,10 +30,10 @@ HEADS_IN_WORDS = {
 
 
 def facts(path: Path) -> dict[str, Any]:
-    """What `inspect` says."""
+    """What `inspect` shows."""
     folder = open_folder(path)
     config = BertConfig.from_file_settings(folder.settings, folder.path / CONFIG_FILE)
-    class_of(config).compare(folder, config)  # settings that the weights do not bear out are not repeated
+    class_of(config).compare(folder, config)  # an error if the weights contradict the settings
     tokenizer = BertTokenizer.from_pretrained(folder.path)
     shape = (config.num_hidden_layers, config.hidden_size, config.num_attention_heads)
     stored = folder.tensors.values()
@@ -65,18 +66,20 @@ def facts(path: Path) -> dict[str, Any]:
 
 
 def sentences(facts: dict[str, Any]) -> list[str]:
-    size = f", the size called {facts['size']}" if facts["size"] else ""
-    kind = "a left-to-right BERT" if facts["causal"] else "a BERT"
+    """The facts as lines of text."""
+    size = f" (size {facts['size']})" if facts["size"] else ""
+    kind = "a left-to-right BERT model" if facts["causal"] else "a BERT model"
+    layers = counted(facts["layers"], "layer")
     files = ", ".join(f"{name} ({size_ / 1e6:,.1f} MB)" for name, size_ in facts["files"].items())
     types = ", ".join(f"{count} × {kind}" for kind, count in facts["types"].items())
     case = "cased" if facts["cased"] else "uncased"
     lines = [
-        f"{facts['folder']} is {kind} of {facts['layers']} layers, {facts['hidden']} wide{size}.",
-        f"attention:  {facts['heads_of_attention']} heads of {facts['hidden'] // facts['heads_of_attention']}; "
-        f"feed-forward {facts['inner']:,} wide, {facts['activation']}",
+        f"{facts['folder']} is {kind} with {layers} and hidden size {facts['hidden']}{size}.",
+        f"attention:  {facts['heads_of_attention']} heads of size {facts['hidden'] // facts['heads_of_attention']}; "
+        f"feed-forward size {facts['inner']:,}, {facts['activation']}",
         f"input:      up to {facts['positions']} pieces, {facts['segments']} segments",
         f"weights:    {facts['weights']:,} numbers in {facts['tensors']} tensors ({types}); {files}",
-        f"heads:      {'; '.join(facts['heads']) or 'none: vectors only'}",
+        f"heads:      {'; '.join(facts['heads']) or 'none (vectors only)'}",
     ]
     if facts["labels"]:
         more = len(facts["labels"]) - MANY_LABELS
@@ -88,8 +91,8 @@ def sentences(facts: dict[str, Any]) -> list[str]:
 
 
 def checks(path: Path) -> dict[str, Callable[[], str]]:
-    """What `check` looks at; each says what it found or raises."""
-    folder = open_folder(path, check_hashes=False)  # what cannot be opened at all is an error at once
+    """The checks of `bertmill check` by name; each returns what it found, or raises."""
+    folder = open_folder(path, check_hashes=False)  # a model that cannot be opened fails here
     config = BertConfig.from_file_settings(folder.settings, path / CONFIG_FILE)
     return {
         "hashes": lambda: check_hashes(path),
@@ -105,7 +108,7 @@ def _values(folder: ModelFolder) -> str:
     wrong = [each.name for each, tensor in tensors if not bool(torch.isfinite(tensor).all())]
     if wrong:
         raise IntegrityError(f"NaN or infinity in {', '.join(wrong)}")
-    return f"all of the {len(folder.tensors)} tensors are finite"
+    return f"all {len(folder.tensors)} tensors are finite"
 
 
 def _tokenizer(folder: ModelFolder, config: BertConfig) -> str:
@@ -113,12 +116,12 @@ def _tokenizer(folder: ModelFolder, config: BertConfig) -> str:
     problems = []
     largest = max(tokenizer.vocab.values())
     if largest >= config.vocab_size:
-        problems.append(f"it has ids up to {largest:,}, and the embedding {config.vocab_size:,} rows")
+        problems.append(f"it has ids up to {largest:,}, but the embedding has {config.vocab_size:,} rows")
     if config.pad_token_id is not None and tokenizer.pad_token_id != config.pad_token_id:
-        problems.append(f"its padding is {tokenizer.pad_token_id}, and the model's {config.pad_token_id}")
+        problems.append(f"its padding id is {tokenizer.pad_token_id}, but the model's is {config.pad_token_id}")
     positions, longest = config.max_position_embeddings, tokenizer.model_max_length
     if positions < longest < NO_LIMIT:
-        problems.append(f"it gives {longest} pieces, the model has {positions} positions")
+        problems.append(f"it allows {longest} pieces, but the model has {positions} positions")
     if problems:
         raise IntegrityError("; ".join(problems))
-    return f"its {tokenizer.vocab_size:,} pieces fit the embedding of {config.vocab_size:,} rows"
+    return f"{tokenizer.vocab_size:,} pieces fit the embedding of {config.vocab_size:,} rows"

@@ -1,4 +1,4 @@
-"""`bertmill predict`: answer every row of a file, or one request; rows stream through."""
+"""`bertmill predict`: answers the rows of a file, as a stream, or a single request."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ Writer = Callable[[Answers, AnyTask, TextIO], None]
 
 
 def run(settings: PredictSettings) -> None:
+    """Print the answers, or write them to a file."""
     _refuse_overwriting(settings)
     set_threads(settings.threads)
     runner = Runner(settings.model, settings.device, settings)
@@ -56,7 +57,7 @@ def _refuse_overwriting(settings: PredictSettings) -> None:
 
 
 def _request(settings: PredictSettings, task: AnyTask) -> Row:
-    """The row that the flags give."""
+    """The row given by flags."""
     given: dict[str, Any] = {name: getattr(settings, name) for name in ("text", "pair", "question")}
     given["choices"] = settings.choice or None
     fields = {name: value for name, value in given.items() if value is not None}
@@ -88,7 +89,7 @@ def _write_table(answers: Answers, task: AnyTask, out: TextIO) -> None:
 
 
 def _write_csv(answers: Answers, task: AnyTask, out: TextIO) -> None:
-    """The id, the answer and the row's own fields, by the header of the first row."""
+    """Write the id, the answer and the fields of each row; the first row decides the columns."""
     table = csv.writer(out, lineterminator="\n")
     header: list[str] = []
     for row, answer in answers:
@@ -101,7 +102,7 @@ def _write_csv(answers: Answers, task: AnyTask, out: TextIO) -> None:
 
 
 def answer_columns(answer: Answer) -> dict[str, Any]:
-    """An answer as columns of a table: scores by label one by one, labels joined by |, other lists as lists."""
+    """An answer as columns of a table: one column per label score, labels joined by |, other lists as lists."""
     columns: dict[str, Any] = {}
     for name, value in answer.items():
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""`bertmill pretrain`: train, show how it goes, and write the report."""
+"""`bertmill pretrain`: trains on a corpus, shows progress, and writes the report."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from bertmill.training.pretrain import pretrain
 
 
 def run(settings: PretrainSettings) -> None:
+    """Pre-train, write the report, and print the model folder."""
     with PretrainingDisplay(quiet=settings.quiet) as display:
         folder = pretrain(settings, display)
     if folder is not None:

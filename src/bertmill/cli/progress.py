@@ -1,8 +1,8 @@
-"""How far a long command is: MB of text, MB/s and time left, on standard error.
+"""Progress of long commands on standard error: MB of text, MB/s and time left.
 
-A bar on a terminal; elsewhere a plain line now and then, so that a log stays readable; nothing with --quiet. The share
-that is done is that of the bytes on disk, which are known beforehand also of compressed files; MB are those of text.
-Nothing here starts a thread: processes that have one cannot fork their workers.
+A terminal shows a bar. Elsewhere, a plain line is printed every few seconds, so that logs stay readable; --quiet prints
+nothing. The share done is that of bytes on disk, which are known in advance even for compressed files; MB count text.
+Nothing here starts a thread, since a process with threads cannot safely fork its workers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LINE_INTERVAL_S = 10.0
 
 
 def make_bar(*columns: ProgressColumn, quiet: bool) -> Progress | None:
-    """A bar behind `columns` on a terminal, with the `state` of its task behind it; None elsewhere."""
+    """A progress bar after `columns`, followed by the `state` of its task; None without a terminal."""
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
         return None
@@ -37,7 +37,7 @@ def make_bar(*columns: ProgressColumn, quiet: bool) -> Progress | None:
 
 
 class ProgressLine:
-    """Shows the progress of reading files of `total_bytes` on disk (None: not known, as of a pipe)."""
+    """Shows the progress of reading files of `total_bytes` on disk; None if unknown, as for a pipe."""
 
     def __init__(self, what: str, total_bytes: int | None, *, quiet: bool) -> None:
         self._what = what
@@ -59,7 +59,7 @@ class ProgressLine:
             self._bar.stop()
 
     def update(self, bytes_read: int, text_bytes: int) -> None:
-        """`bytes_read` so far of the files on disk; `text_bytes` more of text are done."""
+        """Report that `bytes_read` bytes on disk have been read in total, and `text_bytes` more bytes of text."""
         self._text_bytes += text_bytes
         now = time.monotonic()
         if self._quiet or now - self._shown < (LINE_INTERVAL_S if self._bar is None else BAR_INTERVAL_S):
@@ -81,13 +81,13 @@ class ProgressLine:
 
 
 def print_row_remarks(counts: RowCounts, windows: Windows) -> None:
-    """What the user should know about the rows that were read."""
+    """Print what the user should know about the rows that were read."""
     for remark in filter(None, (*counts.remarks(), windows.remark)):
         say(remark)
 
 
 def counting(items: Iterable[ItemT], what: str) -> Iterator[ItemT]:
-    """The same items; how many have passed is shown now and then."""
+    """Yield the items and show every few seconds how many have passed."""
     started = shown = time.monotonic()
     is_terminal = sys.stderr.isatty()
     is_line_open = False
@@ -97,7 +97,7 @@ def counting(items: Iterable[ItemT], what: str) -> Iterator[ItemT]:
             now = time.monotonic()
             if now - shown >= (BAR_INTERVAL_S if is_terminal else LINE_INTERVAL_S):
                 shown, is_line_open = now, is_terminal
-                state = f"{count:,} {what}, {count / (now - started):,.0f} a second"
+                state = f"{count:,} {what}, {count / (now - started):,.0f} per second"
                 say(state, end="\r" if is_terminal else "\n")
     finally:
         if is_line_open:
@@ -105,5 +105,6 @@ def counting(items: Iterable[ItemT], what: str) -> Iterator[ItemT]:
 
 
 def time_left(seconds: float) -> str:
+    """A remaining time as `1:05 left`."""
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes}:{rest:02d} left"

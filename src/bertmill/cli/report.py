@@ -1,4 +1,4 @@
-"""`bertmill report`: the report of one or more runs, as one HTML file."""
+"""`bertmill report`: writes the report of one or more runs as one HTML file."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from bertmill.training.state import RunFolder
 
 
 def run(settings: ReportSettings) -> None:
+    """Write the report and print its path."""
     out = settings.out
     if out is None:
         out = RunFolder(settings.runs[0]).report if len(settings.runs) == 1 else Path("report.html")

@@ -1,4 +1,4 @@
-"""Standard output and standard error, also where nobody reads them (any more)."""
+"""Writing to standard streams that may be closed or full."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TextIO
 
 
 def say(text: str, end: str = "\n") -> None:
-    """Print to standard error. Work goes on where that is closed or full: what is said is no result."""
+    """Print to standard error, which carries no results: if it is closed or full, the text is dropped."""
     try:
         print(text, end=end, file=sys.stderr, flush=True)
     except OSError:
@@ -16,5 +16,5 @@ def say(text: str, end: str = "\n") -> None:
 
 
 def forget(stream: TextIO) -> None:
-    """What is still in its buffer cannot be written; Python would complain once more when it closes the stream."""
+    """Redirect a stream that cannot be written to /dev/null; otherwise Python reports its buffer again on closing."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -1,4 +1,4 @@
-"""`bertmill tokenize`: pieces, ids and offsets of texts, as tables or JSON lines."""
+"""`bertmill tokenize`: prints pieces, ids and offsets of texts as tables or JSON lines."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from bertmill.text.tokenizer import BertTokenizer
 
 
 def run(settings: TokenizeSettings) -> None:
+    """Print one table or JSON object per text."""
     if settings.files and settings.text:
         raise UsageError("give files or --text, not both")
     if settings.pair is not None and len(settings.text) != 1:
-        raise UsageError("--pair goes with exactly one --text")
+        raise UsageError("--pair needs exactly one --text")
     case = {} if settings.cased is None else {"do_lower_case": not settings.cased}
     tokenizer = BertTokenizer.from_pretrained(settings.model, **case)
     repairs = Repairs()
@@ -55,7 +56,7 @@ def _json_line(texts: list[str], encoding: Encoding) -> str:
 
 
 def _table(texts: list[str], encoding: Encoding) -> str:
-    """One row per piece; a row of a special token covers no characters."""
+    """One line per piece; special tokens cover no characters."""
     lines = [f"{'piece':<20} {'id':>6}  {'characters':<12} {'word':>4}  covers"]
     rows = zip(encoding.tokens, encoding.ids, encoding.offsets, encoding.word_ids, encoding.sequence_ids, strict=True)
     for piece, number, (start, end), word, sequence in rows:

@@ -1,7 +1,7 @@
-"""How a training goes, on standard error: a live bar on a terminal, elsewhere a plain line now and then.
+"""Progress of a training on standard error: a live bar on a terminal, plain lines elsewhere.
 
-A pre-training loss is compared with ln V, the loss of guessing at random, and with the unigram entropy of the corpus,
-the loss of a model that knows only how frequent each piece is. Speed is compared with the machine's matrix product.
+A pre-training loss is compared with ln V, the loss of random guessing among V pieces, and with the unigram entropy of
+the corpus, the loss of a model that knows only piece frequencies. Speed is compared with a large matrix product.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from bertmill.training.progress import Beginning, Line, Listener
 from bertmill.training.recipe import OPERATIONS_PER_WEIGHT
 
 BAR_INTERVAL_S = 0.2
-# A training that has come this far, and whose last lines are this close to the unigram entropy, learns nothing more.
+# After this progress, a training is stuck if the losses of its last lines are this close to the unigram entropy.
 STUCK_AFTER = 0.2
 STUCK_LINES = 5
 STUCK_WITHIN = 0.03
 
 
 class TrainingDisplay(Listener):
-    """Shows steps and lines of the log as they come."""
+    """Shows steps and log lines as they arrive."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
@@ -36,7 +36,7 @@ class TrainingDisplay(Listener):
             self._task = self._bar.add_task("training", total=1.0, state="")
         self._steps = math.inf
         self._window_started = self._shown = self._last_step = time.monotonic()
-        self._counted_before: Mapping[str, float] = {}  # in the line to come, by a process that was stopped
+        self._counted_before: Mapping[str, float] = {}  # part of the next line, from before a resumed run stopped
         self._first: tuple[float, float] | None = None  # progress and time of the first step
 
     def __enter__(self) -> Self:
@@ -72,9 +72,9 @@ class TrainingDisplay(Listener):
     def line(self, line: Line) -> None:
         if self._quiet:
             return
-        if "progress" not in line:  # it is one of an evaluation
+        if "progress" not in line:  # the line of an evaluation
             self._print(f"step {line['step']:,}  {self._heldout_figures(line)}")
-            self._window_started += time.monotonic() - self._last_step  # measuring is no part of the speed
+            self._window_started += time.monotonic() - self._last_step  # speed excludes evaluation
         else:
             self._print(self._words(line))
             self._window_started, self._counted_before = time.monotonic(), {}
@@ -112,12 +112,12 @@ class TrainingDisplay(Listener):
 
 
 class PretrainingDisplay(TrainingDisplay):
-    """Shows a pre-training: its losses beside that of guessing, its speed beside what the machine can do."""
+    """Shows a pre-training: its loss next to reference losses, its speed next to the peak of the machine."""
 
     def __init__(self, *, quiet: bool) -> None:
         super().__init__(quiet=quiet)
         self._known: PretrainingBeginning  # set by `begin`, before anything is shown
-        self._roof = math.nan
+        self._peak_rate = math.nan
         self._last_losses: deque[float] = deque(maxlen=STUCK_LINES)
         self._has_said_stuck = False
 
@@ -125,7 +125,8 @@ class PretrainingDisplay(TrainingDisplay):
         assert isinstance(beginning, PretrainingBeginning)
         self._known = beginning
         if not self._quiet:
-            self._roof = beginning.ranks.count * matrix_product_rate(beginning.ranks.device, beginning.precision)
+            peak_rate = matrix_product_rate(beginning.ranks.device, beginning.precision)
+            self._peak_rate = beginning.ranks.count * peak_rate
             self.remark(
                 "reference losses in nats per predicted piece: "
                 f"random guessing {math.log(beginning.vocabulary_size):.2f}, "
@@ -141,8 +142,8 @@ class PretrainingDisplay(TrainingDisplay):
     def _figures(self, line: Line) -> list[str]:
         figures = [f"loss {line['loss']:.3f}", *self._known.objective.describe_figures(line)]
         rate = self._per_second("pieces", line)
-        share = OPERATIONS_PER_WEIGHT * self._known.weights_used * rate / self._roof
-        return [*figures, f"{rate:,.0f} pieces/s ({share:.0%} of the roof)"]
+        share = OPERATIONS_PER_WEIGHT * self._known.weights_used * rate / self._peak_rate
+        return [*figures, f"{rate:,.0f} pieces/s ({share:.0%} of peak)"]
 
     def _heldout_figures(self, line: Line) -> str:
         figures = {name.removeprefix("heldout_"): value for name, value in line.items()}
@@ -157,6 +158,7 @@ class PretrainingDisplay(TrainingDisplay):
         if is_stuck and line["progress"] > STUCK_AFTER and not self._has_said_stuck:
             self._has_said_stuck = True
             self.remark(
-                f"the loss stays at {entropy:.2f}, that of a model that knows frequencies alone: it does not use the "
-                "context yet. Likely causes: too few steps, a rate too low or too high, batches too small"
+                f"the loss stays near {entropy:.2f}, the loss of a model that knows only piece frequencies: the model "
+                "does not use the context yet. Likely causes: too few steps, a learning rate that is too low or too "
+                "high, batches that are too small"
             )

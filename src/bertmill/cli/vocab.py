@@ -1,4 +1,4 @@
-"""`bertmill vocab`: text files become a vocabulary folder, with a short report."""
+"""`bertmill vocab`: learns a vocabulary folder from text files and prints a short summary."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ MANY_CHARACTERS = 20
 
 
 def run(settings: VocabSettings) -> None:
+    """Learn the vocabulary and print its facts."""
     files = find_files(settings.files)
     repairs = Repairs()
 
@@ -40,7 +41,7 @@ def _sentences(settings: VocabSettings, facts: dict[str, Any]) -> list[str]:
     case = "cased" if settings.cased else "uncased"
     lines = [f"{settings.out} holds a vocabulary of {facts['pieces']:,} pieces, {case}."]
     if facts["pieces"] < settings.size:
-        lines.append(f"size:      no more to learn: fewer than the {settings.size:,} pieces asked for")
+        lines.append(f"size:      fewer than the requested {settings.size:,} pieces, because no more can be learned")
     lines.append(
         f"words:     {facts['words']:,}, {facts['different_words']:,} different, "
         f"{facts['words_learnt_from']:,} of them frequent enough to learn from"
@@ -54,7 +55,7 @@ def _sentences(settings: VocabSettings, facts: dict[str, Any]) -> list[str]:
             f"{held_out['unknown_pieces']:.3%} of the pieces [UNK]"
         )
     else:
-        lines.append("held out:  no line: there are too few")
+        lines.append("held out:  none, too few lines")
     return lines
 
 

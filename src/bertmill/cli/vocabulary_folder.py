@@ -1,4 +1,4 @@
-"""What a vocabulary folder or file holds, in words, and everything about it that can be wrong."""
+"""Vocabulary folders and files for `inspect` and `check`: a description and checks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UNUSED = "[unused"
 
 
 def facts(path: Path) -> dict[str, Any]:
-    """What `inspect` says."""
+    """What `inspect` shows."""
     tokenizer = BertTokenizer.from_pretrained(path)
     special = set(tokenizer.all_special_tokens)
     unused = {piece for piece in tokenizer.vocab if piece.startswith(_UNUSED)}
@@ -39,12 +39,13 @@ def facts(path: Path) -> dict[str, Any]:
 
 
 def sentences(facts: dict[str, Any]) -> list[str]:
+    """The facts as lines of text."""
     case = "cased" if facts["cased"] else "uncased"
     unused = f", {facts['unused']:,} unused" if facts["unused"] else ""
     return [
         f"{facts['path']} is a vocabulary of {facts['pieces']:,} pieces, {case}.",
         f"special:    {' '.join(facts['special'])}{unused}",
-        f"pieces:     {facts['begin_a_word']:,} begin a word, {facts['go_on_a_word']:,} go on one ({CONTINUATION}); "
+        f"pieces:     {facts['begin_a_word']:,} start a word, {facts['go_on_a_word']:,} continue one ({CONTINUATION}); "
         f"{facts['characters']:,} different characters",
         f"sha256:     {facts['sha256']} (of pieces and settings)",
         "pieces by characters:",
@@ -53,10 +54,10 @@ def sentences(facts: dict[str, Any]) -> list[str]:
 
 
 def checks(path: Path) -> dict[str, Callable[[], str]]:
-    """What `check` looks at; each says what it found or raises."""
+    """The checks of `bertmill check` by name; each returns what it found, or raises."""
 
     def tokenizer() -> str:
         num_pieces = len(BertTokenizer.from_pretrained(path))
-        return f"its {num_pieces:,} pieces have an id each, and the special tokens are there"
+        return f"{num_pieces:,} pieces with one id each, including all special tokens"
 
     return {"hashes": lambda: check_hashes(path), "tokenizer": tokenizer}

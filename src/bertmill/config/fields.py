@@ -1,4 +1,4 @@
-"""The types of settings: what a flag or TOML key may hold, and how it is written."""
+"""Types of settings: the values that a flag or TOML key accepts, and how they are parsed."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-# Markers of fields, in their annotations.
+# Markers in the annotations of fields:
 POSITIONAL: Final = "positional"  # an argument without a flag
-COMMON: Final = "common"  # what most people change; shown before the rest in help
-PATH: Final = "path"  # a file or folder, or a share instead
+COMMON: Final = "common"  # often changed; help shows it before the rest
+PATH: Final = "path"  # a file or folder; some fields accept a share instead
 NAME_OR_PATH: Final = "name or path"  # a folder or the name of an installed model
-MAY_CHANGE: Final = "may change"  # when a run is resumed: nothing that decides what is learned
-MAY_MOVE: Final = "may move"  # when a run is resumed: data that the run identifies by its hash
+MAY_CHANGE: Final = "may change"  # on resume; it does not affect what is learned
+MAY_MOVE: Final = "may move"  # on resume; data that the run identifies by its hash
 
 SizeName = Literal["tiny", "mini", "small", "medium", "base", "large"]
 OnNonFinite = Literal["stop", "skip", "reload"]
@@ -25,7 +25,7 @@ _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
 
 
 def _seconds(text: Any) -> Any:
-    """1h30m → 5400; numbers are seconds."""
+    """Parse a duration: 1h30m → 5400; numbers are seconds."""
     if not isinstance(text, str) or not text:
         return text
     match = _DURATION.fullmatch(text)
@@ -36,7 +36,7 @@ def _seconds(text: Any) -> Any:
 
 
 def parse_phases(text: str) -> list[tuple[int, float]]:
-    """Lengths of instances and their shares of a training: 128:0.9,512:0.1."""
+    """Parse instance lengths and their shares of a training, such as 128:0.9,512:0.1."""
     parts = [part.partition(":") for part in text.split(",")]
     try:
         phases = [(int(length), float(share) if share else 1.0) for length, _, share in parts]
@@ -44,14 +44,14 @@ def parse_phases(text: str) -> list[tuple[int, float]]:
         raise ValueError("should have the form 128 or 128:0.9,512:0.1") from None
     if any(length < 1 for length, _ in phases):
         raise ValueError("should have lengths of 1 or more")
-    # Written so that a share that is not a number is refused: comparing with one is never true.
+    # Negated, so that NaN, for which every comparison is false, is rejected.
     if not (all(share > 0 for _, share in phases) and abs(sum(share for _, share in phases) - 1) <= 1e-6):
         raise ValueError("should have shares above 0 that add up to 1")
     return phases
 
 
 def parse_mask_mix(text: str) -> tuple[float, float, float]:
-    """Shares of masked, random and unchanged pieces: 80/10/10."""
+    """Parse the percentages of masked, random and unchanged pieces, such as 80/10/10, into shares."""
     try:
         mask, random, same = (float(number) / 100 for number in text.split("/"))
     except ValueError:
@@ -62,7 +62,7 @@ def parse_mask_mix(text: str) -> tuple[float, float, float]:
 
 
 def heldout_share(text: str | None) -> float | None:
-    """The share of the data that --heldout or --dev asks for; None if it names files, or nothing."""
+    """The share of the data that `heldout` or `dev` gives; None if it names files, or is None."""
     try:
         return None if text is None else float(text)
     except ValueError:
@@ -70,24 +70,24 @@ def heldout_share(text: str | None) -> float | None:
 
 
 def _heldout(given: Any) -> Any:
-    """A share may be a number in a TOML file; one way to write it, so that settings can be compared."""
+    """Write a share, which may be a number in a TOML file, in one way, so that settings can be compared."""
     share = heldout_share(str(given)) if isinstance(given, str | int | float) else None
     if share is None:
         if given == "":
             raise ValueError("should not be empty")
         return given
     if not 0 < share < 1:
-        raise ValueError(f"should be a share between 0 and 1, or files (./{given} is a file called {given})")
+        raise ValueError(f"should be a share between 0 and 1, or files (write ./{given} for a file named {given})")
     return str(share)
 
 
 def _written(given: Any) -> Any:
-    """A number in a TOML file as it would be on the command line."""
+    """Turn a number in a TOML file into text, as on the command line."""
     return str(given) if type(given) is int else given
 
 
 def _separator(text: Any) -> Any:
-    """A single character; tab and \\t are spelled out."""
+    """Parse a single character; tab and \\t stand for a tab character."""
     if isinstance(text, str):
         text = {"tab": "\t", "\\t": "\t"}.get(text, text)
         if len(text) != 1 or text in '"\n\r':
@@ -115,5 +115,5 @@ TextFiles = Annotated[
     POSITIONAL,
 ]
 Folder = Annotated[
-    str, Field(description="a model, vocabulary or corpus folder, or the name of an installed model"), POSITIONAL
+    str, Field(description="model, vocabulary or corpus folder, or name of an installed model"), POSITIONAL
 ]

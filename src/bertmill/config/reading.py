@@ -1,7 +1,7 @@
-"""Flags over files as settings: the layers, from the lowest, are a resumed run, the file of --config, and flags.
+"""Reads settings from three layers: the run to resume, the file of --config, and flags; later layers win.
 
-One error lists every problem. The config.toml of a run has `format`, `command` and a table of its settings, with
-what the run decided. What may differ when a run is resumed is marked on the fields (fields.py).
+One error lists every problem. The config.toml of a run has `format`, `command`, a table of settings including the
+run's decisions, and hashes of its data. Markers on fields (fields.py) say what may change when a run is resumed.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ TrainingT = TypeVar("TrainingT", bound=TrainingSettings)
 RUN_FILE = "config.toml"  # identifies a run folder
 RUN_FORMAT = 1
 _DAMAGED_REMEDY = "restore the file, or start a new run"
-_BY_RUN = ("size", *DURATIONS, "metric", "eval_every", "max_length", "stride", "truncate")  # decided if None
+_BY_RUN = ("size", *DURATIONS, "metric", "eval_every", "max_length", "stride", "truncate")  # the run decides if None
 
 
 class RunContent(NamedTuple):
-    """What the config.toml of a run says."""
+    """The content of the config.toml of a run."""
 
     command: str
     settings: dict[str, Any]
@@ -39,11 +39,12 @@ class RunContent(NamedTuple):
 
 
 def key_of(name: str, field: FieldInfo) -> str:
-    """The TOML key of a field; with dashes for underscores it is the flag."""
+    """The TOML key of a field; `flag_of` has dashes for underscores."""
     return field.alias or name
 
 
 def flag_of(name: str, field: FieldInfo) -> str:
+    """The flag of a field, with its two dashes."""
     return "--" + key_of(name, field).replace("_", "-")
 
 
@@ -54,7 +55,7 @@ def read_settings(
     unknown_words: Sequence[str] = (),
     toml_path: Path | None = None,
 ) -> SettingsT:
-    """Validate all layers as `kind`; one UsageError lists everything that is wrong."""
+    """Validate all layers as `kind`; one UsageError lists all problems."""
     from_file = {} if toml_path is None else read_toml(toml_path)
     given = {**from_file, **flags}
     problems = [_unknown_word(word, kind) for word in unknown_words]
@@ -65,7 +66,7 @@ def read_settings(
         problems += [_problem(kind, dict(detail), flags, toml_path) for detail in error.errors()]
     if problems:
         if given.get("resume") and "out" in given and not stored:
-            problems.insert(0, f"{given['out']} holds no run to resume")
+            problems.insert(0, f"there is no run to resume in {given['out']}")
         raise UsageError(" · ".join(problems))
     return settings
 
@@ -88,7 +89,7 @@ def _stored(kind: type[TrainingSettings], given: Mapping[str, Any]) -> dict[str,
 def read_toml(path: Path) -> dict[str, Any]:
     """The settings in a TOML file, or in the config.toml of a run."""
     content = _parse_toml(path)
-    if "command" in content:  # of a run
+    if "command" in content:  # the config.toml of a run
         require_format(content.get("format"), RUN_FORMAT, path)
         settings = content.get("settings")
         content = settings if isinstance(settings, dict) else {}
@@ -97,7 +98,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def _parse_toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # Windows marks files
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # Windows writes byte order marks
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror}", where=path) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -111,16 +112,16 @@ def read_run_settings(kind: type[TrainingT], out: Path, command: str) -> Trainin
 
 
 def _read_run(path: Path, command: str) -> dict[str, Any]:
-    """The settings in a run's config.toml as they are there; an error if another command or version wrote it."""
+    """The unvalidated settings in a run's config.toml; an error if another command or version wrote it."""
     written_by, settings, _ = read_run(path.parent)
     if written_by != command:
         what = f"is a run of `bertmill {written_by}`"
-        raise UsageError(what, where=path.parent, remedy=f"resume it with `bertmill {written_by} --resume`")
+        raise UsageError(what, where=path.parent, remedy="resume it with that command")
     return settings
 
 
 def read_run(out: Path) -> RunContent:
-    """What the config.toml of the run in `out` says; IntegrityError if it is damaged or of another version."""
+    """Read the config.toml of the run in `out`; IntegrityError if it is damaged or of another version."""
     path = out / RUN_FILE
     try:
         content = _parse_toml(path)
@@ -152,24 +153,25 @@ def read_run_sources(out: Path) -> dict[str, str]:
 
 
 def run_toml(settings: TrainingSettings, command: str, sources: Mapping[str, str]) -> str:
-    """The content of a run's config.toml; settings that are None are left out."""
+    """The content of a run's config.toml; settings that are None are omitted."""
     lines = [f"format = {RUN_FORMAT}\n", f'command = "{command}"\n', "\n[settings]\n"]
     for name, field in type(settings).model_fields.items():
-        value, flag = getattr(settings, name), flag_of(name, field)
+        value, key = getattr(settings, name), key_of(name, field)
         if value is not None:
             try:
                 str(value).encode()
             except UnicodeEncodeError:
-                raise UsageError(f"{flag} is not valid UTF-8: {str(value)!r}", remedy="rename it") from None
+                raise UsageError(f"{key} is not valid UTF-8: {str(value)!r}", remedy="rename it") from None
             # A JSON string, number, boolean or list of strings is also valid TOML.
-            lines.append(f"{key_of(name, field)} = {json.dumps(value, default=str, ensure_ascii=False)}\n")
+            lines.append(f"{key} = {json.dumps(value, default=str, ensure_ascii=False)}\n")
     return "".join([*lines, "\n[sources]\n", *(f"{name} = {json.dumps(value)}\n" for name, value in sources.items())])
 
 
 def resumed_settings(given: TrainingT, before: TrainingT, *, is_finished: bool) -> TrainingT:
-    """The settings of a stopped run with those that may change as given now; UsageError if others differ.
+    """The settings of a stopped run, updated by those in `given` that may change; UsageError if others differ.
 
-    What is left open now is as the run decided. Data of a finished run may not move: its hash is not compared again.
+    Settings that are left open keep the run's decisions. Data of a finished run may not move, since its hash is not
+    compared again.
     """
     required = [names[0] for names in type(given).recorded if len(names) == 1]
     left_open = {**dict.fromkeys((*_BY_RUN, *required)), "precision": "auto"}
@@ -184,7 +186,7 @@ def resumed_settings(given: TrainingT, before: TrainingT, *, is_finished: bool) 
         if any(marker in field.metadata for marker in allowed):
             changes[name] = value
         elif name not in left_open or value != left_open[name]:
-            differing.append(flag_of(name, field))
+            differing.append(key_of(name, field))
     if differing:
         raise _cannot_change(differing, given.out / RUN_FILE)
     return before.model_copy(update=changes)
@@ -196,7 +198,7 @@ def _cannot_change(names: Sequence[str], path: Path) -> UsageError:
 
 
 def with_whole_paths(settings: TrainingT) -> TrainingT:
-    """The same settings with absolute paths, so that a run can be resumed from any directory."""
+    """Make paths in the settings absolute, so that a run can be resumed from any directory."""
     whole = {}
     for name, field in type(settings).model_fields.items():
         value = getattr(settings, name)
@@ -210,16 +212,16 @@ def with_whole_paths(settings: TrainingT) -> TrainingT:
 
 
 def movable_fields(settings: TrainingSettings) -> dict[str, Any]:
-    """The settings that name data, which may lie elsewhere when a run is resumed."""
+    """The settings that name data, which may have moved when a run is resumed."""
     fields = type(settings).model_fields
     return {name: getattr(settings, name) for name, field in fields.items() if MAY_MOVE in field.metadata}
 
 
 def _problem(kind: type[Settings], detail: dict[str, Any], flags: Mapping[str, Any], toml_path: Path | None) -> str:
-    """One pydantic error in the words of the command line or of the file it came from."""
+    """A pydantic error as a message that names the flag, or the file and its key."""
     message = str(detail["msg"]).removeprefix("Value error, ")
     message = message[0].lower() + message[1:]
-    if not detail["loc"]:  # several fields that do not go together
+    if not detail["loc"]:  # a conflict between fields
         return message
     key = str(detail["loc"][0])
     fields = {key_of(name, field): (name, field) for name, field in kind.model_fields.items()}
@@ -235,7 +237,7 @@ def _problem(kind: type[Settings], detail: dict[str, Any], flags: Mapping[str, A
 
 def _unknown_word(word: str, kind: type[Settings]) -> str:
     if not word.startswith("-"):
-        return f"{word!r} is one argument too many"
+        return f"unexpected argument {word!r}"
     flags = {
         flag_of(name, field): name for name, field in kind.model_fields.items() if POSITIONAL not in field.metadata
     }
@@ -245,7 +247,7 @@ def _unknown_word(word: str, kind: type[Settings]) -> str:
 
 
 def unknown_name(kind: str, word: str, known: Sequence[str]) -> UsageError:
-    """The error for a word that is none of the `known` ones."""
+    """The error for a name that is not one of `known`; it suggests a similar one."""
     what = f"there is no {kind} called {word!r}{_suggestion(word, known)}"
     return UsageError(what, remedy=f"known: {', '.join(known)}")
 

@@ -1,9 +1,9 @@
-"""What a model attends to in one sequence: its pieces and the weights of every head, small enough for a page.
+"""The attention weights of every head in a sequence, small enough for the HTML report.
 
-A sequence that is longer than a page is shown in several pages of consecutive pieces. A page has the weights from its
-pieces to its pieces, as the model computed them over the whole sequence; what a row lacks to 1 went to other pages. A
-weight w is stored as the byte round(255 √w), so that small weights stay distinguishable. The bytes of a page
-[layers, heads, pieces, pieces] are compressed with zlib and written in base64.
+A long sequence is split into pages of consecutive pieces. A page has the weights among its own pieces, computed over
+the whole sequence; a row that sums to less than 1 attends to other pages with the rest. A weight w is stored as the
+byte round(255 √w), so that small weights stay distinguishable. The bytes of a page [layers, heads, pieces, pieces] are
+compressed with zlib and encoded in base64.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ from bertmill.model.pretrained import BertPreTrainedModel
 from bertmill.text.tokenizer import BertTokenizer
 
 PIECES_PER_PAGE = 128
-MAX_BYTES = 1 << 20  # of all sequences together, as written
+MAX_BYTES = 1 << 20  # of all sequences together, encoded
 
 
 @torch.inference_mode()
 def attention_pages(
     model: BertPreTrainedModel, tokenizer: BertTokenizer, sequences: Sequence[tuple[Sequence[int], int]]
 ) -> list[dict[str, Any]]:
-    """The attention in sequences, each given as (ids, pieces of segment 0); pages that exceed MAX_BYTES are left out.
+    """The attention in sequences, each given as (ids, number of pieces in segment 0).
 
-    The first page of the first sequence is always there, with fewer pieces if the model has many heads.
+    Pages that exceed MAX_BYTES in total are omitted, but never the first page of the first sequence. Pages have fewer
+    pieces if the model has many heads.
     """
     num_heads = model.config.num_hidden_layers * model.config.num_attention_heads
     pieces_per_page = min(PIECES_PER_PAGE, int((MAX_BYTES / max(1, num_heads)) ** 0.5))
@@ -61,7 +62,7 @@ def attention_pages(
 
 
 def _weights(model: BertPreTrainedModel, ids: Sequence[int], num_first: int) -> Tensor:
-    """[layers, heads, T, T]"""
+    """The attention weights of one sequence, [layers, heads, T, T]."""
     segments = torch.tensor([int(place >= num_first) for place in range(len(ids))])
     batch = PackedBatch(torch.tensor([int(each) for each in ids]), [len(ids)], segments)
     body: Any = model.base_model

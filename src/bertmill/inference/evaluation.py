@@ -1,4 +1,4 @@
-"""How good a fine-tuned model is on labelled rows: metrics with intervals and a baseline, classes, errors."""
+"""Evaluation of a fine-tuned model on labeled rows: metrics with intervals and a baseline, classes, errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NUM_BINS = 10  # of confidence
 
 @dataclass(frozen=True)
 class Error:
-    """A wrong answer."""
+    """A wrong answer with its row and the expected answers."""
 
     row: Row
     answer: Answer
@@ -29,16 +29,16 @@ class Error:
 
 @dataclass(frozen=True)
 class ConfidenceBin:
-    """Decisions of similar confidence: a calibrated model is right as often as it is confident."""
+    """Decisions of similar confidence; for a calibrated model, accuracy equals confidence."""
 
-    confidence: float  # their mean
+    confidence: float  # mean over the decisions
     accuracy: float
     count: int
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """The best constant answer, which ignores the input."""
+    """The best constant answer, which ignores the input, and its metrics."""
 
     answer: str
     metrics: dict[str, float]
@@ -46,7 +46,7 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What is known about the answers of a model to labelled rows."""
+    """The results of a model on labeled rows."""
 
     num_rows: int
     metrics: dict[str, float]
@@ -84,7 +84,7 @@ class Evaluation:
 def evaluate(
     task: AnyTask, model: nn.Module, examples: Iterable[Example], device: torch.device, num_errors: int
 ) -> Evaluation:
-    """Answer labelled examples and compare the answers with the labels."""
+    """Answer labeled examples and compare the answers with the labels; keep the `num_errors` worst errors."""
     outputs = list(stream_outputs(task, model, examples, device))
     scores = scores_of(task, outputs)
     mistakes = [task.mistake(*each, score) for each, score in zip(outputs, scores, strict=True)]
@@ -107,7 +107,7 @@ def evaluate(
 
 
 def _reliability(task: AnyTask, outputs: Sequence[tuple[Example, Array]]) -> list[ConfidenceBin]:
-    """Decisions in bins of equal width by their confidence; empty bins are left out."""
+    """The decisions in bins of equal width by confidence; empty bins are omitted."""
     decisions = np.array([each for example, output in outputs for each in task.confidences(example, output)])
     if not len(decisions):
         return []

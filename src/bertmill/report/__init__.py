@@ -1,1 +1,1 @@
-"""Reports of trainings: one self-contained HTML file for a run, or for several to compare."""
+"""Reports of runs: one self-contained HTML file for one run, or to compare several."""

@@ -1,7 +1,7 @@
-"""A run folder as plain data for a page: its settings, its log as curves, its evaluation and its provenance.
+"""A run folder as plain data for the report: settings, curves from the log, evaluation and provenance.
 
-Long logs become at most MAX_POINTS points, each the mean of consecutive lines. A last line that a kill cut short is
-ignored; any other line that is not a JSON object with a step is an error.
+Long logs become at most MAX_POINTS points, each the mean of consecutive lines. A truncated last line, left by a kill,
+is ignored; any other line that is not a JSON object with a step is an error.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from bertmill.storage import read_json, require_format
 from bertmill.training.state import RunFolder
 
 MAX_POINTS = 1000
-MAX_CHARACTERS = 2000  # of a text
-MAX_CLASSES = 100  # of a confusion matrix
+MAX_CHARACTERS = 2000  # per text
+MAX_CLASSES = 100  # in a confusion matrix
 MAX_PAIRS = 30  # of confused classes
 SIGNIFICANT_DIGITS = 7
 
@@ -28,7 +28,7 @@ Line = Mapping[str, Any]
 
 
 def read_run_data(path: Path) -> dict[str, Any]:
-    """What the page shows of the run in `path`; an error if it is not a run, or is damaged."""
+    """The data of the run in `path`; UsageError if it is not a run, IntegrityError if it is damaged."""
     if not (path / RUN_FILE).is_file():
         raise UsageError(f"is not a run folder: {RUN_FILE} is missing", where=path)
     folder = RunFolder(path)
@@ -72,13 +72,13 @@ def _parse_line(text: str, place: str) -> Line:
 
 
 def _training_curves(lines: Sequence[Line]) -> dict[str, list[float | None]]:
-    """Every figure of training by name, over steps, with the pieces per second between two lines."""
+    """The training figures by name, over steps, with the pieces per second between two lines."""
     trained = [line for line in lines if "progress" in line]
     rows = []
     before = 0.0
     for line in trained:
         seconds = float(line.get("seconds", math.nan))
-        # A resumed run may have lost the time of steps that were taken twice.
+        # A resumed run may lack the time of steps that it repeated.
         speed = line.get("pieces", math.nan) / (seconds - before) if seconds > before else math.nan
         before = seconds
         rows.append({**line, "pieces_per_second": speed})
@@ -86,14 +86,14 @@ def _training_curves(lines: Sequence[Line]) -> dict[str, list[float | None]]:
 
 
 def _evaluation_curves(lines: Sequence[Line]) -> dict[str, list[float | None]]:
-    """Every figure on held-out text or dev rows by name, over steps."""
+    """The figures on held-out text or dev rows by name, over steps."""
     rows = [line for line in lines if "progress" not in line]
     named = [{name.partition("_")[2] or name: value for name, value in row.items()} for row in rows]
     return _columns(named)
 
 
 def _columns(rows: Sequence[Line], leave_out: Sequence[str] = ()) -> dict[str, list[float | None]]:
-    """Lists by name, of equal length, None where a row has no such figure or it is not finite."""
+    """Lists of equal length by name, with None where a figure is missing or not finite."""
     names = dict.fromkeys(name for row in rows for name in row if name not in leave_out)
     thinned = list(_thinned(rows))
     return {
@@ -103,7 +103,7 @@ def _columns(rows: Sequence[Line], leave_out: Sequence[str] = ()) -> dict[str, l
 
 
 def _thinned(rows: Sequence[Line]) -> Iterator[Sequence[Line]]:
-    """The rows in at most MAX_POINTS groups of consecutive ones."""
+    """The rows in at most MAX_POINTS groups of consecutive rows."""
     size = max(1, -(-len(rows) // MAX_POINTS))
     for start in range(0, len(rows), size):
         yield rows[start : start + size]
@@ -117,9 +117,9 @@ def _last_or_mean(values: Sequence[float], *, is_last: bool) -> float | None:
 
 
 def _references(corpus: str | None, evaluation: Mapping[str, Any]) -> dict[str, float]:
-    """The losses that a pre-training is compared with: of guessing, and of knowing only frequencies."""
+    """The reference losses of a pre-training: of random guessing, and of piece frequencies alone."""
     size, entropy = evaluation.get("vocabulary_size"), evaluation.get("unigram_entropy")
-    if size is None and corpus is not None:  # an unfinished run: what its corpus says, if that is still there
+    if size is None and corpus is not None:  # an unfinished run: read its corpus, if it still exists
         try:
             facts = read_json(Path(corpus) / "manifest.json")["corpus"]
             size, entropy = facts["vocabulary_size"], facts["statistics"]["unigram_entropy"]
@@ -129,7 +129,7 @@ def _references(corpus: str | None, evaluation: Mapping[str, Any]) -> dict[str, 
 
 
 def _read_evaluation(path: Path) -> dict[str, Any]:
-    """The content of evaluation.json in the form of the page; empty if the run is not finished."""
+    """The content of evaluation.json, with a sparse confusion matrix; empty if the run is not finished."""
     if not path.exists():
         return {}
     content = read_json(path)
@@ -143,7 +143,7 @@ def _read_evaluation(path: Path) -> dict[str, Any]:
 
 
 def _confusion(matrix: Sequence[Sequence[int]], labels: Sequence[str]) -> dict[str, Any]:
-    """The cells above zero as (expected, predicted, count), and the most confused pairs of classes."""
+    """The nonzero cells as (expected, predicted, count), and the most confused pairs of classes."""
     cells = [
         (expected, predicted, count)
         for expected, row in enumerate(matrix)
@@ -159,7 +159,7 @@ def _confusion(matrix: Sequence[Sequence[int]], labels: Sequence[str]) -> dict[s
 
 
 def clipped(value: Any) -> Any:
-    """The same JSON value with long texts cut, numbers rounded, and None for numbers that are not finite."""
+    """A JSON value with long texts truncated, numbers rounded, and None for numbers that are not finite."""
     match value:
         case str() if len(value) > MAX_CHARACTERS:
             return f"{value[:MAX_CHARACTERS]} … ({len(value):,} characters)"

@@ -1,1 +1,1 @@
-"""How weights are learnt: one loop for pre-training and fine-tuning, its schedule, optimizer, state and ranks."""
+"""Training: one loop for pre-training and fine-tuning, with its schedule, optimizer, state and ranks."""

@@ -1,4 +1,4 @@
-"""The data of a fine-tuning: train and dev rows read, split and encoded, and the data summary."""
+"""The data of a fine-tuning: reads, splits and encodes train and dev rows, and summarizes them."""
 
 from __future__ import annotations
 
@@ -22,20 +22,22 @@ SPLIT_SEED = 0  # the dev rows do not depend on the seed of the training
 
 @dataclass(frozen=True)
 class Dataset:
+    """Encoded rows for training and evaluation, and the task that encoded them."""
+
     task: AnyTask
     metric: str  # selects the best checkpoint
     train: list[Example]
     dev: list[Example]
-    remarks: list[str]  # for the user, before training
+    remarks: list[str]  # shown to the user before training
 
 
 def read_dataset(settings: FinetuneSettings, kind: type[AnyTask], windows: Windows) -> Dataset:
-    """The rows that `settings` name, encoded for a task of the class `kind`."""
+    """Read the rows that `settings` name and encode them for a task of the class `kind`."""
     share = heldout_share(settings.dev)
     train_file = RowFile(str(settings.train), settings)
     dev_file = RowFile(settings.dev, settings) if share is None else train_file
     train = list(kind.read(train_file, settings, labelled=True))
-    # With all labels of the file, even if the only row of one becomes a dev row.
+    # From all rows, so that a label is known even if its only row becomes a dev row.
     task = kind.from_rows(train, settings, windows.tokenizer, train_file)
     metric = choose_metric(settings, task)
     if share is None:
@@ -45,7 +47,7 @@ def read_dataset(settings: FinetuneSettings, kind: type[AnyTask], windows: Windo
     train_examples = list(encode_rows(task, train, windows, train_file))
     dev_examples = list(encode_rows(task, dev, windows, dev_file))
     if not train_examples or not dev_examples:
-        raise DataError("no usable row is left to train with or to evaluate on", where=dev_file.path)
+        raise DataError("no usable rows are left for training or for evaluation", where=dev_file.path)
     summary = summarise(
         [example.row for example in train_examples],
         [example.row for example in dev_examples],
@@ -56,14 +58,14 @@ def read_dataset(settings: FinetuneSettings, kind: type[AnyTask], windows: Windo
     if share is None:
         remarks += dev_file.counts.remarks(f" in {dev_file.path}")
     elif len(dev) < share * (len(train) + len(dev)) / 2:
-        why = "rows about the same text stay together, and every label keeps a text to train with"
-        remarks.append(f"only {counted(len(dev), 'row')} could be split off for dev: {why}")
+        why = "rows with the same text stay together, and every label keeps a text to train on"
+        remarks.append(f"only {counted(len(dev), 'row')} could be held out for dev: {why}")
     remarks += [windows.remark] if windows.remark else []
     return Dataset(task, metric, train_examples, dev_examples, remarks)
 
 
 def choose_metric(settings: FinetuneSettings, task: AnyTask) -> str:
-    """The metric that selects the best checkpoint: as given, by the preset, or the task's default."""
+    """The metric that selects the best checkpoint: the given one, the preset's, or the task's default."""
     if settings.metric is None:
         usual = PRESET_METRICS.get(settings.preset or "")
         return usual if usual in task.selection_metrics else task.selection_metrics[0]

@@ -1,9 +1,9 @@
-"""Several processes that train one model: who I am, and sums over all of us.
+"""Several processes that train one model: the rank of this process, and sums over all ranks.
 
-`torchrun` starts the processes and says so in the environment; without it there is one. Every rank works on its
-part of the global batch, divides by the *global* counts, and gradients are then simply added up. This is what
-torch's DistributedDataParallel does, but for its averaging, which would be wrong here: ranks may have different
-numbers of selected pieces and of micro-batches.
+`torchrun` starts the processes and sets environment variables; without it, there is one process. Every rank computes
+its part of the global batch and divides losses by the *global* counts; the gradients are then summed. torch's
+DistributedDataParallel would average them, which is wrong here: ranks may have different numbers of selected pieces
+and of micro-batches.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from bertmill.errors import UsageError
 from bertmill.parallel.pool import cut_into_units
 
 _BUCKET_ELEMENTS = 1 << 22
-_TIMEOUT = timedelta(minutes=30)  # the longest that one rank may do something alone, as saving, while the others wait
+_TIMEOUT = timedelta(minutes=30)  # how long ranks wait while one works alone, for example on a checkpoint
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process and its fellows. With one process every sum is what it was."""
+    """This process among all ranks. With a single process, sums and maxima return their input."""
 
     device: torch.device
     rank: int = 0
@@ -36,14 +36,15 @@ class Ranks:
 
     @property
     def is_first(self) -> bool:
+        """Whether this is rank 0, the only one that writes files."""
         return self.rank == 0
 
     def sum(self, values: Sequence[float]) -> list[float]:
-        """The sums over all ranks of each of `values`."""
+        """The sum of each of `values` over all ranks."""
         return self._reduced(values, dist.ReduceOp.SUM)
 
     def largest(self, values: Sequence[float]) -> list[float]:
-        """The largest over all ranks of each of `values`."""
+        """The maximum of each of `values` over all ranks."""
         return self._reduced(values, dist.ReduceOp.MAX)
 
     def _reduced(self, values: Sequence[float], operation: Any) -> list[float]:
@@ -58,7 +59,7 @@ class Ranks:
         if self.count == 1:
             return
         trained = (parameter for parameter in model.parameters() if parameter.requires_grad)
-        # A few million numbers at once: fewer messages than parameters, and no second copy of all.
+        # A few million numbers at once: fewer messages than parameters, without a copy of all gradients.
         for bucket in cut_into_units(trained, _BUCKET_ELEMENTS, torch.numel):
             gradients = [_gradient(parameter) for parameter in bucket]
             flat = torch.cat([gradient.flatten() for gradient in gradients])
@@ -67,32 +68,32 @@ class Ranks:
                 gradient.copy_(part.view_as(gradient))
 
     def share_weights(self, model: nn.Module) -> None:
-        """Give the model of every rank the weights of the first."""
+        """Copy the weights of the first rank's model to all ranks."""
         if self.count > 1:
             for parameter in model.parameters():
                 dist.broadcast(parameter.data, 0)
 
     def wait(self) -> None:
-        """Go on when all ranks have come here."""
+        """Wait until all ranks have called this method."""
         if self.count > 1:
             dist.barrier()
 
 
 def is_one_of_several() -> bool:
-    """Whether `torchrun` started this process with others."""
+    """Whether `torchrun` started this process as one of several."""
     return _num_processes() > 1
 
 
 def _num_processes() -> int:
     given = os.environ.get("WORLD_SIZE", "1")
     if not given.isdecimal():
-        raise UsageError(f"WORLD_SIZE is {given!r} in the environment, which is no number", remedy="unset it")
+        raise UsageError(f"the environment variable WORLD_SIZE is {given!r}, not a number", remedy="unset it")
     return int(given)
 
 
 @contextmanager
 def joined_ranks(device: torch.device) -> Iterator[Ranks]:
-    """The ranks that `torchrun` started, connected while the block runs; or this process alone."""
+    """Connect the ranks that `torchrun` started while the block runs; without torchrun, this process alone."""
     count = _num_processes()
     if count == 1:
         yield Ranks(device)
@@ -100,8 +101,8 @@ def joined_ranks(device: torch.device) -> Iterator[Ranks]:
     try:
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=_TIMEOUT)
     except ValueError:
-        what = f"WORLD_SIZE is {count} in the environment, and what else torchrun says is not there"
-        raise UsageError(what, remedy="start with torchrun, or unset it") from None
+        what = f"the environment variable WORLD_SIZE is {count}, but other variables of torchrun are missing"
+        raise UsageError(what, remedy="start with torchrun, or unset WORLD_SIZE") from None
     try:
         yield Ranks(device, dist.get_rank(), count)
     finally:
@@ -109,7 +110,7 @@ def joined_ranks(device: torch.device) -> Iterator[Ranks]:
 
 
 def _gradient(parameter: nn.Parameter) -> Tensor:
-    """A rank without data has no gradients yet, and adds nothing."""
+    """The gradient of a parameter; zeros on a rank without data."""
     if parameter.grad is None:
         parameter.grad = torch.zeros_like(parameter)
     return parameter.grad

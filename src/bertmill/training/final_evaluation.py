@@ -1,8 +1,8 @@
 """RUN/evaluation.json: what the report of a finished training shows about its model.
 
-A fine-tuning is evaluated on its dev examples, with intervals, a baseline and the worst errors. A pre-training shows
-predictions at selected positions of held-out instances (training instances if nothing is held out). Both have the
-attention in a few sequences.
+- Fine-tuning: an evaluation on the dev examples, with intervals, a baseline and the worst errors.
+- Pre-training: predictions at selected positions of held-out instances (training instances if nothing is held out).
+- Both: the attention weights in a few sequences.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from bertmill.training.dataset import Dataset
 from bertmill.training.objective_trainable import HELDOUT_BATCH, MAX_HELDOUT_INSTANCES, ObjectiveTrainable
 
 NUM_ERRORS = 20
-NUM_SEQUENCES = 4  # whose attention is shown: half of them errors, if there are any
-NUM_INSTANCES = 6  # whose predictions are shown
-MAX_POSITIONS = 16  # of an instance
+NUM_SEQUENCES = 4  # with attention; up to half of them are errors
+NUM_INSTANCES = 6  # with predictions
+MAX_POSITIONS = 16  # per instance
 NUM_GUESSES = 5
 
 
@@ -40,7 +40,7 @@ def write_evaluation(path: Path, content: dict[str, Any]) -> None:
 def evaluate_finetuning(
     task: AnyTask, model: BertPreTrainedModel, data: Dataset, tokenizer: BertTokenizer, device: torch.device
 ) -> dict[str, Any]:
-    """The evaluation of a fine-tuned model on the dev examples."""
+    """Evaluate a fine-tuned model on the dev examples; the result is the content of evaluation.json."""
     evaluation = evaluate(task, model, data.dev, device, NUM_ERRORS)
     wrong = [error.row for error in evaluation.errors[: NUM_SEQUENCES // 2]]
     examples = [next(each for each in data.dev if each.row is row) for row in wrong]
@@ -57,7 +57,7 @@ def evaluate_finetuning(
 def evaluate_pretraining(
     model: BertPreTrainedModel, trainable: ObjectiveTrainable, tokenizer: BertTokenizer, figures: dict[str, float]
 ) -> dict[str, Any]:
-    """The predictions of a pre-trained model, beside its `figures` on held-out text."""
+    """Predict selected positions with a pre-trained model; `figures` are its last ones on held-out text."""
     instances = trainable.heldout or trainable.loader.instances
     head = trainable.objective.language_model_head
     piece, accuracy = _most_frequent(instances)
@@ -79,7 +79,7 @@ def evaluate_pretraining(
 
 
 def _most_frequent(instances: Instances) -> tuple[int, float]:
-    """The most frequent label of the evaluated instances, and how often it is right."""
+    """The most frequent label of the evaluated instances, and the accuracy of always predicting it."""
     counts = np.zeros(instances.vocabulary.size, np.int64)
     count = min(instances.count(0), MAX_HELDOUT_INSTANCES)
     for start in range(0, count, HELDOUT_BATCH):
@@ -89,7 +89,7 @@ def _most_frequent(instances: Instances) -> tuple[int, float]:
 
 
 def _first_instances(instances: Instances) -> list[tuple[Any, Any, Any]]:
-    """Ids, segments and labels of each of a few instances."""
+    """Ids, segments and labels of the first few instances."""
     batch = instances.make_in_order(0, 0, min(NUM_INSTANCES, instances.count(0)))
     bounds = np.cumsum(batch.lengths)[:-1]
     rows = (np.split(row, bounds) for row in (batch.piece_ids, batch.segments, batch.labels))
@@ -104,7 +104,7 @@ def _num_first(segments: Any) -> int:
 def _predictions(
     model: BertPreTrainedModel, tokenizer: BertTokenizer, ids: Any, segments: Any, labels: Any
 ) -> dict[str, Any]:
-    """The pieces of an instance, and the likeliest pieces at some of its selected positions, evenly spaced."""
+    """The pieces of an instance, and the most likely pieces at some of its selected positions, evenly spaced."""
     selected = np.flatnonzero(labels != NOT_SELECTED)
     places = selected[np.unique(np.linspace(0, len(selected) - 1, MAX_POSITIONS).round().astype(int))].tolist()
     input_ids, token_type_ids = (torch.from_numpy(each)[None].to(model.device) for each in (ids, segments))

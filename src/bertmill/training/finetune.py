@@ -1,8 +1,8 @@
-"""Fine-tuning: a pre-trained model and labelled rows in, a model that answers out, in a run folder as pre-training has.
+"""Fine-tuning: trains a pre-trained model on labeled rows, in a run folder like that of pre-training.
 
-All weights are trained, or with `freeze` those of the head alone. The model is evaluated on the dev examples after
-every epoch (or `eval_every` steps); the result has the weights of the best evaluation. A resumed run reads its data
-again, which must be unchanged, and takes its earlier decisions from config.toml.
+All weights are trained, or only those of the head with `freeze`. The model is evaluated on the dev examples after
+every epoch (or every `eval_every` steps); the result has the weights of the best evaluation. A resumed run reads its
+data again, which must be unchanged, and takes its earlier decisions from config.toml.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_d
 
 
 class ResolvedFinetuning(ResolvedTraining):
-    """The settings of a fine-tuning with everything resolved and the data read."""
+    """The resolved settings of a fine-tuning, with its data."""
 
     model: str
     freeze: bool
-    dropout: dict[str, float]  # replaces the model's own, by its name in config.json
+    dropout: dict[str, float]  # replaces values of config.json, by name
     windows: InstanceOf[Windows]
-    data: InstanceOf[Dataset]  # knows the metric
+    data: InstanceOf[Dataset]  # includes the metric
     schedule: Schedule
 
 
 def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
-    """Train as `settings` say; returns the folder of the model, to the first of several ranks only."""
+    """Fine-tune as `settings` say. Returns the model folder on the first rank, None on the others."""
     with open_run(with_options(settings), COMMAND, listener) as run:
         if run.is_finished:
             return run.model
@@ -102,7 +102,7 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
 
 
 def _resolve(settings: FinetuneSettings) -> ResolvedFinetuning:
-    """Read the data and resolve what `settings` leave open; those of a resumed run have its decisions."""
+    """Read the data and resolve the settings left open; `settings` of a resumed run include its decisions."""
     kind = load_task(settings.task)
     tokenizer = BertTokenizer.from_pretrained(settings.model)
     num_positions = BertConfig.from_pretrained(settings.model).max_position_embeddings
@@ -122,13 +122,13 @@ def _resolve(settings: FinetuneSettings) -> ResolvedFinetuning:
 
 
 def _make_model(resolved: ResolvedFinetuning, journal: Journal) -> BertPreTrainedModel:
-    """The pre-trained model with the task's head: its own if it has learned exactly these labels, else a new one."""
+    """The pre-trained model with a head for the task: its own head if it has the same labels, else a new one."""
     task, before = resolved.data.task, BertConfig.from_pretrained(resolved.model)
     if before.causal and task.reads_cls:
         raise UsageError(
-            f"is a left-to-right model: its [CLS] sees nothing of the text, and {task.name} reads [CLS]",
+            f"is a left-to-right model: its [CLS] cannot see the text, and {task.name} reads [CLS]",
             where=resolved.model,
-            remedy="use a model that was pre-trained with masked words",
+            remedy="use a model that was pre-trained with a masked objective such as mlm",
         )
     config = before.with_settings(**{**task.folder_entries().config, **resolved.dropout})
     keeps_head = (
@@ -136,7 +136,7 @@ def _make_model(resolved: ResolvedFinetuning, journal: Journal) -> BertPreTraine
         and before.id2label == config.id2label
         and before.problem_type in (None, config.problem_type)
     )
-    torch.manual_seed(keyed_seed(resolved.seed, "first weights"))  # of the head
+    torch.manual_seed(keyed_seed(resolved.seed, "first weights"))  # for a new head
     kind: type[BertPreTrainedModel] = MODEL_CLASSES[task.head]
     model = kind.from_pretrained(resolved.model, config=config, new_classifier=not keeps_head)
     assert model.load_report is not None
@@ -144,18 +144,18 @@ def _make_model(resolved: ResolvedFinetuning, journal: Journal) -> BertPreTraine
     if resolved.freeze:
         for name, parameter in model.named_parameters():
             if name.startswith(f"{model.base_model_prefix}."):
-                parameter.requires_grad_(name in model.load_report.new)  # a pooler that is not there yet must learn
+                parameter.requires_grad_(name in model.load_report.new)  # a new pooler must be trained
     return model
 
 
 def hash_sources(settings: FinetuneSettings) -> dict[str, str]:
-    """Hashes of rows, model and vocabulary, so that a resumed run notices changes."""
+    """Hashes of rows, model and vocabulary, so that a resumed run detects changes."""
     tokenizer = BertTokenizer.from_pretrained(settings.model)
     has_share = heldout_share(settings.dev) is not None
     files = {"train": settings.train} | ({} if has_share else {"dev": Path(settings.dev)})
     for path in files.values():
         if str(path) == STANDARD_INPUT or (path.exists() and not path.is_file()):
-            remedy = "write them to a file: a resumed run reads them again"
+            remedy = "write them to a file, since a resumed run reads them again"
             raise UsageError("training rows must be in a file, not in a pipe or a folder", where=path, remedy=remedy)
     # A missing file is reported when it is read.
     hashes = {f"{name}_sha256": sha256_of(path) for name, path in files.items() if path.is_file()}

@@ -2,13 +2,13 @@
 
 They are ordinary BERT weights that replace the random ones before training:
 - The decoder's bias is the log frequency of each piece.
-- Piece embeddings are the factors U √S of the positive pointwise mutual information of neighbours (truncated singular
-  value decomposition), rotated at random. They fill all dimensions but the first few, reserved for positions.
+- Piece embeddings are the factors U √S of the positive pointwise mutual information of neighbors (truncated singular
+  value decomposition), rotated at random. They fill all dimensions except the first few, which hold positions.
 - Position embeddings are sines and cosines of geometric frequencies in the reserved dimensions.
-- The heads of the first layers look at fixed offsets. The key is the position, the query the position rotated by the
-  offset, and each head copies a random slice of the other dimensions.
+- The heads of the first layers attend to fixed offsets. The key is the position, the query is the position rotated by
+  the offset, and each head copies a random slice of the other dimensions.
 - The transform of the MLM head copies its input, so that a piece is predicted from the vectors around it.
-All other weights stay random, as do embeddings of pieces without neighbours in the corpus.
+All other weights stay random, as do embeddings of pieces without neighbors in the corpus.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ MAX_CONTEXTS = 1 << 13
 MIN_CONTEXTS = 1 << 8
 POWER_ITERATIONS = 3
 EXTRA_DIMENSIONS = 16  # of the random projection; they make the smallest factors more exact
-BUDGET_SHARE = 0.1  # that initial weights may take
+BUDGET_SHARE = 0.1  # of a time budget, for initial weights
 COUNTING_SHARE = 0.6  # of the progress; the rest is the decomposition
-# Assumed speeds of one core, for fitting the computation into its share of a budget:
+# Assumed speeds of one core, to fit the computation into its share of a budget:
 PIECES_PER_SECOND = 1e6
 OPERATIONS_PER_SECOND = 2e10
 
-MAX_LAYERS = 2  # with heads that look at fixed offsets
+MAX_LAYERS = 2  # with heads that attend to fixed offsets
 HIGHEST_FREQUENCY, LOWEST_FREQUENCY = 1.5, 0.03  # radians per position
 SHARPNESS = 8.0  # the attention score at a head's offset, before noise
 COPY_GAIN = 0.5  # of the value and the output projection each
@@ -51,7 +51,7 @@ LINEAR_FROM = 3.0  # where GELU is nearly the identity
 
 
 class PieceStatistics(NamedTuple):
-    """What a corpus says about its pieces."""
+    """Counts and vectors of the pieces of a corpus."""
 
     counts: NDArray[np.int64]
     vectors: Tensor  # [V, at most MAX_DIMENSIONS]
@@ -65,7 +65,7 @@ class Effort(NamedTuple):
 
     @classmethod
     def within_budget(cls, budget_s: float, vocabulary_size: int, dimensions: int) -> Effort:
-        """The largest effort that fits a tenth of the budget, at assumed speeds: it must not depend on the clock."""
+        """The largest effort that fits a tenth of the budget at assumed speeds; it must not depend on the clock."""
         half = budget_s * BUDGET_SHARE / 2  # for counting, and for the decomposition
         products = 2 * POWER_ITERATIONS + 2
         operations = 2 * products * vocabulary_size * (dimensions + EXTRA_DIMENSIONS)  # per context
@@ -102,9 +102,10 @@ def compute_statistics(
 def factorize(
     matrix: Tensor, rank: int, generator: torch.Generator, *, on_progress: Callable[[float], None] = lambda _: None
 ) -> Tensor:
-    """U √S of at most `rank` singular values, the largest first (Halko, Martinsson and Tropp, 2011).
+    """U √S for the `rank` largest singular values, in descending order (Halko, Martinsson and Tropp, 2011).
 
-    Rows of zeros stay exactly zero. The sign of a factor, which is arbitrary, makes its largest component positive.
+    Rows of zeros stay exactly zero. The signs of factors, which are arbitrary, make the component of largest
+    magnitude positive.
     """
     width = min(rank + EXTRA_DIMENSIONS, *matrix.shape)
     basis = torch.linalg.qr(matrix @ torch.randn(matrix.shape[1], width, generator=generator))[0]
@@ -114,7 +115,7 @@ def factorize(
         on_progress((number + 1) / (POWER_ITERATIONS + 1))
     left, values, _ = torch.linalg.svd(basis.T @ matrix, full_matrices=False)
     factors: Tensor = basis @ left[:, :rank] * values[:rank].sqrt()
-    factors[~matrix.any(dim=1)] = 0  # rounding leaves a little there
+    factors[~matrix.any(dim=1)] = 0  # remove rounding errors
     on_progress(1.0)
     signs = factors.gather(0, factors.abs().argmax(0, keepdim=True)).sign()
     return factors * signs
@@ -128,9 +129,9 @@ def num_position_dimensions(config: BertConfig) -> int:
 
 @torch.no_grad()
 def set_corpus_weights(model: BertWithMaskedLM, statistics: PieceStatistics, seed: int) -> None:
-    """Give a model on any device the weights that follow from the statistics of a corpus.
+    """Replace weights of a model, on any device, with weights computed from corpus statistics.
 
-    They are computed on the CPU and copied, so that they are the same on every device.
+    They are computed on the CPU and copied, so they are the same on every device.
     """
     config, body, head = model.config, model.base_model, model.cls.predictions
     generator = torch.Generator().manual_seed(keyed_seed(seed, "weights from the corpus"))
@@ -148,7 +149,7 @@ def set_corpus_weights(model: BertWithMaskedLM, statistics: PieceStatistics, see
 
 
 def layer_offsets(layer: int, num_heads: int, *, causal: bool) -> list[int]:
-    """Where the heads of a layer look: −1, 1, −2, 2, … in the first layer, −1, 1, −3, 3, … in the second."""
+    """The offsets that the heads of a layer attend to: −1, 1, −2, 2, … in the first, −1, 1, −3, 3, … in the second."""
     num_distances = num_heads if causal else -(-num_heads // 2)
     distances = [1, *range(2 + layer, 2 + layer + num_distances)][:num_distances]
     if causal:
@@ -159,7 +160,7 @@ def layer_offsets(layer: int, num_heads: int, *, causal: bool) -> list[int]:
 def _set_pieces(
     weight: Tensor, statistics: PieceStatistics, num_reserved: int, config: BertConfig, generator: torch.Generator
 ) -> None:
-    """Rotate the vectors into the free dimensions and scale them to the spread of random weights."""
+    """Rotate the vectors into the free dimensions and scale them to the standard deviation of random weights."""
     weight[:, :num_reserved] = 0
     has_vector = statistics.vectors.any(dim=1)  # other pieces keep their random weights
     if not has_vector.any():
@@ -171,7 +172,7 @@ def _set_pieces(
 
 
 def _set_positions(weight: Tensor, frequencies: Tensor, config: BertConfig) -> None:
-    """Sines and cosines side by side, with the spread of random weights."""
+    """Set alternating sines and cosines, with the standard deviation of random weights."""
     angles = torch.arange(len(weight))[:, None] * frequencies
     weight.zero_()
     waves = torch.stack([angles.sin(), angles.cos()], dim=2).flatten(1)
@@ -181,7 +182,7 @@ def _set_positions(weight: Tensor, frequencies: Tensor, config: BertConfig) -> N
 def _look_at_offsets(
     attention: BertAttention, offsets: Sequence[int], frequencies: Tensor, generator: torch.Generator
 ) -> None:
-    """Give each head a query, key, value and output that copy from its offset."""
+    """Set query, key, value and output of each head so that it copies from its offset."""
     size = len(attention.self.query.weight)
     query, key = (torch.randn(size, size, generator=generator) * NOISE for _ in range(2))
     value, output = torch.zeros(size, size), torch.zeros(size, size)
@@ -202,21 +203,21 @@ def _look_at_offsets(
 
 
 def _rotation(angles: Tensor) -> Tensor:
-    """Rotates each pair of dimensions by its angle."""
+    """A matrix that rotates each pair of dimensions by its angle."""
     cos, sin = angles.cos(), angles.sin()
     rotation: Tensor = torch.block_diag(*torch.stack([cos, sin, -sin, cos], 1).view(-1, 2, 2))
     return rotation
 
 
 def _copy_input(dense: nn.Linear, num_reserved: int) -> None:
-    """The identity, shifted to where the activation is nearly linear; the LayerNorm that follows removes the shift."""
+    """Set the identity, shifted to where the activation is nearly linear; the next LayerNorm removes the shift."""
     dense.weight.copy_(torch.eye(len(dense.weight)))
     dense.weight[:num_reserved] = 0
     dense.bias.fill_(LINEAR_FROM)
 
 
 def _orthonormal(rows: int, columns: int, generator: torch.Generator) -> Tensor:
-    """A random matrix with orthonormal columns, or rows if it has fewer of them."""
+    """A random matrix with orthonormal columns, or with orthonormal rows if it has fewer rows than columns."""
     matrix = torch.randn(max(rows, columns), min(rows, columns), generator=generator)
     orthonormal: Tensor = torch.linalg.qr(matrix)[0]
     return orthonormal if rows >= columns else orthonormal.T

@@ -1,9 +1,13 @@
-"""The training loop, the only one: pre-training and fine-tuning differ in the trainable they bring.
+"""The training loop of pre-training and fine-tuning, which differ only in their trainables.
 
-A step: this rank's part of the global batch, cut into micro-batches; the gradients of all, each divided by the counts
-of the whole global batch, so that cutting and sharing change nothing but rounding; the sum over ranks; the norm,
-which must be finite; AdamW. Everything random is a function of (seed, step, …), so a training that is stopped
-anywhere and resumed from a checkpoint goes through the same bits.
+A step:
+1. Cut this rank's part of the global batch into micro-batches.
+2. Add up their gradients, each divided by the counts of the whole global batch. Micro-batches and ranks therefore
+   change nothing except rounding and dropout masks.
+3. Sum the gradients over ranks. Their norm must be finite.
+4. Clip the gradients and update the weights with AdamW.
+Everything random is a function of (seed, step, …), so a training that is stopped anywhere and resumed from a
+checkpoint computes the same bits as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -34,20 +38,20 @@ from bertmill.training.state import RunFolder, State
 from bertmill.training.trainable import Phase, Trainable
 
 MAX_SKIPPED_IN_A_ROW = 10
-GIVE_BACK_EVERY_S = 60.0  # freed memory; steps of other sizes leave more and more of it between what is in use
+GIVE_BACK_EVERY_S = 60.0  # freed memory, to the system: steps of varying size fragment it
 
 
 class ResolvedTraining(TrainingFields, extra="ignore", allow_inf_nan=True):
-    """The settings of a training with everything resolved; what does not apply is infinite, zero or empty."""
+    """The resolved settings of a training; settings that do not apply are infinite, zero or empty."""
 
-    precision: Literal["fp32", "bf16"] = "fp32"  # auto is resolved by open_run
+    precision: Literal["fp32", "bf16"] = "fp32"  # open_run resolves auto
     eval_every: int
     patience: float = math.inf  # stop after this many evaluations without improvement
 
 
 @dataclass
 class Trainer:
-    """A model in training: its optimizer and state, and the folder that holds them between two processes."""
+    """Trains a model; the run folder stores its weights, optimizer and state."""
 
     model: nn.Module
     schedule: Schedule
@@ -63,11 +67,12 @@ class Trainer:
         self._gave_back = time.monotonic()
 
     def train(self, phases: Sequence[Phase]) -> None:
-        """Take steps to the end of the training, from the phase on that its state is in.
+        """Train from the current state to the end of the last phase.
 
-        StoppedError when a signal came and the step was saved; NonFiniteError when a loss or gradient is no number.
+        Raises StoppedError after a stop signal, with the step saved, and NonFiniteError if a loss or gradient is not
+        finite.
         """
-        self._started = time.monotonic() - self.state.seconds  # as if this process had trained all of it
+        self._started = time.monotonic() - self.state.seconds  # as if this process had run the whole training
         with StopSignal() as stop_signal:
             while not self._is_over():
                 while self._phase_is_over(phases):
@@ -77,17 +82,17 @@ class Trainer:
                     self._take_steps(phases, batches, stop_signal)
 
     def _phase_is_over(self, phases: Sequence[Phase]) -> bool:
-        """Whether there is another one to go on with."""
+        """Whether the current phase has ended and another follows."""
         phase = self.state.phase
         return phase + 1 < len(phases) and self._progress() >= phases[phase].end
 
     def _begin_next_phase(self) -> None:
         state = self.state
         state.phase, state.phase_start = state.phase + 1, state.step
-        forget_best(state)  # figures of another phase cannot be compared
+        forget_best(state)  # figures of different phases are not comparable
 
     def _take_steps(self, phases: Sequence[Phase], batches: Iterator[Any], stop_signal: StopSignal) -> None:
-        """To the end of the phase, or to a step that is left out, when the training may be back at a checkpoint."""
+        """Train to the end of the phase, or up to a non-finite step, which may have reloaded a checkpoint."""
         trainable = phases[self.state.phase].trainable
         while not self._is_over() and not self._phase_is_over(phases):
             step_started = time.monotonic()
@@ -96,13 +101,13 @@ class Trainer:
                 self._go_on_after_nonfinite(trainable.describe(batch))
                 return
             self.state.step += 1
-            # Ranks that disagreed on these would not stop at the same step, and wait for each other forever.
+            # All ranks must agree on these, or they would stop at different steps and wait for each other forever.
             exit_code, self.state.seconds, self.state.seconds_of_step = self.ranks.largest(
                 [stop_signal.exit_code, self._seconds(), time.monotonic() - step_started]
             )
             self._keep_records(trainable, is_stopping=exit_code > 0)
             if exit_code:
-                raise StoppedError(f"stopped after step {self.state.step:,}, which is saved", int(exit_code))
+                raise StoppedError(f"stopped after step {self.state.step:,}; a checkpoint was saved", int(exit_code))
             if time.monotonic() - self._gave_back >= GIVE_BACK_EVERY_S:
                 give_back_freed_memory()
                 self._gave_back = time.monotonic()
@@ -119,7 +124,7 @@ class Trainer:
         return is_stalled or self.schedule.is_over(state.step, state.seconds, state.seconds_of_step)
 
     def _learn(self, trainable: Trainable, batch: Any) -> bool:
-        """One update of the weights; False, and no update, if the loss or a gradient is not finite."""
+        """Update the weights once. Returns False, without an update, if the loss or a gradient is not finite."""
         state, settings = self.state, self.settings
         self.model.train()
         self.optimizer.zero_grad()
@@ -144,30 +149,31 @@ class Trainer:
         return True
 
     def _go_on_after_nonfinite(self, batch_name: str) -> None:
-        """Leave the step out when it comes again, at once or from the checkpoint on that the training goes back to."""
+        """Handle a non-finite step as the settings say: skip it, reload a checkpoint and skip it, or raise."""
         step, action = self.state.step, self.settings.on_nonfinite
         what = f"the loss or a gradient of step {step:,} is not finite ({batch_name})"
         left_out = [*self.state.left_out, step]
-        # Counted in steps, since after going back there are good ones before the next that fails.
+        # Count step numbers, not attempts: after a reload, good steps precede the next one that fails.
         fails_always = all(step - back in left_out for back in range(MAX_SKIPPED_IN_A_ROW + 1))
         if action == "stop" or fails_always:
-            remedy = "look at that batch, lower the learning rate" + ", or use --on-nonfinite skip" * (action == "stop")
+            remedy = "inspect the batch or lower the learning rate"
+            remedy += ", or set on_nonfinite to skip" if action == "stop" else ""
             raise NonFiniteError(f"{what}; no update was made", where=self.run.path, remedy=remedy)
         if action == "reload":
             self.state = self.checkpoints.restore_newest(self.model, self.optimizer) or self.state
         self.state.left_out = left_out
-        self.journal.remark(f"{what}; it is left out, going on from step {self.state.step:,}")
+        self.journal.remark(f"{what}; skipping it and continuing from step {self.state.step:,}")
 
     def _keep_records(self, trainable: Trainable, is_stopping: bool) -> None:
-        """What is due after a step, and at the end: a line in the log, an evaluation, a checkpoint."""
+        """Write what is due after a step and at the end: a log line, an evaluation, a checkpoint."""
         step, settings = self.state.step, self.settings
         self.journal.step(self._figures(trainable))
         if self._is_over() or step % settings.log_every == 0:
             self._log(trainable)
         if self._is_over() or step % settings.eval_every == 0:
             self._evaluate(trainable)
-            (self.state.seconds,) = self.ranks.largest([self._seconds()])  # which measuring has taken too
-            if self._is_over() and self.state.sums:  # patience or time has ended with it
+            (self.state.seconds,) = self.ranks.largest([self._seconds()])  # includes the evaluation
+            if self._is_over() and self.state.sums:  # the evaluation ended the training
                 self._log(trainable)
         is_best = self.state.best_step == step
         if is_best or is_stopping or self._is_over() or step % settings.save_every == 0:
@@ -189,34 +195,34 @@ class Trainer:
         state.sums.clear()
 
     def _evaluate(self, trainable: Trainable) -> None:
-        """Measure on data that is not trained on; remember the best step."""
+        """Evaluate on data that is not trained on, and record the best step."""
         state = self.state
         self.model.eval()
         with torch.no_grad(), computing_in(self.settings.precision, self.ranks.device):
             figures = trainable.evaluate(self.model)
-        # The first rank's figures are everybody's: ranks that disagreed on the best step would wait forever.
+        # All ranks use the figures of the first: if they disagreed on the best step, they would wait forever.
         agreed = self.ranks.sum([value if self.ranks.is_first else 0.0 for value in figures.values()])
         state.heldout = dict(zip(figures, agreed, strict=True))
         if not all(map(math.isfinite, agreed)):
-            what = f"measured after step {state.step:,}, the model's answers are not finite: {state.heldout}"
+            what = f"the metrics after step {state.step:,} are not finite: {state.heldout}"
             raise NonFiniteError(what, where=self.run.path, remedy="lower the learning rate")
         if state.heldout:
             named = {f"{trainable.evaluated_on}_{name}": value for name, value in state.heldout.items()}
             self.journal.write({"step": state.step, **named})
             score = trainable.score(state.heldout)
             state.evaluations_since_best += 1
-            if state.best_score is None or score[0] > state.best_score[0]:  # what only breaks a tie tires patience
+            if state.best_score is None or score[0] > state.best_score[0]:  # tie-breakers do not reset patience
                 state.evaluations_since_best = 0
             if state.best_score is None or score > state.best_score:
                 state.best_score, state.best_step, state.best_figures = score, state.step, state.heldout
 
     def take_best(self) -> None:
-        """Give the model the weights of the step with the best score, if there was an evaluation."""
+        """Load the weights of the step with the best score, if there was an evaluation."""
         if self.state.best_step not in (None, self.state.step):
             self.checkpoints.load_weights(self.model, self.state.best_step)
 
     def resume(self) -> bool:
-        """Continue from the newest whole checkpoint; if there is none, the training begins, and so does its log."""
+        """Continue from the newest intact checkpoint. Without one, clears the log and returns False."""
         state = self.checkpoints.restore_newest(self.model, self.optimizer)
         if state is None:
             self.journal.cut(0)
@@ -230,7 +236,7 @@ class Trainer:
     def save_initial_weights(self, seconds: float) -> None:
         """Save weights that took `seconds` to compute, so that a resumed training does not compute them again.
 
-        A budget includes these seconds, but warm-up and phases begin after them.
+        A time budget includes these seconds; warm-up and phases start after them.
         """
         (seconds,) = self.ranks.largest([seconds])
         self.state.seconds = self.state.start_seconds = seconds
@@ -239,4 +245,5 @@ class Trainer:
 
 
 def computing_in(precision: Precision, device: torch.device) -> AbstractContextManager[object]:
+    """Compute in `precision` while the block runs: autocast for bf16."""
     return torch.autocast(device.type, torch.bfloat16) if precision == "bf16" else nullcontext()

@@ -1,7 +1,7 @@
-"""A pre-training objective as the training loop sees it, and the same objective evaluated on held-out text.
+"""A pre-training objective as a trainable, and its evaluation on held-out text.
 
-Losses are means over the whole global batch: the mean of a micro-batch is weighted by its share of what the mean is
-over, such as selected positions.
+Losses are means over the global batch. A micro-batch contributes its own mean, weighted by its share of the elements
+that the mean is over, such as selected positions.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ HELDOUT_BATCH = 32
 
 @dataclass(frozen=True)
 class PretrainingBeginning(Beginning):
-    """What the figures of a pre-training are compared with."""
+    """Reference values for the figures of a pre-training."""
 
     objective: Objective
     vocabulary_size: int
     unigram_entropy: float  # the loss of a model that knows only how frequent each piece is
-    weights_used: float  # per piece: 6 operations for each, forward and backward
+    weights_used: float  # per piece; each takes 6 operations, forward and backward
     ranks: Ranks
     precision: torch.dtype
 
 
 @dataclass(frozen=True)
 class ObjectiveTrainable:
-    """An objective on the instances of a corpus; see `Trainable`."""
+    """An objective on the instances of a corpus; implements `Trainable`."""
 
     evaluated_on: ClassVar[str] = "heldout"
     loader: Loader
@@ -49,6 +49,7 @@ class ObjectiveTrainable:
 
     @property
     def objective(self) -> Objective:
+        """The objective of the training instances."""
         return self.loader.instances.objective
 
     def batches(self, start_step: int) -> Generator[InstanceBatch]:
@@ -82,13 +83,13 @@ class ObjectiveTrainable:
 
 
 def run_model(model: nn.Module, batch: InstanceBatch, device: torch.device) -> Any:
-    """The output of a pre-training model with its losses, without logits of pieces."""
+    """Run a pre-training model on a batch; its output has losses but no logits."""
     targets = {name: tensor.to(device) for name, tensor in batch.targets().items()}
     return model(batch.packed().to(device), **targets, output_logits=False)
 
 
 def evaluate_on_heldout(model: nn.Module, instances: Instances, ranks: Ranks) -> dict[str, float]:
-    """Figures on held-out instances, whose first epoch must have been planned; each rank takes its share of batches."""
+    """Figures on held-out instances, whose first epoch must be planned; each rank evaluates its share of batches."""
     objective = instances.objective
     sums = dict.fromkeys(objective.sum_names, 0.0)
     count = min(instances.count(0), MAX_HELDOUT_INSTANCES)

@@ -1,8 +1,8 @@
-"""AdamW as BERT is trained with it: decay on matrices only, gradients clipped, state as named tensors.
+"""AdamW for BERT: weight decay on matrices only, gradient clipping, and optimizer state as named tensors.
 
-Bias correction is on (Google's code has none, a known cause of unstable fine-tuning). Which parameters decay is
-decided by the kind of module they are in: LayerNorm and every bias do not. The state has the names of the
-parameters, so that it can be saved as safetensors and put back whatever the order of the parameters is.
+Bias correction is on (Google's code has none, a known cause of unstable fine-tuning). Biases and the parameters of
+LayerNorm do not decay. The state is named after the parameters, so it can be saved as safetensors and restored
+whatever the order of the parameters.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _STATE_KINDS = ("exp_avg", "exp_avg_sq", "step")
 
 
 def make_optimizer(model: nn.Module, weight_decay: float) -> torch.optim.AdamW:
-    """AdamW over the parameters of `model` that are trained; the learning rate is set before each step."""
+    """AdamW over the trainable parameters of `model`; `set_rate` sets the learning rate before each step."""
     decayed: list[nn.Parameter] = []
     others: list[nn.Parameter] = []
     undecayed = _names_without_decay(model)
@@ -40,25 +40,26 @@ def _names_without_decay(model: nn.Module) -> set[str]:
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Set the learning rate of all parameters."""
     for group in optimizer.param_groups:
         group["lr"] = rate
 
 
 def gradient_norm(model: nn.Module) -> float:
-    """The norm of all gradients together; not finite if one of them is not."""
+    """The norm of all gradients together; not finite if any gradient is not."""
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     return float(torch.nn.utils.get_total_norm(gradients))
 
 
 def clip_gradients(model: nn.Module, norm: float, max_norm: float) -> None:
-    """Scale the gradients, whose norm is `norm`, down to `max_norm` if they are longer."""
+    """Scale the gradients down to `max_norm` if `norm`, their norm, exceeds it."""
     if norm > max_norm:
         gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
         torch._foreach_mul_(gradients, max_norm / (norm + 1e-6))
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
-    """The state of every parameter that has one, as `<kind>.<parameter>`."""
+    """The state of the optimizer as tensors named `<kind>.<parameter>`."""
     return {
         f"{kind}.{name}": optimizer.state[parameter][kind]
         for name, parameter in model.named_parameters()
@@ -68,13 +69,13 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dic
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Put back what `optimizer_tensors` gave."""
+    """Restore the state that `optimizer_tensors` returned."""
     for name, parameter in model.named_parameters():
         state = {kind: tensors[f"{kind}.{name}"] for kind in _STATE_KINDS if f"{kind}.{name}" in tensors}
         optimizer.state.pop(parameter, None)
         if state:
             optimizer.state[parameter] = {
-                # torch keeps the count of steps of a fused optimizer on the parameter's device
+                # torch keeps the step count of a fused optimizer on the parameter's device
                 kind: tensor.to(parameter.device).clone()
                 for kind, tensor in state.items()
             }

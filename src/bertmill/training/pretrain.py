@@ -1,8 +1,7 @@
-"""Pre-training: a corpus in, a trained encoder out, in a run folder that any process can take up again.
+"""Pre-training: trains an encoder on a corpus, in a run folder from which any process can resume.
 
-recipe.py resolves the settings left open once; config.toml records them, and a resumed run reads them there. A training
-has one or more phases, each with its own length of instances; all share one schedule. Only the first of several ranks
-writes.
+recipe.py resolves the settings left open; config.toml records them, and a resumed run reads them from there. A training
+has one or more phases, each with its own instance length; all share one schedule. Only the first rank writes.
 """
 
 from __future__ import annotations
@@ -53,8 +52,8 @@ COMMAND = "pretrain"
 
 
 def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
-    """Train as `settings` say; returns the folder of the model, to the first of several ranks only."""
-    load_objective(settings.objective)  # an unknown one is refused before anything is written
+    """Pre-train as `settings` say. Returns the model folder on the first rank, None on the others."""
+    load_objective(settings.objective)  # an unknown objective fails before anything is written
     with open_run(settings, COMMAND, listener) as run:
         if run.is_finished:
             return run.model
@@ -75,7 +74,7 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
         heldout = _build_heldout(resolved, corpus, folder, tokenizer, ranks)
         vocabulary = VocabularyIds.of(tokenizer)
         lengths, shares = zip(*parse_phases(resolved.length), strict=True)
-        # Before the folder becomes a run: what cannot be planned cannot be trained on.
+        # Plan before the folder becomes a run: a failure here leaves nothing to resume.
         trainables = [_prepare(resolved, length, corpus, heldout, vocabulary, ranks) for length in lengths]
         steps = resolved.steps
         if math.isfinite(resolved.epochs):
@@ -89,7 +88,7 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
         if not trainer.resume() and resolved.starts_from_corpus:
             _start_from_corpus(trainer, resolved, corpus)
         run.journal.begin(_beginning(resolved, trainer, model.config, trainables[0]))
-        ends = [*(round(end, 9) for end in accumulate(shares[:-1])), 1.0]  # 0.1 and 0.2 are a little more than 0.3
+        ends = [*(round(end, 9) for end in accumulate(shares[:-1])), 1.0]  # 0.1 + 0.2 exceeds 0.3
         trainer.train([Phase(*each) for each in zip(trainables, ends, strict=True)])
         if ranks.is_first:
             model.eval()
@@ -120,7 +119,7 @@ def _make_model(resolved: ResolvedPretraining, corpus: Corpus, tokenizer: BertTo
         "attention_probs_dropout_prob": resolved.dropout,
     }
     longest = max(length for length, _ in parse_phases(resolved.length))
-    torch.manual_seed(keyed_seed(resolved.seed, "first weights"))  # of all, or of heads that --init does not have
+    torch.manual_seed(keyed_seed(resolved.seed, "first weights"))  # of all layers, or of heads that `init` lacks
     if resolved.init:
         of_model = BertTokenizer.from_pretrained(resolved.init)
         corpus.require_vocabulary(of_model.wordpiece, resolved.init)
@@ -135,12 +134,12 @@ def _make_model(resolved: ResolvedPretraining, corpus: Corpus, tokenizer: BertTo
         model = model_class(config)
     if longest > model.config.max_position_embeddings:
         positions = model.config.max_position_embeddings
-        raise UsageError(f"--length {longest} is longer than the {positions} positions of the model")
+        raise UsageError(f"length {longest} exceeds the {positions} positions of the model")
     return model
 
 
 def _start_from_corpus(trainer: Trainer, resolved: ResolvedPretraining, corpus: Corpus) -> None:
-    """Compute initial weights and save them, with the time they took, as the checkpoint of step 0."""
+    """Compute the initial weights and save them, with the time they took, as the checkpoint of step 0."""
     started = time.monotonic()
     if trainer.ranks.is_first:
         model = trainer.model
@@ -158,13 +157,13 @@ def _start_from_corpus(trainer: Trainer, resolved: ResolvedPretraining, corpus: 
     trainer.journal.remark(f"computed initial weights from corpus statistics in {seconds:.0f} s")
     trainer.save_initial_weights(seconds)
     if trainer.schedule.is_over(trainer.state.step, trainer.state.seconds):
-        trainer.journal.remark("initial weights used up the budget: no step is trained; use a longer budget")
+        trainer.journal.remark("initial weights used up the budget, so no step is trained; use a longer budget")
 
 
 def _build_heldout(
     resolved: ResolvedPretraining, corpus: Corpus, run: RunFolder, tokenizer: BertTokenizer, ranks: Ranks
 ) -> Corpus | None:
-    """Where the held-out text is: in the corpus itself, or, from files, in a small one of its own in the run folder."""
+    """The corpus with the held-out text: for a share the corpus itself, for files a small one in the run folder."""
     if resolved.heldout_share:
         return corpus
     if not resolved.heldout_files:
@@ -178,16 +177,16 @@ def _build_heldout(
 def _prepare(
     resolved: ResolvedPretraining, length: int, corpus: Corpus, heldout: Corpus | None, ids: VocabularyIds, ranks: Ranks
 ) -> ObjectiveTrainable:
-    """The objective on instances of one length, with its first epoch planned."""
+    """The trainable for instances of one length, with its first epoch planned."""
     cut = PlanSettings(resolved.objective, length, resolved.short_seq_prob, resolved.heldout_share)
     heldout_cut = replace(cut, part="heldout") if resolved.heldout_share else cut
     mix = parse_mask_mix(resolved.mask_mix)
     masking = MaskingSettings(resolved.mask_rate, *mix, resolved.whole_words, resolved.fixed_masks)
-    # Figures on held-out text can be compared, whatever share of pieces is selected in training.
+    # Always the default mask rate and mix, so that held-out figures are comparable across runs.
     heldout_masking = MaskingSettings(whole_words=resolved.whole_words)
 
     def instances(of: Corpus, name: str, cut: PlanSettings, masking: MaskingSettings, seed: int) -> Instances:
-        # Each rank plans in a folder of its own: plans are the same, and no rank waits for files of another machine.
+        # Each rank has its own plan folder: the plans are equal, and no rank waits for files from another machine.
         folder = RunFolder(resolved.out).plans / f"{PLANS_OF_RANK}{ranks.rank}" / f"{name}-{length}"
         return Instances(of, ids, folder, cut, masking, seed=seed)
 
@@ -203,7 +202,7 @@ def _prepare(
         if heldout is not None:
             of_heldout = instances(heldout, "heldout", heldout_cut, heldout_masking, HELDOUT_SEED)
             of_heldout.plan_epoch(0)
-    except DataError as error:  # name the files that the user gave, not the corpus in the run folder
+    except DataError as error:  # name the user's files, not the corpus in the run folder
         where = error.where if resolved.heldout_share else resolved.heldout_files[0]
         raise DataError(error.what, where=where, remedy=error.remedy) from None
     loader.instances.plan_epoch(0)
@@ -213,6 +212,7 @@ def _prepare(
 def _beginning(
     resolved: ResolvedPretraining, trainer: Trainer, config: BertConfig, trainable: ObjectiveTrainable
 ) -> PretrainingBeginning:
+    """The reference values to show before the first step."""
     share = trainable.objective.predicted_share(resolved.mask_rate)
     return PretrainingBeginning(
         trainer.schedule.steps,

@@ -1,7 +1,7 @@
-"""What a training says while it runs: lines in log.jsonl, and the same to whoever listens (the command line).
+"""Progress of a training: lines in log.jsonl, and calls of a listener such as the command line.
 
-A line is a JSON object with `step`. After a resume, lines beyond the checkpoint are cut off and written again, so that
-the log of an interrupted training is that of an uninterrupted one but for its times.
+A line is a JSON object with `step`. A resumed training removes the lines after its checkpoint and writes them again,
+so the log of an interrupted training equals that of an uninterrupted one, except for times.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ Line = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Beginning:
-    """What is known when a training begins, to compare later figures with."""
+    """What a listener receives before the first step."""
 
-    steps: float  # infinite if the training ends by the clock
-    sums: Mapping[str, float]  # what a resumed training had counted for the next line of the log
+    steps: float  # infinite for a time budget
+    sums: Mapping[str, float]  # counted before a resumed training stopped, for its next log line
 
 
 class Listener:
-    """Hears what a training says; this one does nothing."""
+    """Receives the progress of a training; this base class ignores it."""
 
     def preparing(self, what: str, share: float) -> None:
-        """`share` of some long work before the first step is done."""
+        """Called during long work before the first step; `share` of it is done."""
 
     def begin(self, beginning: Beginning) -> None:
-        """The first step is about to be taken."""
+        """Called before the first step."""
 
     def step(self, line: Line) -> None:
-        """A step was taken; figures are those since the last line of the log."""
+        """Called after each step; figures cover the steps since the last log line."""
 
     def line(self, line: Line) -> None:
-        """A line was written to the log."""
+        """Called after a line is written to the log."""
 
     def remark(self, text: str) -> None:
-        """Something that a person should know."""
+        """Called with a message for the user."""
 
 
 class Journal:
-    """Writes lines to the log and tells the listener."""
+    """Writes the log and passes everything on to a listener."""
 
     def __init__(self, path: Path | None, listener: Listener) -> None:
-        """Without a path (the ranks after the first) nothing is written."""
+        """Write to `path`; None, as on all ranks after the first, writes nothing."""
         self._path = path
         self._listener = listener
         self._board: SummaryWriter | None = None
@@ -62,8 +62,8 @@ class Journal:
         self.remark = listener.remark
 
     def cut(self, after_step: int) -> None:
-        """Forget the lines after a step: they come again. A last line that a kill cut short is forgotten too."""
-        if self._board is not None:  # the next one forgets them there
+        """Remove the lines after a step, which are written again, and everything from a damaged line on."""
+        if self._board is not None:  # purge_step of the next writer removes them from TensorBoard
             self._board.close()
             self._board = None
         if self._path is None or not self._path.exists():
@@ -79,13 +79,14 @@ class Journal:
         write_file(self._path, "".join(kept))
 
     def write(self, line: Line) -> None:
+        """Append a line to the log, and to TensorBoard if it is installed."""
         if self._path is not None:
             append_to_file(self._path, json.dumps(line) + "\n")
             self._draw(self._path.parent / "tensorboard", line)
         self._listener.line(line)
 
     def _draw(self, folder: Path, line: Line) -> None:
-        """The figures of a line for TensorBoard, where that is installed."""
+        """Write the figures of a line for TensorBoard, if it is installed."""
         if importlib.util.find_spec("tensorboard") is None:
             return
         if self._board is None:

@@ -29,10 +29,10 @@ OPERATIONS_PER_WEIGHT = 6  # forward 2, backward 4
 
 
 class ResolvedPretraining(ResolvedTraining, PretrainFields, extra="ignore", allow_inf_nan=True):
-    """The settings of a pre-training with everything resolved."""
+    """The resolved settings of a pre-training."""
 
-    init: str  # the model to continue
-    size: str  # that of a new model, or the one nearest to `init`
+    init: str  # the model to continue, or empty
+    size: str  # of a new model, or the size nearest to `init`
     learning_rate: float
     dropout: float
     mask_rate: float
@@ -41,7 +41,7 @@ class ResolvedPretraining(ResolvedTraining, PretrainFields, extra="ignore", allo
     seconds: float
     heldout_share: float
     heldout_files: tuple[str, ...]
-    reasons: tuple[str, ...] = ()  # for each decision, for a person
+    reasons: tuple[str, ...] = ()  # one per decision, for the user
 
     @property
     def starts_from_corpus(self) -> bool:
@@ -49,7 +49,7 @@ class ResolvedPretraining(ResolvedTraining, PretrainFields, extra="ignore", allo
         return not self.init and self.initial_weights == "corpus"
 
     def decisions(self) -> dict[str, object]:
-        """What config.toml records of settings that were left open."""
+        """The values that config.toml records for settings left open."""
         return {
             "size": None if self.init else self.size,
             "learning_rate": self.learning_rate,
@@ -60,9 +60,9 @@ class ResolvedPretraining(ResolvedTraining, PretrainFields, extra="ignore", allo
 
 
 def resolve(settings: PretrainSettings, corpus: Corpus, ranks: Ranks) -> ResolvedPretraining:
-    """Resolve what `settings` leave open; those of a resumed run have its decisions."""
+    """Resolve the settings left open; `settings` of a resumed run include its decisions."""
     if settings.init is not None and settings.size is not None:
-        raise UsageError("--init and --size exclude each other")
+        raise UsageError("init and size are mutually exclusive", remedy="omit one of them")
     settings = with_whole_paths(settings)
     config = BertConfig.of_size(settings.size or DEFAULT_SIZE, vocab_size=corpus.vocabulary_size)
     size = settings.size or DEFAULT_SIZE
@@ -102,7 +102,7 @@ def resolve(settings: PretrainSettings, corpus: Corpus, ranks: Ranks) -> Resolve
 
 
 def _reasons(settings: PretrainSettings, resolved: ResolvedPretraining, config: BertConfig) -> list[str]:
-    """Why size, learning rate and length of a training were decided as they were, where `settings` leave them open."""
+    """Reasons for the size, the learning rate and the duration, if `settings` leave them open."""
     reasons = []
     if settings.size is None and settings.init is None:
         shape = f"{config.num_hidden_layers} layers, hidden size {config.hidden_size}"
@@ -128,9 +128,9 @@ def _nearest_size(config: BertConfig) -> str:
 
 
 def _expected_epochs(resolved: ResolvedPretraining, config: BertConfig, corpus: Corpus, ranks: Ranks) -> float:
-    """How often the training will see the corpus, roughly.
+    """Roughly how many epochs the training will take.
 
-    By the clock, it is an upper bound: at the rate of a large matrix product, which no training reaches.
+    For a time budget, an upper bound: it assumes the rate of a large matrix product, which no training reaches.
     """
     if math.isfinite(resolved.epochs):
         return resolved.epochs

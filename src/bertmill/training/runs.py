@@ -1,10 +1,10 @@
-"""A run: a training and its folder. Opening it, resuming it under the rules of its settings, and finishing it.
+"""Runs, a training and its folder each: opening, resuming and finishing them.
 
-    open_run            locks the folder; tells whether the run is new or finished; applies the rules for resuming
-    Run.require_sources the data is what the run started with
-    Run.start           records settings, decisions and sources: from here on the folder is a run
+    open_run            locks the folder, finds out whether the run is new or finished, applies the rules for resuming
+    Run.require_sources checks that the data is what the run started with
+    Run.start           records settings, decisions and sources; from then on, the folder is a run
     Run.finish          writes the model folder
-A start that fails before `Run.start` leaves nothing behind. Only the first of several ranks writes.
+A start that fails before `Run.start` leaves nothing behind. Only the first rank writes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SettingsT = TypeVar("SettingsT", bound=TrainingSettings)
 
 @dataclass(frozen=True)
 class Run(Generic[SettingsT]):
-    """An open run folder. `settings` of a resumed run are those it started with, except what may change."""
+    """An open run. A resumed run has the `settings` it started with, except for those that may change."""
 
     command: str
     folder: RunFolder
@@ -54,11 +54,11 @@ class Run(Generic[SettingsT]):
 
     @property
     def model(self) -> Path | None:
-        """The folder of the result, for the first of several ranks only."""
+        """The model folder on the first rank, None on the others."""
         return self.folder.model if self.ranks.is_first else None
 
     def require_sources(self, sources: Mapping[str, str]) -> None:
-        """IntegrityError if a resumed run started with other data; `sources` are hashes by name."""
+        """Raise IntegrityError if a resumed run started with other data; `sources` are hashes by name."""
         recorded = read_run_sources(self.folder.path)
         for name, now in sources.items():
             if recorded.get(name, now) != now:
@@ -66,7 +66,7 @@ class Run(Generic[SettingsT]):
                 raise IntegrityError(what, where=self.folder.path, remedy="restore the data, or start a new run")
 
     def start(self, decisions: Mapping[str, Any], sources: Mapping[str, str]) -> None:
-        """Record settings, decisions about those left open, and sources; for a resumed run, where its data is now."""
+        """Record settings, decisions about settings left open, and sources; for a resumed run, moved data too."""
         settings = self.settings
         if not self.is_new:
             before = read_run_settings(type(settings), self.folder.path, self.command)
@@ -89,7 +89,7 @@ class Run(Generic[SettingsT]):
 
 @contextmanager
 def open_run(settings: SettingsT, command: str, listener: Listener) -> Iterator[Run[SettingsT]]:
-    """The run in `settings.out`, locked while the block runs, on all ranks."""
+    """Open the run in `settings.out` on all ranks; its folder is locked while the block runs."""
     folder = RunFolder(settings.out)
     is_new = not folder.config.exists()
     if is_new:
@@ -99,19 +99,20 @@ def open_run(settings: SettingsT, command: str, listener: Listener) -> Iterator[
     device = choose_device(settings.device)
     set_threads(settings.threads)
     keep_freed_memory()
-    # The first rank holds the folder for all.
+    # The first rank holds the lock for all.
     with joined_ranks(device) as ranks, locked_folder(folder.path) if ranks.is_first else nullcontext():
         if is_new and ranks.is_first:
             folder.require_free()  # another process may have started a run in the meantime
         journal = Journal(folder.log, listener) if ranks.is_first else Journal(None, Listener())
         if sum(ranks.largest([is_new, not is_new])) > 1:
-            raise UsageError("not all processes see this folder", where=folder.path, remedy="use a shared file system")
+            what = "not every process sees this folder"
+            raise UsageError(what, where=folder.path, remedy="use a shared file system")
         is_finished = folder.model.exists()
         if is_finished:
             journal.remark(f"{folder.path} is already finished")
-        ranks.wait()  # all have seen whether the run is new
+        ranks.wait()  # until all have seen whether the run is finished
         try:
-            if not is_finished:  # a resumed run may be on another machine now
+            if not is_finished:  # checked again on resume, which may be on another machine
                 precision = _usable_precision(settings.precision, ranks, is_new)
                 settings = settings.model_copy(update={"precision": precision})
             yield Run(command, folder, settings, is_new, is_finished, ranks, journal)
@@ -122,21 +123,21 @@ def open_run(settings: SettingsT, command: str, listener: Listener) -> Iterator[
 
 
 def _resumed(given: SettingsT, folder: RunFolder, command: str) -> SettingsT:
-    """The settings to resume a run with; UsageError if that is not possible."""
+    """The settings to resume a run with; UsageError if it cannot be resumed with `given`."""
     if not given.resume:
-        raise UsageError("already holds a run", where=folder.path, remedy="use --resume, or choose another folder")
+        raise UsageError("already contains a run", where=folder.path, remedy="resume it, or choose another folder")
     before = read_run_settings(type(given), given.out, command)
     is_finished = folder.model.exists()
     settings = resumed_settings(given, before, is_finished=is_finished)
     for name, value in {} if is_finished else movable_fields(settings).items():
         path = Path(value or "")
         if path.is_absolute() and not path.exists():
-            raise UsageError("does not exist", where=path, remedy=f"tell with --{name} where it is now")
+            raise UsageError("does not exist", where=path, remedy=f"set {name} to its new location")
     return settings
 
 
 def prepare_model(model: BertPreTrainedModel, settings: ResolvedTraining, ranks: Ranks) -> None:
-    """Move the model to its device, with gradient checkpointing and compiled layers if the settings say so."""
+    """Move the model to its device; enable gradient checkpointing and compile layers if the settings say so."""
     model.to(ranks.device)
     if settings.gradient_checkpointing:
         model.gradient_checkpointing_enable()
@@ -146,11 +147,11 @@ def prepare_model(model: BertPreTrainedModel, settings: ResolvedTraining, ranks:
 
 
 def _usable_precision(precision: Precision, ranks: Ranks, is_new: bool) -> Precision:
-    """What `precision` means on the machines of all ranks."""
+    """The precision to use on the machines of all ranks: resolves auto; UsageError if bf16 does not work."""
     if precision == "fp32":
         return precision
     smallest_speedup = -ranks.largest([-(bf16_speedup(ranks.device) or 0.0)])[0]
     if precision == "bf16" and not smallest_speedup:
-        remedy = "use --precision fp32" if is_new else "resume it on another machine, or start a new run in fp32"
-        raise UsageError("this machine cannot compute in bf16: a matrix product ends the program", remedy=remedy)
+        remedy = "use fp32" if is_new else "resume the run on another machine, or start a new one in fp32"
+        raise UsageError("this machine cannot compute in bf16: a matrix product crashes the process", remedy=remedy)
     return "bf16" if precision == "bf16" or smallest_speedup > 1 else "fp32"

@@ -1,13 +1,13 @@
-"""What a training knows about itself besides its tensors, and the folder it lives in.
+"""The state of a training besides its tensors, and the layout of a run folder.
 
-    RUN/config.toml           the settings, with what the run decided, and hashes of the data it started with
+    RUN/config.toml           settings, including decisions of the run, and hashes of the data it started with
     RUN/log.jsonl             one line per `log_every` steps and per evaluation
     RUN/checkpoints/          see checkpoint/store.py
-    RUN/plans/                which instances there are, per epoch (corpus/plan.py)
+    RUN/plans/                the instances of each epoch (corpus/plan.py)
     RUN/plans/heldout-text/   the held-out text as a corpus
-    RUN/trials/               of several fine-tunings: a run folder each (trials.py)
-    RUN/trials.json           of several fine-tunings: their figures
-    RUN/tensorboard/          the log once more, where TensorBoard is installed
+    RUN/trials/               for several fine-tunings: one run folder each (trials.py)
+    RUN/trials.json           for several fine-tunings: their figures
+    RUN/tensorboard/          the log for TensorBoard, if it is installed
     RUN/model/                the result: a model folder
     RUN/evaluation.json       what the report shows about the result (final_evaluation.py)
     RUN/report.html           the report (report/page.py)
@@ -32,27 +32,29 @@ PLANS_OF_RANK = "rank-"
 
 @dataclass
 class State:
-    """Where a training is. `sums` are those since the last line of the log."""
+    """The position of a training, as saved in state.json of a checkpoint."""
 
     step: int = 0
     seconds: float = 0.0
-    start_seconds: float = 0.0  # of them, those before the first step
-    seconds_of_step: float = 0.0  # the last one
+    start_seconds: float = 0.0  # the part of `seconds` before the first step
+    seconds_of_step: float = 0.0  # of the last step
     phase: int = 0
     phase_start: int = 0  # the step at which the phase began
-    sums: Counter[str] = field(default_factory=Counter)
-    left_out: list[int] = field(default_factory=list)  # steps whose update was not finite
-    heldout: dict[str, float] = field(default_factory=dict)  # the last figures
+    sums: Counter[str] = field(default_factory=Counter)  # since the last log line
+    left_out: list[int] = field(default_factory=list)  # skipped steps, whose loss or gradient was not finite
+    heldout: dict[str, float] = field(default_factory=dict)  # figures of the last evaluation
     best_step: int | None = None
     best_score: list[float] | None = None
     best_figures: dict[str, float] = field(default_factory=dict)
     evaluations_since_best: int = 0
 
     def to_json(self) -> dict[str, Any]:
+        """The state as JSON values, for `from_json`."""
         return {**vars(self), "sums": dict(self.sums)}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], where: Path) -> Self:
+        """The state that `to_json` returned; IntegrityError, naming the file `where`, for anything else."""
         try:
             return cls(**{**content, "sums": Counter(content["sums"])})
         except (TypeError, LookupError) as error:
@@ -60,7 +62,7 @@ class State:
 
 
 class RunFolder:
-    """The places in a run folder."""
+    """The paths in a run folder."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -75,19 +77,19 @@ class RunFolder:
         self.report = path / "report.html"
 
     def require_free(self) -> None:
-        """UsageError unless a new run can start here; what a start that was killed left behind does not matter."""
+        """Raise UsageError unless a new run can start here; leftovers of a killed start are allowed."""
         if self.path.exists() and not self.path.is_dir():
             raise UsageError("is a file, not a run folder", where=self.path, remedy="choose another name")
         if self.config.exists():
-            raise UsageError("another process has just started a run here", where=self.path, remedy="use --resume")
+            raise UsageError("another process has just started a run here", where=self.path, remedy="resume that run")
         there = [path for path in self.path.glob("*") if path.name[0] != "."]
         if not all(self._is_left_by_start(path) for path in there):
-            raise UsageError("is neither a run nor empty", where=self.path, remedy="choose another folder")
+            raise UsageError("is neither empty nor a run folder", where=self.path, remedy="choose another folder")
 
     def _is_left_by_start(self, path: Path) -> bool:
         names = (folder.name for folder in path.glob("*") if folder != self.heldout)
         return path == self.plans and all(name.startswith((PLANS_OF_RANK, ".")) for name in names)
 
     def remove_plans(self) -> None:
-        """Remove what a failed start left behind, possibly with other settings."""
+        """Remove the plans of a failed start, which may have had other settings."""
         shutil.rmtree(self.plans, ignore_errors=True)

@@ -1,8 +1,8 @@
-"""A task as the training loop sees it: batches of examples, their losses, and metrics on the dev examples.
+"""A task as a trainable: batches of examples, their losses, and metrics on the dev examples.
 
-The stream of examples is one permutation per epoch after another, cut into batches; which examples a batch has is a
-function of (seed, step). Inside a batch, examples of similar length share a micro-batch. The loss is the weighted mean
-over the batch.
+The examples form a stream of one permutation per epoch, cut into batches; the examples of a batch are a function of
+(seed, step). Within a batch, examples of similar length share a micro-batch. The loss is the weighted mean over the
+batch.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from bertmill.training.loop import ResolvedTraining
 
 @dataclass(frozen=True)
 class TaskTrainable:
-    """A task on its train and dev examples; see `Trainable`."""
+    """A task on its train and dev examples; implements `Trainable`."""
 
     evaluated_on: ClassVar[str] = "dev"
     data: Dataset
@@ -47,7 +47,7 @@ class TaskTrainable:
             yield [self.data.train[number] for number in self._numbers(mine)]
 
     def _numbers(self, places: np.ndarray) -> list[int]:
-        """The examples at these places of the stream."""
+        """The numbers of the examples at these places of the stream."""
         numbers: list[int] = []
         for epoch in np.unique(places // len(self.data.train)).tolist():
             inside = places[places // len(self.data.train) == epoch] - epoch * len(self.data.train)
@@ -67,7 +67,7 @@ class TaskTrainable:
     def loss(
         self, model: nn.Module, micro_batch: list[Example], totals: Mapping[str, float]
     ) -> tuple[Tensor, Mapping[str, float]]:
-        # Logits in float32: bf16 would round the targets.
+        # Logits in float32, since bf16 would round the targets.
         outputs = [output.float() for output in self.data.task.outputs(model, micro_batch, self.ranks.device)]
         loss = self.data.task.loss(outputs, micro_batch)
         sums = {
@@ -82,14 +82,14 @@ class TaskTrainable:
         return {"loss": sums["loss"] / sums["weight"], "examples": sums["examples"], "pieces": sums["pieces"]}
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
-        """Loss and metrics on the dev examples. Every rank evaluates all of them and gets the same figures."""
+        """Loss and metrics on the dev examples. Every rank evaluates all of them."""
         task, dev = self.data.task, self.data.dev
         outputs = list(stream_outputs(task, model, dev, self.ranks.device))
         loss = task.loss([torch.from_numpy(output) for _, output in outputs], dev)
         return {"loss": float(loss) / self._weight(dev), **task.metrics(scores_of(task, outputs))}
 
     def tuned(self, model: nn.Module) -> tuple[AnyTask, str, dict[str, float]]:
-        """The task tuned on the dev examples, a description of what was tuned, and the metrics with it."""
+        """The task tuned on the dev examples, a description of the tuning (empty if none), and the tuned metrics."""
         task, dev = self.data.task, self.data.dev
         scores = cache(lambda: scores_of(task, stream_outputs(task, model, dev, self.ranks.device)))
         tuned, description = task.tuned(scores)

@@ -1,4 +1,4 @@
-"""What the training loop sees of a task or a pre-training objective: batches, micro-batches, losses and figures."""
+"""The interface between the training loop and a task or objective: batches, micro-batches, losses and figures."""
 
 from __future__ import annotations
 
@@ -9,41 +9,41 @@ from torch import Tensor, nn
 
 
 class Trainable(Protocol):
-    """Something to train a model on. Only the trainable looks inside its batches."""
+    """A task or objective with its data. Only the trainable looks inside its batches."""
 
     @property
     def evaluated_on(self) -> str:
-        """The name of the data that is not trained on; it prefixes figures in the log."""
+        """The name of the evaluation data, such as dev; it prefixes figures in the log."""
 
     def batches(self, start_step: int) -> Generator[Any]:
         """This rank's part of the global batch of every step, from `start_step` on."""
 
     def micro_batches(self, batch: Any) -> Sequence[Any]:
-        """The batch in parts that are computed one at a time."""
+        """The batch in parts that go through the model one at a time."""
 
     def counts(self, batch: Any) -> Mapping[str, float]:
-        """What the losses of this batch are divided by, once summed over all ranks."""
+        """The divisors of the losses of this batch, to be summed over all ranks."""
 
     def loss(
         self, model: nn.Module, micro_batch: Any, totals: Mapping[str, float]
     ) -> tuple[Tensor, Mapping[str, float]]:
-        """A micro-batch's share of the step's loss, and sums for the log; `totals` are the counts of all ranks."""
+        """A micro-batch's share of the step's loss, and sums for the log; `totals` are the counts over all ranks."""
 
     def figures(self, sums: Mapping[str, float]) -> dict[str, float]:
-        """What is logged, computed from sums over steps; `loss` is among it."""
+        """The figures to log, including `loss`, from sums over steps."""
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
-        """Figures on data that is not trained on; empty if there is none."""
+        """Figures on the evaluation data; empty if there is none."""
 
     def score(self, figures: Mapping[str, float]) -> list[float]:
-        """How good the figures of an evaluation are: larger is better, and the first number that differs decides."""
+        """The score of an evaluation: larger is better, and the first number that differs decides."""
 
     def describe(self, batch: Any) -> str:
-        """How a person can find this batch again."""
+        """A description by which a person can find this batch."""
 
 
 class Phase(NamedTuple):
-    """A part of a training with a trainable of its own."""
+    """A part of a training with its own trainable."""
 
     trainable: Trainable
-    end: float  # the progress of the training at which it ends; the last phase ends with the training
+    end: float  # the progress at which the phase ends; the last phase ends with the training

@@ -1,10 +1,10 @@
-"""Several fine-tunings on the same data, by seed and over the paper's grid: what chance decides, and the best of all.
+"""Several fine-tunings on the same data, over seeds and over the paper's grid: their spread, and the best of them.
 
-    RUN/config.toml           the settings of all, and hashes of the data
-    RUN/trials/NAME/          each a run of its own
-    RUN/trials.json           the dev figures of each, and what they come to
-    RUN/model/                the best: of the setting with the best mean over the seeds, the best seed
-A finished trial keeps its model, and no checkpoints.
+    RUN/config.toml           the settings of all trials, and hashes of the data
+    RUN/trials/NAME/          one run folder per trial
+    RUN/trials.json           the dev figures of each trial
+    RUN/model/                the best trial: the best seed of the setting with the best mean over seeds
+A finished trial keeps its model but no checkpoints.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from statistics import mean, stdev
 
 from bertmill.checkpoint.names import read_metadata
 from bertmill.config.commands import FinetuneSettings
-from bertmill.config.reading import RUN_FILE, flag_of
+from bertmill.config.reading import RUN_FILE
 from bertmill.errors import BertmillError, UsageError
 from bertmill.storage import new_folder, write_file
 from bertmill.tasks import with_options
@@ -40,40 +40,40 @@ SHORT_NAMES = {"batch_size": "batch", "learning_rate": "rate", "epochs": "epochs
 
 @dataclass(frozen=True)
 class Trial:
-    """One fine-tuning that is finished: where, with what of the grid and which seed, and how good it is."""
+    """A finished fine-tuning: its folder, its point of the grid, its seed and its dev figures."""
 
     folder: RunFolder
-    setting: str  # empty where there is no grid
+    setting: str  # the point of the grid; empty without a grid
     seed: int
     metric: str
     dev: dict[str, float]
 
     @property
     def score(self) -> float:
+        """The metric that selects the best trial."""
         return self.dev[self.metric]
 
 
 def finetune_once_or_more(settings: FinetuneSettings, listener: Listener) -> Path | None:
-    """Train for every seed and grid point of `settings`; returns the folder of the model, or of the best one."""
+    """Fine-tune for every seed and grid point of `settings`; returns the folder of the best model."""
     if settings.seeds == 1 and settings.grid is None:
         return finetune(settings, listener)
     if is_one_of_several():
-        raise UsageError("--seeds and --grid need a single process", remedy="start it without torchrun")
+        raise UsageError("seeds and grid need a single process", remedy="start it without torchrun")
     folder = RunFolder(settings.out)
     fixed = [name for name in PAPER_GRID if settings.grid and name in settings.model_fields_set]
     if fixed and not folder.config.exists():
-        flags = ", ".join(flag_of(name, FinetuneSettings.model_fields[name]) for name in fixed)
-        raise UsageError(f"--grid and {flags} exclude each other")
+        raise UsageError(f"grid and {', '.join(fixed)} are mutually exclusive", remedy="omit one or the other")
     with open_run(with_options(settings), COMMAND, listener) as run:
         if run.is_finished:
             return run.model
         try:
             sources = hash_sources(run.settings)
             run.require_sources(sources)
-            run.start({}, sources)  # each trial decides what is left open
+            run.start({}, sources)  # each trial resolves the settings left open
             return _finetune_all(run, listener)
         except BertmillError:
-            if run.is_new and not list(folder.trials.glob(f"*/{RUN_FILE}")):  # no trial has started: this is not a run
+            if run.is_new and not list(folder.trials.glob(f"*/{RUN_FILE}")):  # no trial has started
                 folder.config.unlink(missing_ok=True)
                 shutil.rmtree(folder.trials, ignore_errors=True)
             raise
@@ -103,7 +103,7 @@ def _finetune_all(run: Run[FinetuneSettings], listener: Listener) -> Path:
 
 
 def _points(settings: FinetuneSettings) -> Iterator[tuple[str, dict[str, float], int]]:
-    """Name and values of each setting, with each seed."""
+    """The name and values of each grid point, with each seed."""
     for values in product(*PAPER_GRID.values()) if settings.grid else [()]:
         named = dict(zip(PAPER_GRID, values, strict=True)) if values else {}
         setting = " ".join(f"{SHORT_NAMES[name]} {value:g}" for name, value in named.items())
@@ -131,7 +131,7 @@ def _best(trials: list[Trial]) -> Trial:
 
 
 def _lines(trials: list[Trial]) -> Iterator[str]:
-    """The figures of each setting: means over the seeds, with the deviation where there are several."""
+    """The figures of each setting: means over the seeds, with the standard deviation if there are several."""
     for setting, group in groupby(trials, key=lambda trial: trial.setting):
         of_setting = list(group)
         figures = []
