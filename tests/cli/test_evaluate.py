@@ -64,7 +64,7 @@ def test_a_large_confusion_matrix_is_left_to_json() -> None:
     task = Classify(tuple(map(str, range(13))))
     classes = task.class_report(np.array([[3, 3], [4, 3]]))
     evaluation = Evaluation(2, {}, {}, Baseline("", {}), classes, [], [])
-    assert _lines(evaluation, task)[-1] == "  --json prints the confusion matrix of the 13 classes"
+    assert _lines(evaluation)[-1] == "  --json prints the confusion matrix of the 13 classes"
     assert evaluation.to_json()["confusion"][3][3:5] == [1, 1]
 
 

@@ -104,6 +104,7 @@ def large_run(finished: Path, tmp_path: Path) -> Path:
         "text": "word " * 100_000,
         "expected": ["a"],
         "answer": {"label": "b", "score": 0.9},
+        "shown": "b 0.9000",
     }
     evaluation["worst"] = [row] * 20
     (run / "evaluation.json").write_text(json.dumps(evaluation), encoding="utf-8")

@@ -77,5 +77,8 @@ class Shout(SequenceTask[TextRow]):
     def metrics(self, scores: Scores) -> dict[str, float]:
         return {"accuracy": float(scores.mean())}
 
+    def baseline(self, examples: Sequence[Example]) -> tuple[str, Scores]:
+        return "always talk", np.array([[not example.target] for example in examples])
+
     def mistake(self, example: Example, output: Array, score: Score) -> tuple[float, tuple[str, ...]]:
         return 0.0 if score[0] else abs(float(output[0])), self.labels(example.row)

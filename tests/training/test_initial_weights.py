@@ -122,7 +122,6 @@ def test_offsets_of_a_layer(layer: int, heads: int, causal: bool, offsets: list[
     [
         *product(["tiny", "mini", "small"], [False, True]),
         ("base", False),  # 12 heads
-        ("large", True),  # 16 heads, the farthest 17 pieces away
     ],
 )
 def test_every_head_of_the_first_layers_attends_mostly_to_its_offset(size: str, causal: bool) -> None:

@@ -10,7 +10,7 @@ from bertmill.inference.evaluation import Evaluation, evaluate
 from bertmill.inference.runner import Runner
 from bertmill.machine import set_threads
 from bertmill.rows.source import RowFile
-from bertmill.tasks.base import AnyTask, encode_rows
+from bertmill.tasks.base import encode_rows
 from bertmill.tasks.metrics import ClassReport
 from bertmill.text.printable import counted, one_line
 
@@ -30,10 +30,10 @@ def run(settings: EvaluateSettings) -> None:
     if settings.as_json:
         print(json.dumps(evaluation.to_json(), ensure_ascii=False))
     else:
-        print("\n".join(_lines(evaluation, task)))
+        print("\n".join(_lines(evaluation)))
 
 
-def _lines(evaluation: Evaluation, task: AnyTask) -> list[str]:
+def _lines(evaluation: Evaluation) -> list[str]:
     lines = [counted(evaluation.num_rows, "row")]
     for name, value in evaluation.metrics.items():
         low, high = evaluation.intervals[name]
@@ -41,7 +41,7 @@ def _lines(evaluation: Evaluation, task: AnyTask) -> list[str]:
     lines += _class_lines(evaluation.classes)
     for error in evaluation.errors:
         expected = one_line(" | ".join(error.expected)) or "none"
-        lines += ["", f"  {error.row.place}: {task.show(error.answer)}, expected {expected}"]
+        lines += ["", f"  {error.row.place}: {error.shown}, expected {expected}"]
         lines += [f"    {one_line(text)}" for text in error.row.all_texts]
     return lines
 

@@ -321,9 +321,7 @@ class ReportSettings(Settings):
     """Write a report of one run, or compare several: curves, metrics, errors and attention in one HTML file."""
 
     runs: Annotated[list[Path], Field(min_length=1, description="run folders"), POSITIONAL]
-    out: Path | None = Field(
-        None, description="file to write (default: report.html in the run, or in the current folder for several)"
-    )
+    out: Path | None = Field(None, description="file to write (default: report.html in the run, or here for several)")
 
 
 class DemoSettings(Settings):

@@ -36,11 +36,11 @@ def attention_pages(
     """
     num_heads = model.config.num_hidden_layers * model.config.num_attention_heads
     pieces_per_page = min(PIECES_PER_PAGE, int((MAX_BYTES / max(1, num_heads)) ** 0.5))
-    described = []
+    described: list[dict[str, Any]] = []
     room = MAX_BYTES
     for ids, num_first in sequences:
         weights = _weights(model, ids, num_first)
-        pages = []
+        pages: list[dict[str, Any]] = []
         for start in range(0, len(ids), pieces_per_page):
             stop = min(start + pieces_per_page, len(ids))
             content = _compressed(weights[:, :, start:stop, start:stop])

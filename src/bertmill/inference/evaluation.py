@@ -24,6 +24,7 @@ class Error:
 
     row: Row
     answer: Answer
+    shown: str  # the answer on one line
     expected: tuple[str, ...]
 
 
@@ -75,6 +76,7 @@ class Evaluation:
                     **error.row.fields(),
                     "expected": list(error.expected),
                     "answer": error.answer,
+                    "shown": error.shown,
                 }
                 for error in self.errors
             ],
@@ -93,13 +95,13 @@ def evaluate(
     for (size, expected), (example, output) in ranked[:num_errors]:
         if size:
             (answer,) = task.decode([example], [output])
-            errors.append(Error(example.row, answer, expected))
-    answer, constant_scores = task.baseline([example for example, _ in outputs])
+            errors.append(Error(example.row, answer, task.show(answer), expected))
+    constant, constant_scores = task.baseline([example for example, _ in outputs])
     return Evaluation(
         len(outputs),
         task.metrics(scores),
         intervals(task.metrics, scores),
-        Baseline(answer, task.metrics(constant_scores)),
+        Baseline(constant, task.metrics(constant_scores)),
         task.class_report(scores),
         _reliability(task, outputs),
         errors,

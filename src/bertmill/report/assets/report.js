@@ -63,7 +63,7 @@
   function linePlot({ name, series, references = [], format = short, zero = false }) {
     const points = (each) => each.xs.map((x, place) => [x, each.ys[place]]).filter(([, y]) => y !== null && y !== undefined);
     const drawn = series.map((each) => ({ ...each, points: points(each) })).filter((each) => each.points.length);
-    if (!drawn.length) return null;
+    if (drawn.every((each) => each.points.length < 2)) return null;  // a single value is among the results
     const all = drawn.flatMap((each) => each.points);
     const xs = all.map((each) => each[0]);
     const ys = [...all.map((each) => each[1]), ...references.map((each) => each.y)];
@@ -184,14 +184,17 @@
     const references = (name) => (/^(mlm|clm)_loss$/.test(name) || (name === "loss" && only.length === 1)
       ? RUNS.slice(0, 1).flatMap((run) => [["guessing", run.references.uniform], ["frequencies alone", run.references.unigram]].filter(([, y]) => y).map(([label, y]) => ({ name: label, y }))) : []);
     const plots = only.map((name) => linePlot({ name: title(name), series: [...training(name), ...evaluated(name)], references: references(name), format: (y) => y.toFixed(4) }));
+    const selecting = new Set(RUNS.map((run) => run.evaluation.metric));
+    const isMain = (name) => selecting.has(name) || name.endsWith("_accuracy");
+    const metricPlot = (name) => linePlot({ name: title(name), series: [...training(name), ...evaluated(name)] });
     const others = names((run) => run.evaluated).filter((name) => name !== "step" && !isLoss(name));
-    for (const name of others) {
-      plots.push(linePlot({ name: title(name), series: [...training(name), ...evaluated(name)] }));
-    }
+    plots.push(...others.filter(isMain).map(metricPlot));
+    const more = others.filter((name) => !isMain(name)).map(metricPlot).filter(Boolean);
     plots.push(linePlot({ name: "learning rate", series: training("rate"), format: (y) => y.toExponential(2), zero: true }));
     plots.push(linePlot({ name: "pieces per second", series: training("pieces_per_second"), format: grouped, zero: true }));
     return section("curves", "Curves", "Hover over a plot, or focus it and press the arrow keys, to read values. The horizontal axis counts steps.",
-      h("div", { class: "columns" }, plots.filter(Boolean)));
+      h("div", { class: "columns" }, plots.filter(Boolean)),
+      more.length ? h("details", {}, h("summary", {}, `${more.length} more metric${more.length > 1 ? "s" : ""}`), h("div", { class: "columns" }, more)) : null);
   }
 
   function tiles(run) {
@@ -368,24 +371,14 @@
     return parts.length ? section("confusion", "Confusion and confidence", null, h("div", { class: "columns" }, parts)) : null;
   }
 
-  function answerText(answer) {
-    if (answer.labels) return answer.labels.join(", ") || "no label";
-    if (answer.entities) return answer.entities.map((each) => `${each.type} ${each.text}`).join(", ") || "no entity";
-    if (answer.tags) return answer.tags.join(" ");
-    if (answer.answer !== undefined) return answer.answer || "no answer";
-    if (answer.number !== undefined) return short(answer.number);
-    return answer.label;
-  }
-
   function errors(run) {
     const worst = run.evaluation.worst || [];
     if (!worst.length) return null;
-    const known = new Set(["place", "id", "expected", "answer"]);
+    const known = new Set(["place", "id", "expected", "answer", "shown"]);
     const item = (error) => {
-      const score = typeof error.answer.score === "number" ? ` (${percent(error.answer.score)})` : "";
       const texts = Object.entries(error).filter(([name, value]) => !known.has(name) && typeof value === "string");
       return h("div", { class: "error" },
-        h("div", {}, "expected ", h("span", { class: "expected" }, error.expected.join(", ") || "none"), ", predicted ", h("span", { class: "got" }, answerText(error.answer)), score, " ", h("span", { class: "note" }, error.place)),
+        h("div", {}, "expected ", h("span", { class: "expected" }, error.expected.join(", ") || "none"), ", predicted ", h("span", { class: "got" }, error.shown), " ", h("span", { class: "note" }, error.place)),
         texts.map(([name, value]) => h("div", { class: `text${value.length > 600 ? " long" : ""}`, tabindex: value.length > 600 ? 0 : null }, texts.length > 1 ? h("span", { class: "note" }, `${name}: `) : null, value)));
     };
     const list = h("div", {}, worst.slice(0, 5).map(item));
@@ -542,12 +535,15 @@
 
   // Settings and provenance.
 
-  const valueTable = (entries) => h("div", { class: "scroll" }, h("table", {}, h("tbody", {}, entries.map(([name, value]) => h("tr", {}, h("th", {}, words(name)), h("td", { class: "value" }, shown(value)))))));
+  const isHash = (value) => /^[0-9a-f]{64}$/.test(value);
+  const valueGrid = (entries) => h("div", { class: "values" }, entries.map(([name, value]) =>
+    h("div", {}, h("span", {}, words(name)), isHash(value) ? h("div", { class: "hash" }, value) : shown(value))));
 
   function settings(run) {
-    const parts = [["Settings", Object.entries(run.settings)], ["Data", Object.entries(run.sources).filter(([, value]) => value !== "")], ["Model", Object.entries(run.metadata).filter(([, value]) => value !== null)]];
+    const isKnown = ([name, value]) => value !== null && value !== "" && !(name in run.sources);
+    const parts = [["Settings", Object.entries(run.settings)], ["Data", Object.entries(run.sources).filter(([, value]) => value !== "")], ["Model", Object.entries(run.metadata).filter(isKnown)]];
     return section("settings", "Settings and provenance", "To repeat this run, pass its config.toml with --config.",
-      h("div", { class: "columns" }, parts.filter(([, entries]) => entries.length).map(([name, entries]) => h("div", {}, h("h3", {}, name), valueTable(entries)))));
+      parts.filter(([, entries]) => entries.length).map(([name, entries]) => h("div", {}, h("h3", {}, name), valueGrid(entries))));
   }
 
   function comparison() {
@@ -561,9 +557,10 @@
     const results = RUNS.map((run) => new Map(result(run)));
     const figures = [...new Set(results.flatMap((each) => [...each.keys()]))];
     const row = (name, values) => h("tr", {}, h("th", {}, name), values.map((each) => h("td", { class: "value" }, each === undefined ? "–" : shown(each))));
-    return section("comparison", "Comparison", "Results with 95 % intervals where there are any, and the settings that differ.",
-      h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, ""), RUNS.map((run, number) => h("th", { style: `color:${seriesColor(number)}` }, run.name)))),
-        h("tbody", {}, figures.map((name) => row(name, results.map((each) => each.get(name)))), names.map((name) => row(words(name), RUNS.map((run) => run.settings[name])))))));
+    const table = (rows) => h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, ""), RUNS.map((run, number) => h("th", { style: `color:${seriesColor(number)}` }, run.name)))), h("tbody", {}, rows)));
+    return section("comparison", "Comparison", "Results on dev rows or held-out text, with 95 % intervals where there are any.",
+      table(figures.map((name) => row(name, results.map((each) => each.get(name))))),
+      names.length ? h("details", {}, h("summary", {}, `${names.length} settings that differ`), table(names.map((name) => row(words(name), RUNS.map((run) => run.settings[name]))))) : null);
   }
 
   // The page.
