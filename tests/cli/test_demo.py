@@ -1,4 +1,4 @@
-"""`bertmill demo`: all of it, once and quickly; that it shows its results again; and that kills change nothing."""
+"""Tests for `bertmill demo`: a complete quick demo, showing its results again, and recovery from kills."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import RunCommand
 from tests.program import PROGRAM
 
-# A file that shows how far a demo is, and the seconds from then until it is killed.
+# Kill the demo this many seconds after this file appears.
 MOMENTS = (
     ("demo.json", 1.0),
     ("vocabulary", 0.2),
@@ -28,7 +28,7 @@ def read_results(folder: Path) -> dict[str, Any]:
     return results
 
 
-def test_the_whole_way_ends_with_a_table_answers_and_a_report(bertmill: RunCommand, tmp_path: Path) -> None:
+def test_a_demo_prints_a_table_and_answers_and_writes_a_report(bertmill: RunCommand, tmp_path: Path) -> None:
     done = bertmill("demo", "--quick", "--out", "demo")
     assert done.returncode == 0, done.stderr
     assert "collecting the documentation of 7 installed libraries" in done.stderr
@@ -42,7 +42,7 @@ def test_the_whole_way_ends_with_a_table_answers_and_a_report(bertmill: RunComma
         assert f"{figures['value']:.1%}" in done.stdout
     assert results["masked_words"]["low"] > results["masked_words"]["baseline"]
     assert results["gain"]["low"] <= results["gain"]["value"] <= results["gain"]["high"]
-    for text in ("[MASK]", "Pre-training adds", "Answers to test rows:", "Report: demo/report.html"):
+    for text in ("[MASK]", "Gain from pre-training", "Answers to test rows:", "Report: demo/report.html"):
         assert text in done.stdout
     assert sum(line.startswith("  bertmill ") for line in done.stdout.splitlines()) == 3
     assert (tmp_path / "demo/report.html").stat().st_size > 10_000
@@ -52,19 +52,19 @@ def test_the_whole_way_ends_with_a_table_answers_and_a_report(bertmill: RunComma
     assert (again.returncode, again.stdout, again.stderr) == (0, done.stdout, "")
     other = bertmill("demo", "--out", "demo")
     assert other.returncode == 2
-    assert other.stderr.startswith("bertmill: demo: holds a demo with other settings")
+    assert other.stderr.startswith("bertmill: demo: contains a demo with other settings")
 
 
-def test_a_folder_with_something_else_is_left_alone(bertmill: RunCommand, tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_refused(bertmill: RunCommand, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/notes.txt").write_text("mine")
     done = bertmill("demo", "--out", "mine")
     assert done.returncode == 2
-    assert done.stderr == "bertmill: mine: is neither a demo nor empty; choose another --out\n"
+    assert done.stderr == "bertmill: mine: is neither empty nor a demo folder; choose another folder\n"
 
 
 @pytest.mark.slow
-def test_a_demo_that_is_killed_five_times_ends_with_the_same_results(tmp_path: Path) -> None:
+def test_a_demo_that_is_killed_five_times_gives_the_same_results(tmp_path: Path) -> None:
     command = [str(PROGRAM), "demo", "--quick", "--steps", "60", "--threads", "1", "--quiet", "--out"]
     subprocess.run([*command, "undisturbed"], cwd=tmp_path, check=True, capture_output=True)
     for name, seconds in MOMENTS:
@@ -72,12 +72,12 @@ def test_a_demo_that_is_killed_five_times_ends_with_the_same_results(tmp_path: P
             [*command, "killed"], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         while not (tmp_path / "killed" / name).exists():
-            assert process.poll() is None, f"it ended before {name} was there"
+            assert process.poll() is None, f"the demo ended before it wrote {name}"
             time.sleep(0.02)
         time.sleep(seconds)
         process.kill()
-        assert process.wait() == -9, f"it ended before it could be killed after {name}"
+        assert process.wait() == -9, f"the demo ended before it was killed after {name}"
     done = subprocess.run([*command, "killed"], cwd=tmp_path, check=True, capture_output=True, text=True)
     expected, found = (read_results(tmp_path / name) for name in ("undisturbed", "killed"))
     assert {**found, "seconds": {}} == {**expected, "seconds": {}}
-    assert "Pre-training adds" in done.stdout
+    assert "Gain from pre-training" in done.stdout

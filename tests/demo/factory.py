@@ -1,4 +1,4 @@
-"""Small documented packages on disk, and documented objects without a file."""
+"""Small documented packages on disk, and documented objects without a source file."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ VERBS = ("Compute", "Return", "Estimate", "Draw", "Normalize", "Count", "Merge",
 
 
 def make_doc(docstring: str, name: str = "compute", module: str = "lib.sub.module", library: str = "lib") -> Doc:
+    """A documented object with this docstring."""
     return Doc(library, module, name, (), parse_docstring(docstring))
 
 
 def function_source(number: int, library: str) -> str:
-    """A documented function; no two of them are alike."""
+    """The source of a documented function, different for each number and library."""
     verb, subject = VERBS[number % 8], SUBJECTS[number // 8 % 8]
     return f'''
 def {verb.lower()}_{subject}_{number}(count, n_rows=1):
@@ -40,7 +41,7 @@ def {verb.lower()}_{subject}_{number}(count, n_rows=1):
 
 
 def write_library(root: Path, library: str, num_modules: int, per_module: int = 4) -> None:
-    """A package with modules in sub-packages: library.part0.module0, …"""
+    """Write a package with modules in subpackages: library.part0.module0, …"""
     for number in range(num_modules):
         path = root / f"part{number % 3}" / f"module{number}.py"
         path.parent.mkdir(parents=True, exist_ok=True)

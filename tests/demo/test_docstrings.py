@@ -1,4 +1,4 @@
-"""Docstrings become prose: sections and items of both styles, and no code, tables or markup."""
+"""Tests for parsing docstrings: sections and items in both styles, without code, tables and markup."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ GOOGLE = """Applies a linear map to the data.
 """
 
 
-def test_numpydoc_has_a_summary_a_description_and_items() -> None:
+def test_numpydoc_is_parsed_into_summary_description_and_items() -> None:
     found = parse_docstring(NUMPYDOC)
     assert found.summary == "Compute shortest paths in the graph."
     (description,) = found.description
@@ -83,7 +83,7 @@ def test_numpydoc_has_a_summary_a_description_and_items() -> None:
     assert found.others == ("If the method is unknown.", "There may be more than one shortest path.")
 
 
-def test_googles_style_has_the_same() -> None:
+def test_google_style_is_parsed_into_summary_description_and_items() -> None:
     found = parse_docstring(GOOGLE)
     assert found.summary == "Applies a linear map to the data."
     assert found.description == (f"This module supports {TYPE}Tensor{END} inputs.",)
@@ -95,18 +95,18 @@ def test_googles_style_has_the_same() -> None:
     assert found.others == ("A last remark without a title.",)
 
 
-def test_a_returned_value_may_have_a_type_alone_or_a_description_alone() -> None:
+def test_a_return_value_may_have_only_a_type_or_only_a_description() -> None:
     assert parse_docstring("Returns\n-------\nbool").returns == (Item("", "bool", ""),)
     text = "Add.\n\nReturns:\n    The sum of all numbers\n    in the list."
     assert parse_docstring(text).returns == (Item("", "", "The sum of all numbers in the list."),)
 
 
-def test_a_literal_block_is_left_out() -> None:
+def test_a_literal_block_is_dropped() -> None:
     text = "Do it like this::\n\n    x = compute(y)\n    the words of a comment\n\nThen go on with the rest."
     assert parse_docstring(text).paragraphs == ["Do it like this:", "Then go on with the rest."]
 
 
-def test_of_directives_only_the_prose_stays() -> None:
+def test_only_the_prose_of_directives_is_kept() -> None:
     note, code = ".. note::\n    Mind the gap here.", ".. code-block:: python\n\n    mind the gap"
     text = f"First of all.\n\n{note}\n\n{code}\n\nThe end of it."
     assert parse_docstring(text).paragraphs == ["First of all.", "Mind the gap here.", "The end of it."]
@@ -121,7 +121,7 @@ def test_every_bullet_is_a_paragraph() -> None:
     )
 
 
-def test_what_is_not_prose_is_left_out() -> None:
+def test_text_that_is_not_prose_is_dropped() -> None:
     for text in (
         ">>> compute(1)\n2",
         "split(text, sep=None)",
@@ -156,5 +156,5 @@ def test_any_text_gives_clean_paragraphs(text: str) -> None:
 
 
 @given(st.lists(st.from_regex(r"[A-Z][a-z]{2,8}( [a-z]{2,8}){3,9}\.", fullmatch=True), min_size=1, max_size=5))
-def test_plain_paragraphs_stay_as_they_are(paragraphs: list[str]) -> None:
+def test_plain_paragraphs_are_unchanged(paragraphs: list[str]) -> None:
     assert parse_docstring("\n\n".join(paragraphs)).paragraphs == paragraphs

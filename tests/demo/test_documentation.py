@@ -1,4 +1,4 @@
-"""The documentation of packages: what is found in which files, and how it is split."""
+"""Tests for collecting documentation: which docstrings are found in which files, and how they are split."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.demo.factory import make_doc, write_library
 
 
 def write(root: Path, **files: str) -> dict[str, Path]:
-    """A library called `lib` with these files; two underscores in a name are a folder."""
+    """Write a library `lib` with these files; two underscores in a name separate folder and file."""
     for name, content in files.items():
         path = root / "lib" / f"{name.replace('__', '/')}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -43,7 +43,7 @@ class Graph:
     def add(self, node, /, *others, weight=1, **more):
         """Add a node to the graph."""
         def inner():
-            """Nobody reads this one here."""
+            """This docstring is never collected."""
 
 if True:
     def count(graph):
@@ -63,7 +63,7 @@ def test_modules_classes_and_functions_are_found_with_names_and_arguments(tmp_pa
     assert docs[-1].text.summary == "Count the nodes of a graph."
 
 
-def test_docstrings_that_calls_add_are_found(tmp_path: Path) -> None:
+def test_docstrings_added_by_calls_are_found(tmp_path: Path) -> None:
     source = '''
 add_newdoc("lib.core", "zeros", """Return a new array of zeros.""")
 add_newdoc("lib.core", "flatiter", ("base", """A reference to the array."""))
@@ -80,7 +80,7 @@ print("Nothing is added here.")
     assert docs[2].text.parameters[0].name == "x"
 
 
-def test_tests_vendored_packages_and_files_with_little_documentation_are_left_out(tmp_path: Path) -> None:
+def test_tests_vendored_packages_and_files_with_little_documentation_are_skipped(tmp_path: Path) -> None:
     text = '"""A sentence that explains the module."""\n'
     files = dict.fromkeys(["a", "tests__b", "_vendor__c", "test_d", "conftest", "my-folder__e"], text)
     roots = write(tmp_path, **files, code=text + "x = 1\n" * 200)
@@ -88,7 +88,7 @@ def test_tests_vendored_packages_and_files_with_little_documentation_are_left_ou
     assert [doc.module for doc in collect(roots)] == ["lib.a"]
 
 
-def test_files_that_cannot_be_parsed_are_left_out(tmp_path: Path) -> None:
+def test_files_that_cannot_be_parsed_are_skipped(tmp_path: Path) -> None:
     text = '"""A sentence that explains the module."""\n'
     roots = write(tmp_path, a=text, broken=text + "def f(:\n", escapes=text + 'x = "\\d"\n')
     latin = "# coding: latin-1\n" + '"""Das ist alles für heute."""\n'
@@ -108,19 +108,19 @@ def test_modules_of_the_standard_library_have_no_prefix(tmp_path: Path) -> None:
     assert (doc.module, doc.title, doc.group) == ("email", "email", "email")
 
 
-def test_any_number_of_workers_finds_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_result_does_not_depend_on_the_number_of_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(documentation, "UNIT_BYTES", 2000)
     write_library(tmp_path / "lib", "lib", num_modules=6)
     files = find_sources({"lib": tmp_path / "lib"})
-    told: list[tuple[int, int]] = []
-    docs = collect_docs(files, workers=1, on_progress=lambda read, more: told.append((read, more)))
+    calls: list[tuple[int, int]] = []
+    docs = collect_docs(files, workers=1, on_progress=lambda read, more: calls.append((read, more)))
     assert collect_docs(files, workers=2) == docs
     assert len(docs) == 6 * 5
-    assert len(told) > 2
-    assert told[-1][0] == sum(more for _, more in told) == sum(file.num_bytes for file in files)
+    assert len(calls) > 2
+    assert calls[-1][0] == sum(more for _, more in calls) == sum(file.num_bytes for file in files)
 
 
-def test_a_share_of_the_modules_can_be_read(tmp_path: Path) -> None:
+def test_a_share_of_the_modules_can_be_selected(tmp_path: Path) -> None:
     write_library(tmp_path / "lib", "lib", num_modules=40, per_module=1)
     roots = {"lib": tmp_path / "lib"}
     some, all_ = find_sources(roots, 0.5), find_sources(roots)
@@ -128,7 +128,9 @@ def test_a_share_of_the_modules_can_be_read(tmp_path: Path) -> None:
     assert set(some) < set(all_)
 
 
-def test_a_library_that_is_missing_or_undocumented_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_names_a_library_that_is_missing_or_undocumented(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match="the library empty has no source files"):
         find_sources({"empty": tmp_path / "empty"})
@@ -150,7 +152,7 @@ def test_the_installed_libraries_have_documentation() -> None:
     assert len(doc.text.returns) == 1
 
 
-def test_a_split_keeps_groups_together_and_removes_copies(tmp_path: Path) -> None:
+def test_a_split_keeps_groups_whole_and_removes_repeated_paragraphs(tmp_path: Path) -> None:
     for library in ("one", "two"):
         write_library(tmp_path / library, library, num_modules=20)
     docs = collect({library: tmp_path / library for library in ("one", "two")})
@@ -165,6 +167,6 @@ def test_a_split_keeps_groups_together_and_removes_copies(tmp_path: Path) -> Non
     assert split_by_group(docs[::-1], 0.2)[1] == heldout[::-1]
 
 
-def test_shuffling_depends_on_the_names_alone() -> None:
+def test_shuffling_depends_only_on_names() -> None:
     docs = [make_doc("Explain something here.", name=f"f{number}") for number in range(20)]
     assert shuffled(docs) == shuffled(docs[::-1]) != docs

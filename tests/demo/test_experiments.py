@@ -1,4 +1,4 @@
-"""The trainings of the demo, as far as they are its own; tests/cli/test_demo.py runs all of them."""
+"""Tests for the encoder with random weights; tests/cli/test_demo.py covers the training runs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from bertmill.model.config import BertConfig
 from bertmill.storage import verify_manifest
 
 
-def test_the_random_encoder_has_the_shape_of_the_trained_one_and_always_the_same_weights(
-    tiny: Path, tmp_path: Path
-) -> None:
+def test_the_random_encoder_has_the_pretrained_shape_and_reproducible_weights(tiny: Path, tmp_path: Path) -> None:
     contents = []
     for name in ("a", "b"):
         demo = Demo(DemoSettings(out=tmp_path / name))

@@ -1,4 +1,4 @@
-"""The demo folder: what it accepts, that it continues, and where things are."""
+"""Tests for the demo folder: which folders are accepted, continuing a demo, and its paths."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bertmill.demo.folder import FULL, GAIN, MINILM, QUICK, Demo, Plan, open_dem
 from bertmill.errors import IntegrityError, ResourceError, UsageError
 
 
-def test_a_demo_is_continued_with_the_same_settings_alone(tmp_path: Path) -> None:
+def test_a_demo_is_only_continued_with_the_same_settings(tmp_path: Path) -> None:
     out = tmp_path / "demo"
     with open_demo(DemoSettings(out=out, quick=True)) as demo:
         demo.add_seconds("corpus", 2.04)
@@ -21,13 +21,13 @@ def test_a_demo_is_continued_with_the_same_settings_alone(tmp_path: Path) -> Non
         demo.add_seconds("corpus", 1.0)
         assert demo.read_seconds() == {"corpus": 3.0}
     for settings in (DemoSettings(out=out), DemoSettings(out=out, quick=True, steps=5)):
-        with pytest.raises(UsageError, match="other settings"), open_demo(settings):
+        with pytest.raises(UsageError, match=r"other settings \(quick=True, steps=None\)"), open_demo(settings):
             pass
 
 
-def test_a_folder_with_something_else_is_refused(tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(UsageError, match="neither a demo nor empty"), open_demo(DemoSettings(out=tmp_path)):
+    with pytest.raises(UsageError, match="neither empty nor a demo folder"), open_demo(DemoSettings(out=tmp_path)):
         pass
     with pytest.raises(UsageError, match="is a file"), open_demo(DemoSettings(out=tmp_path / "notes.txt")):
         pass
@@ -40,14 +40,14 @@ def test_a_demo_of_another_format_is_refused(tmp_path: Path) -> None:
         pass
 
 
-def test_two_processes_do_not_share_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_processes_cannot_use_the_same_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bertmill.storage._LOCK_PATIENCE_S", 0.1)
     settings = DemoSettings(out=tmp_path / "demo")
     with open_demo(settings), pytest.raises(ResourceError, match="another process"), open_demo(settings):
         pass
 
 
-def test_steps_replace_the_clock() -> None:
+def test_steps_replace_the_time_budget() -> None:
     assert Demo(DemoSettings()).plan == FULL
     plan = Demo(DemoSettings(steps=7)).plan
     assert (plan.steps, plan.budget_s) == (7, None)
@@ -56,13 +56,13 @@ def test_steps_replace_the_clock() -> None:
 
 
 @pytest.mark.parametrize("plan", [FULL, QUICK], ids=["full", "quick"])
-def test_every_plan_compares_pre_trained_with_random_weights(plan: Plan) -> None:
+def test_pretrained_and_random_weights_are_fine_tuned_alike(plan: Plan) -> None:
     tunings = {tuning.name: tuning for tuning in plan.tunings}
-    with_it, without = (tunings[name] for name in GAIN)
-    assert replace(with_it, start="") == replace(without, start="")
+    pretrained, random = (tunings[name] for name in GAIN)
+    assert replace(pretrained, start="") == replace(random, start="")
 
 
-def test_a_fine_tuning_starts_from_its_model(tmp_path: Path) -> None:
+def test_each_fine_tuning_starts_from_the_right_model(tmp_path: Path) -> None:
     demo = Demo(DemoSettings(out=tmp_path))
     starts = {tuning.name: demo.start_of(tuning) for tuning in demo.plan.tunings}
     assert starts["tag-pretrained"] == str(tmp_path / "pretrain/model")

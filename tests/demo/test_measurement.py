@@ -1,4 +1,4 @@
-"""What the demo measures by itself: masked sentences and the gain of pre-training."""
+"""Tests for masking a word of a sentence, and for the gain from pre-training."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def tokenizer() -> BertTokenizer:
     return BertTokenizer({piece: number for number, piece in enumerate([*SPECIAL_TOKENS, *WORDS])})
 
 
-def test_a_word_that_is_one_piece_is_masked(tokenizer: BertTokenizer) -> None:
+def test_a_word_that_is_a_single_piece_is_masked(tokenizer: BertTokenizer) -> None:
     sentence = "The number of nodes in the graph is returned."
     masked = mask_a_word(sentence, tokenizer)
     assert masked is not None
@@ -36,22 +36,22 @@ def test_a_word_that_is_one_piece_is_masked(tokenizer: BertTokenizer) -> None:
     "sentence",
     [
         "The nodes are returned.",  # too short
-        "The number of nodes in the graph is returned",  # no sentence
+        "The number of nodes in the graph is returned",  # no period
         "the number of nodes in the graph is returned.",
         "The number of n_nodes in the graph is returned.",
         "There is nothing here that could be masked.",
     ],
 )
-def test_other_sentences_are_not_suitable(sentence: str, tokenizer: BertTokenizer) -> None:
+def test_unsuitable_sentences_are_rejected(sentence: str, tokenizer: BertTokenizer) -> None:
     assert mask_a_word(sentence, tokenizer) is None
 
 
-def test_the_gain_is_paired(tmp_path: Path) -> None:
+def test_the_gain_is_computed_from_pairs_of_answers(tmp_path: Path) -> None:
     demo = Demo(DemoSettings(out=tmp_path))
     demo.measured.mkdir()
     draw = random.Random(0)
     expected = [draw.randrange(7) for _ in range(400)]
-    # Both are right on the first half; on the second half only the one that was pre-trained.
+    # Both models are right on the first half, only the pre-trained one on the second.
     for name, num_right in zip(GAIN, (400, 200), strict=True):
         scores = [[label if place < num_right else 7, label] for place, label in enumerate(expected)]
         demo.figures_of(name).write_text(json.dumps({"scores": scores}))

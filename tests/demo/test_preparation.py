@@ -1,4 +1,4 @@
-"""The stages up to the corpus, on small packages: what is written, and that nothing is done twice."""
+"""Tests for the stages up to the corpus, on small packages: what they write, and that they run only once."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_documentation_becomes_text_rows_vocabulary_and_corpus(demo: Demo) -> No
     corpus.require_vocabulary(BertTokenizer.from_pretrained(demo.vocabulary).wordpiece, demo.vocabulary)
 
 
-def test_what_exists_is_not_made_again(demo: Demo) -> None:
+def test_existing_results_are_not_replaced(demo: Demo) -> None:
     for path in (demo.documentation, demo.vocabulary, demo.corpus):
         path.mkdir()
     collect_documentation(demo, [], silent)
@@ -73,13 +73,13 @@ def test_what_exists_is_not_made_again(demo: Demo) -> None:
     assert not list(demo.documentation.iterdir())
 
 
-def test_the_command_can_fork_its_workers_since_it_does_not_load_torch_first() -> None:
+def test_importing_the_command_does_not_load_torch_so_workers_can_be_forked() -> None:
     code = "import sys, bertmill.cli.demo; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-def test_text_has_a_document_per_module_and_each_paragraph_once() -> None:
-    repeated = "This sentence stands in every one of them."
+def test_the_text_has_one_document_per_module_without_repeated_paragraphs() -> None:
+    repeated = "This sentence occurs in every docstring."
     docs = [
         make_doc(f"The first object of all.\n\n{repeated}", module="lib.a.b"),
         make_doc(f"The second object of all.\n\n{repeated}\n\nToo short.", module="lib.a.b"),

@@ -1,4 +1,4 @@
-"""Rows out of documentation: what they hold, that labels are not given away, and that the tasks can read them."""
+"""Tests for rows from documentation: their content, no leaked labels, and files that the tasks can read."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def code(text: str) -> str:
 # classify
 
 
-def test_passages_are_of_every_library_in_equal_numbers(docs: list[Doc]) -> None:
+def test_every_library_has_the_same_number_of_passages(docs: list[Doc]) -> None:
     rows = classify_rows(docs, 30)
     assert Counter(row["label"] for row in rows) == {"one": 10, "two": 10, "three": 10}
     assert len({row["text"] for row in rows}) == 30
@@ -71,7 +71,7 @@ NAMES = (
 
 
 @given(st.lists(st.sampled_from(NAMES) | st.from_regex(r"[a-z]{1,6}[,.]?", fullmatch=True), max_size=30))
-def test_no_library_is_named_in_a_passage(words: list[str]) -> None:
+def test_passages_do_not_name_a_library(words: list[str]) -> None:
     text = without_library_names(" ".join(words))
     parts = text.lower().replace(".", " ").replace(",", " ").split()
     assert not {"np", "nx", "torch"} & set(parts)
@@ -80,7 +80,7 @@ def test_no_library_is_named_in_a_passage(words: list[str]) -> None:
     assert [word for word in text.split() if word not in words] == []
 
 
-def test_words_that_only_contain_the_letters_of_an_abbreviation_stay() -> None:
+def test_words_that_merely_contain_an_abbreviation_are_kept() -> None:
     assert without_library_names("The input of np and unpacked snx.") == "The input of and unpacked snx."
 
 
@@ -100,7 +100,7 @@ def test_words_that_only_contain_the_letters_of_an_abbreviation_stay() -> None:
         (f"If {code('True')} the result is a {code('list')} of numbers.", {"True": "B-code", "list": "B-type"}),
     ],
 )
-def test_tags_say_what_the_markup_said(sentence: str, tags: dict[str, str]) -> None:
+def test_tags_follow_the_markup(sentence: str, tags: dict[str, str]) -> None:
     row = tag_sentence(sentence, frozenset(("axis", "n_rows", "x")))
     assert row is not None
     assert {word: tag for word, tag in zip(row["words"], row["tags"], strict=True) if word in tags} == tags
@@ -112,7 +112,7 @@ def test_tags_say_what_the_markup_said(sentence: str, tags: dict[str, str]) -> N
     "sentence",
     [
         "There is nothing to tag in here.",
-        f"The axis is ordinary and {code('x')} is not.",  # the first may be a parameter
+        f"The axis is ordinary and {code('x')} is not.",  # `axis` may be the parameter
         f"If True then {code('x')} is left as it was.",
         f"It calls compute_all on {code('x')} and on nothing else.",
         f"It calls compute() on {code('x')} and on nothing else.",
@@ -120,7 +120,7 @@ def test_tags_say_what_the_markup_said(sentence: str, tags: dict[str, str]) -> N
         f"The sentence was split in {CODE}the middle of code.",
     ],
 )
-def test_a_sentence_is_left_out_if_its_markup_does_not_decide(sentence: str) -> None:
+def test_a_sentence_with_nothing_to_tag_or_ambiguous_markup_is_skipped(sentence: str) -> None:
     assert tag_sentence(sentence, frozenset(("axis", "x"))) is None
 
 
@@ -128,7 +128,7 @@ PARTS = st.lists(st.from_regex(r"[a-z]{2,7}", fullmatch=True), min_size=1, max_s
 
 
 @given(st.lists(st.tuples(st.sampled_from(["", CODE, TYPE]), PARTS), min_size=3, max_size=10))
-def test_words_and_tags_agree_with_the_marked_parts(parts: list[tuple[str, str]]) -> None:
+def test_words_and_tags_match_the_marked_parts(parts: list[tuple[str, str]]) -> None:
     sentence = " ".join(f"{mark}{text}{END}" if mark else text for mark, text in parts)
     row = tag_sentence(sentence, frozenset())
     if row is None:
@@ -140,13 +140,13 @@ def test_words_and_tags_agree_with_the_marked_parts(parts: list[tuple[str, str]]
     assert all(found or not wanted for found, wanted in zip(begins, expected, strict=True))
 
 
-def test_parameters_are_those_of_the_signature_and_of_the_documentation() -> None:
+def test_parameter_names_come_from_signature_and_documentation() -> None:
     items = (Item("x, y", "", "Two."), Item("*args", "", ""), Item("not a name", "", ""))
     doc = Doc("lib", "lib.a", "f", ("n_rows",), Docstring("Summary.", parameters=items))
     assert parameter_names(doc) == {"n_rows", "x", "y", "args"}
 
 
-def test_tagged_sentences_differ(docs: list[Doc]) -> None:
+def test_tagged_sentences_are_distinct(docs: list[Doc]) -> None:
     rows = tag_rows(docs, 40)
     assert len({tuple(row["words"]) for row in rows}) == len(rows) == 40
 
@@ -172,7 +172,7 @@ ITEMS = st.builds(Item, st.from_regex(r"[a-z_]{1,6}", fullmatch=True), KINDS, SE
 
 
 @given(SENTENCES, st.lists(ITEMS, max_size=6), st.lists(ITEMS, max_size=2))
-def test_an_answer_is_where_it_is_said_to_be(summary: str, parameters: list[Item], returns: list[Item]) -> None:
+def test_an_answer_starts_at_its_recorded_position(summary: str, parameters: list[Item], returns: list[Item]) -> None:
     text = Docstring(summary, parameters=tuple(parameters), returns=tuple(returns))
     found = make_question(Doc("lib", "lib.a", "Class.method", (), text))
     if found is None:
@@ -185,7 +185,7 @@ def test_an_answer_is_where_it_is_said_to_be(summary: str, parameters: list[Item
     assert "lib.Class.method" in found.question
 
 
-def test_questions_are_about_parameters_types_and_returned_values() -> None:
+def test_questions_are_about_parameters_types_and_return_values() -> None:
     docstring = """Add numbers.
 
     Parameters
@@ -204,7 +204,7 @@ def test_questions_are_about_parameters_types_and_returned_values() -> None:
         "What does lib.{} return?": "The sum of both numbers",
     }
     found = {}
-    for name in (f"add{number}" for number in range(30)):  # the name decides which question is asked
+    for name in (f"add{number}" for number in range(30)):  # the name determines the question
         question = make_question(make_doc(docstring, name))
         assert question is not None
         found[question.question.replace(name, "{}")] = question.answer
@@ -216,7 +216,7 @@ def test_questions_are_about_parameters_types_and_returned_values() -> None:
 # files
 
 
-def test_the_tasks_read_the_files(docs: list[Doc], tmp_path: Path) -> None:
+def test_tasks_can_read_the_files(docs: list[Doc], tmp_path: Path) -> None:
     train, test = split_by_group(docs, 0.3)
     sizes = Sizes(classify=(30, 15), tag=(20, 10), pair=(10, 4), answer=(12, 6))
     write_rows(tmp_path, train, test, sizes)
@@ -232,7 +232,7 @@ def test_the_tasks_read_the_files(docs: list[Doc], tmp_path: Path) -> None:
         assert not file.counts.corrected.total()
 
 
-def test_rows_depend_on_the_documentation_alone(docs: list[Doc], tmp_path: Path) -> None:
+def test_rows_do_not_depend_on_the_order_of_the_documentation(docs: list[Doc], tmp_path: Path) -> None:
     sizes = Sizes(classify=(30, 15), tag=(20, 10), pair=(10, 4), answer=(12, 6))
     contents = []
     for name, given_docs in (("a", docs), ("b", docs[::-1])):
@@ -243,7 +243,7 @@ def test_rows_depend_on_the_documentation_alone(docs: list[Doc], tmp_path: Path)
     assert len(contents[0]) == 8
 
 
-def test_questions_in_squads_form_have_their_start(docs: list[Doc]) -> None:
+def test_squad_answers_have_the_right_start(docs: list[Doc]) -> None:
     content = json.loads(json.dumps(squad(answer_rows(docs, 10))))
     paragraphs = content["data"][0]["paragraphs"]
     assert len(paragraphs) == 10

@@ -1,4 +1,4 @@
-"""Finished runs of every kind, for the tests of reports."""
+"""Finished runs for the tests of reports."""
 
 from __future__ import annotations
 

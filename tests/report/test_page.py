@@ -1,4 +1,4 @@
-"""Tests for the HTML file: self-contained, valid data, bounded size."""
+"""Tests for the HTML file: it is self-contained, its data is valid and its size is bounded."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def data_of(page: str) -> dict[str, Any]:
     return content
 
 
-def test_every_training_writes_its_report(pretrained_run: Path, finished: Path, tagger: Path, answerer: Path) -> None:
+def test_every_training_writes_a_report(pretrained_run: Path, finished: Path, tagger: Path, answerer: Path) -> None:
     for run, command in (
         (pretrained_run, "pretrain"),
         (finished, "finetune"),
@@ -38,7 +38,7 @@ def test_every_training_writes_its_report(pretrained_run: Path, finished: Path, 
         assert len(page) < MAX_PAGE_BYTES
 
 
-def test_a_report_loads_nothing(finished: Path) -> None:
+def test_a_report_loads_no_other_files(finished: Path) -> None:
     page = (finished / "report.html").read_text(encoding="utf-8")
     assert "default-src 'none'" in page
     without_namespace = page.replace("http://www.w3.org/2000/svg", "")
@@ -53,7 +53,7 @@ def test_user_texts_stay_inside_the_data(hostile_run: Path) -> None:
     assert HOSTILE in data["evaluation"]["worst"][0]["text"]
 
 
-def test_a_placeholder_in_the_data_is_data() -> None:
+def test_a_placeholder_in_the_data_is_not_replaced() -> None:
     page = render({"version": "/*SCRIPT*/ /*STYLE*/ \u2028", "runs": []})
     assert data_of(page)["version"] == "/*SCRIPT*/ /*STYLE*/ \u2028"
 
@@ -64,7 +64,7 @@ def test_several_runs_share_a_report(finished: Path, pretrained_run: Path, tmp_p
     assert [run["name"] for run in runs] == [finished.name, pretrained_run.name]
 
 
-def test_the_report_of_trials_has_all_of_them(finished: Path, tmp_path: Path) -> None:
+def test_the_report_of_a_run_with_trials_has_all_trials(finished: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     for name in ("seed-1", "seed-0"):
         shutil.copytree(finished, run / "trials" / name)

@@ -1,4 +1,4 @@
-"""The report in a real browser: what it shows is what the run recorded, and it can be used by mouse and keyboard."""
+"""Tests for the report in a real browser: it shows what the run recorded, and works with mouse and keyboard."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def open_page(browser: Browser) -> Iterator[OpenPage]:
-    """Opens a file; the test fails if the page logs an error or requests anything else."""
+    """Opens a file. The test fails if the page logs an error or requests another file."""
     problems: list[str] = []
     contexts = []
 
@@ -87,14 +87,14 @@ def headings(page: Page) -> list[str]:
 
 
 def read_last_values(page: Page, plot: str) -> str:
-    """The values at the last step of a plot, by keyboard."""
+    """Read the values at the last step of a plot with the keyboard."""
     figure = page.locator(".figure", has=page.locator("h3", has_text=re.compile(f"^{plot}$")))
     figure.locator("svg").focus()
     page.keyboard.press("End")
     return figure.locator(".readout").inner_text()
 
 
-def test_a_pretraining_shows_the_figures_of_its_log(open_page: OpenPage, pretrained_run: Path) -> None:
+def test_a_pretraining_report_shows_the_figures_of_the_log(open_page: OpenPage, pretrained_run: Path) -> None:
     page = open_page(pretrained_run / "report.html")
     assert page.title() == "bertmill: run"
     assert headings(page) == ["Curves", "Predicted pieces", "Attention", "Settings and provenance"]
@@ -106,11 +106,11 @@ def test_a_pretraining_shows_the_figures_of_its_log(open_page: OpenPage, pretrai
     assert evaluation_of(pretrained_run)["baseline"]["answer"] in tiles
     texts = page.locator("svg text").all_text_contents()
     vocabulary_size = evaluation_of(pretrained_run)["vocabulary_size"]
-    assert f"guessing {math.log(vocabulary_size):.4f}" in texts
-    assert any(each.startswith("frequencies alone") for each in texts)
+    assert f"random guessing {math.log(vocabulary_size):.4f}" in texts
+    assert any(each.startswith("piece frequencies alone") for each in texts)
 
 
-def test_predicted_pieces_are_those_of_the_model(open_page: OpenPage, pretrained_run: Path) -> None:
+def test_predicted_pieces_match_the_evaluation(open_page: OpenPage, pretrained_run: Path) -> None:
     page = open_page(pretrained_run / "report.html")
     instances = evaluation_of(pretrained_run)["predictions"]
     number = max(range(len(instances)), key=lambda number: len(instances[number]["positions"]))
@@ -124,7 +124,7 @@ def test_predicted_pieces_are_those_of_the_model(open_page: OpenPage, pretrained
         assert f"{100 * guess['probability']:.1f} %" in detail
 
 
-def test_a_classifier_shows_metrics_classes_confusion_and_errors(open_page: OpenPage, finished: Path) -> None:
+def test_a_classifier_report_shows_metrics_classes_and_confusion(open_page: OpenPage, finished: Path) -> None:
     page = open_page(finished / "report.html")
     evaluation = evaluation_of(finished)
     metric = evaluation["metrics"]["accuracy"]
@@ -145,7 +145,7 @@ def decoded(page: dict[str, Any], num_heads: int) -> np.ndarray:
     return (levels.reshape(-1, num_heads, size, size) / 255) ** 2
 
 
-def test_attention_shows_the_weights_of_the_chosen_layer_head_and_piece(open_page: OpenPage, finished: Path) -> None:
+def test_attention_shows_the_weights_of_the_selected_layer_head_and_piece(open_page: OpenPage, finished: Path) -> None:
     page = open_page(finished / "report.html")
     text = evaluation_of(finished)["attention"][0]
     weights = decoded(text["pages"][0], text["num_heads"])
@@ -191,7 +191,7 @@ def test_every_report_fits_a_phone_and_has_a_dark_theme(
     page.wait_for_selector("#attention button.piece")
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
-    page.get_by_role("button", name="Light or dark").click()
+    page.get_by_role("button", name="Switch theme").click()
     assert page.evaluate("document.documentElement.dataset.theme") == "light"
 
 

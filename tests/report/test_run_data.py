@@ -1,4 +1,4 @@
-"""Tests for a run as data: curves from its log, and errors for folders that are not runs."""
+"""Tests for reading the data of a run: curves from its log, and errors for damaged or missing files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def log_of(run: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
-def test_curves_are_the_lines_of_the_log(pretrained_run: Path) -> None:
+def test_curves_match_the_lines_of_the_log(pretrained_run: Path) -> None:
     data = read_run_data(pretrained_run)
     vocabulary_size = len((pretrained_run / "model/vocab.txt").read_text(encoding="utf-8").splitlines())
     lines = log_of(pretrained_run)
@@ -55,7 +55,7 @@ def test_a_truncated_last_line_is_ignored(pretrained_run: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("line", ["{", "[]", "3", '{"loss": 1}', '{"step": "1"}', '{"step": 1, "loss": "x"}', ""])
-def test_a_damaged_log_gives_one_error_with_its_line(line: str, pretrained_run: Path, tmp_path: Path) -> None:
+def test_the_error_for_a_damaged_log_names_the_line(line: str, pretrained_run: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(pretrained_run, run)
     lines = (run / "log.jsonl").read_text(encoding="utf-8").splitlines()
@@ -66,7 +66,7 @@ def test_a_damaged_log_gives_one_error_with_its_line(line: str, pretrained_run: 
 
 
 @pytest.mark.parametrize("name", ["config.toml", "evaluation.json", "model/bertmill.json"])
-def test_a_damaged_file_gives_one_error_with_its_name(name: str, pretrained_run: Path, tmp_path: Path) -> None:
+def test_the_error_for_a_damaged_file_names_the_file(name: str, pretrained_run: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(pretrained_run, run)
     (run / name).write_text("{", encoding="utf-8")
@@ -92,7 +92,7 @@ def test_a_run_of_another_version_is_refused(number: object, remedy: str, pretra
 
 
 @given(st.integers(1, 5 * MAX_POINTS))
-def test_long_logs_become_few_points_with_the_same_mean(count: int) -> None:
+def test_long_logs_are_averaged_to_few_points(count: int) -> None:
     lines = [
         {"step": step, "progress": 0.0, "loss": float(step % 7), "seconds": float(step)} for step in range(1, count + 1)
     ]
@@ -106,7 +106,7 @@ def test_long_logs_become_few_points_with_the_same_mean(count: int) -> None:
     assert all(loss is not None and 0 <= loss <= 6 for loss in losses)
 
 
-def test_confusion_is_sparse_and_pairs_are_sorted() -> None:
+def test_the_confusion_matrix_is_sparse_and_pairs_are_sorted() -> None:
     content = _confusion([[5, 2, 0], [0, 3, 4], [0, 0, 0]], ["a", "b", "c"])
     assert content["confusion"] == [(0, 0, 5), (0, 1, 2), (1, 1, 3), (1, 2, 4)]
     assert content["confused"][0] == {"expected": "b", "predicted": "c", "count": 4}

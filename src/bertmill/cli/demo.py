@@ -1,4 +1,4 @@
-"""`bertmill demo`: the whole way from text to answers, stage by stage, and a table of what came out."""
+"""`bertmill demo`: goes from raw text to answers stage by stage, and prints a table of results."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ from bertmill.demo.preparation import build_training_corpus, collect_documentati
 from bertmill.storage import read_json
 from bertmill.text.printable import one_line
 
-WIDTH = 100  # of the table
+TABLE_WIDTH = 100  # characters; no cell needs to wrap
 START_NAMES = {PRETRAINED: "pre-trained here", RANDOM: "random weights", MINILM: "MiniLM"}
-SHOWN = ("classify-minilm", "tag-pretrained", "answer-minilm")  # models whose answers are shown
+SHOWN = ("classify-minilm", "tag-pretrained", "answer-minilm")  # one model per task
 Figures = Mapping[str, Any]
 
 
 def run(settings: DemoSettings) -> None:
-    find_model(MINILM)  # now, not after minutes of work
+    """Run the stages that are not done yet, then print the results."""
+    find_model(MINILM)  # fail now if it is not installed, not after minutes of work
     with open_demo(settings) as demo:
         stages = _Stages(demo)
         _prepare(demo, stages)
@@ -40,7 +41,7 @@ def run(settings: DemoSettings) -> None:
 
 
 class _Stages:
-    """Announces each stage with the time since the start, and records how long it takes."""
+    """Announces each stage with the elapsed time, and records how long it takes."""
 
     def __init__(self, demo: Demo) -> None:
         self._demo = demo
@@ -48,10 +49,11 @@ class _Stages:
 
     @contextmanager
     def stage(self, name: str, title: str, *, is_done: bool) -> Iterator[None]:
+        """Announce a stage, and record the time of the block unless the stage is already done."""
         started = time.monotonic()
         if not self._demo.settings.quiet:
             minutes, seconds = divmod(round(started - self._started), 60)
-            say(f"[{minutes}:{seconds:02d}] {title}{': done before' * is_done}")
+            say(f"[{minutes}:{seconds:02d}] {title}{' (already done)' * is_done}")
         try:
             yield
         finally:
@@ -71,11 +73,11 @@ def _prepare(demo: Demo, stages: _Stages) -> None:
     if not quiet:
         say(_collected(read_json(demo.facts)))
     num_bytes = demo.train_text.stat().st_size
-    stages_left = (
+    next_stages = (
         ("vocabulary", f"learning a vocabulary of {demo.plan.vocabulary_size:,} pieces", demo.vocabulary, learn_pieces),
-        ("corpus", "turning the text into a corpus of pieces", demo.corpus, build_training_corpus),
+        ("corpus", "building a corpus", demo.corpus, build_training_corpus),
     )
-    for name, title, result, work in stages_left:
+    for name, title, result, work in next_stages:
         is_done = result.exists()
         line = ProgressLine(name, num_bytes, quiet=quiet or is_done)
         with stages.stage(name, title, is_done=is_done), line as progress:
@@ -83,37 +85,37 @@ def _prepare(demo: Demo, stages: _Stages) -> None:
 
 
 def _collected(facts: Figures) -> str:
-    """What was collected, in one line."""
+    """A one-line summary of the collected documentation."""
     objects, characters, train, heldout = (
         sum(of_library[name] for of_library in facts.values())
         for name in ("objects", "characters", "train_modules", "heldout_modules")
     )
     return (
         f"{characters / 1e6:.1f} MB of prose about {objects:,} objects in {train + heldout:,} modules, "
-        f"of which {heldout:,} are held out from every training"
+        f"{heldout:,} of which are held out from training"
     )
 
 
 def _train(demo: Demo, stages: _Stages) -> None:
-    # These import torch, without which the stages before can fork their workers.
+    # These modules import torch. The stages before this one can fork their workers only if torch is not loaded.
     from bertmill.cli.training import PretrainingDisplay, TrainingDisplay
     from bertmill.demo.experiments import finetune_model, is_finished, pretrain_encoder, write_random_encoder
     from bertmill.demo.measurement import fill_masks
 
     plan, quiet = demo.plan, demo.settings.quiet
     duration = f"{plan.budget_s} s" if plan.budget_s else f"{plan.steps:,} steps"
-    title = f"pre-training an encoder of the size {plan.encoder} for {duration}"
+    title = f"pre-training an encoder of size {plan.encoder} for {duration}"
     is_done = is_finished(demo.pretraining)
     with stages.stage("pretrain", title, is_done=is_done), PretrainingDisplay(quiet=quiet or is_done) as display:
         pretrain_encoder(demo, display)
-    title, is_done = "filling masks in sentences of held-out modules", demo.figures_of(FILLED).exists()
+    title, is_done = "filling masks in sentences from held-out modules", demo.figures_of(FILLED).exists()
     with stages.stage("fill", title, is_done=is_done):
         lines = [_filled(sentence) for sentence in fill_masks(demo)]
-    print("\n".join(["What the encoder puts in the place of [MASK]:", *lines]), flush=True)
-    with stages.stage("random", "writing the same encoder with random weights", is_done=demo.random.exists()):
+    print("\n".join(["What the encoder predicts for [MASK]:", *lines]), flush=True)
+    with stages.stage("random", "initializing the same encoder with random weights", is_done=demo.random.exists()):
         write_random_encoder(demo)
     for tuning in plan.tunings:
-        title, is_done = f"fine-tuning {tuning.task}: {START_NAMES[tuning.start]}", is_finished(demo.run_of(tuning))
+        title, is_done = f"fine-tuning {tuning.task} ({START_NAMES[tuning.start]})", is_finished(demo.run_of(tuning))
         with stages.stage(tuning.name, title, is_done=is_done), TrainingDisplay(quiet=quiet or is_done) as shown:
             finetune_model(demo, tuning, shown)
 
@@ -121,7 +123,7 @@ def _train(demo: Demo, stages: _Stages) -> None:
 def _measure(demo: Demo, stages: _Stages) -> Figures:
     from bertmill.demo.measurement import measure_masked_words, measure_tuning, write_demo_report, write_results
 
-    with stages.stage("measure", "measuring every model on held-out modules", is_done=demo.results.exists()):
+    with stages.stage("measure", "evaluating every model on held-out modules", is_done=demo.results.exists()):
         measure_masked_words(demo)
         for tuning in demo.plan.tunings:
             measure_tuning(demo, tuning)
@@ -136,26 +138,27 @@ def _filled(sentence: Figures) -> str:
 
 
 def _table(demo: Demo, results: Figures) -> str:
-    """The figures on held-out modules; a constant answer is what a model must exceed."""
-    table = Table(box=box.SIMPLE, title="Measured on modules that no training has seen", title_justify="left")
+    """The results on held-out modules, next to those of the best constant answer."""
+    table = Table(box=box.SIMPLE, title="Results on held-out modules", title_justify="left")
     for name in ("task", "model", "metric"):
         table.add_column(name)
-    for name in ("result", "95 % interval", "constant answer", "count"):
+    for name in ("result", "95 % interval", "baseline", "count"):
         table.add_column(name, justify="right")
-    rows = [("masked words", PRETRAINED, results["masked_words"])]
+    rows = [("MLM", PRETRAINED, results["masked_words"])]
     rows += [(tuning.task, tuning.start, results["tasks"][tuning.name]) for tuning in demo.plan.tunings]
     for task, start, figures in rows:
         interval = f"{figures['low']:.1%} … {figures['high']:.1%}"
         values = (f"{figures['value']:.1%}", interval, f"{figures['baseline']:.1%}", f"{figures['rows']:,}")
         table.add_row(task, START_NAMES[start], figures["metric"].replace("_", " "), *values)
     text = io.StringIO()
-    Console(file=text, width=WIDTH, markup=False, highlight=False).print(table)
+    Console(file=text, width=TABLE_WIDTH, markup=False, highlight=False).print(table)
     return "\n".join(line.rstrip() for line in text.getvalue().strip("\n").split("\n"))
 
 
 def _gain(figures: Figures) -> str:
     value, low, high = (f"{100 * figures[name]:+.1f}" for name in ("value", "low", "high"))
-    return f"Pre-training adds {value} points of accuracy to classify (95 %: {low} … {high}, {figures['rows']:,} rows)."
+    interval = f"95 %: {low} … {high}, {figures['rows']:,} rows"
+    return f"Gain from pre-training on classify: {value} points of accuracy ({interval})."
 
 
 def _answers(tasks: Figures) -> Iterator[str]:
@@ -168,9 +171,9 @@ def _answers(tasks: Figures) -> Iterator[str]:
 
 def _next_steps(demo: Demo) -> Iterator[str]:
     yield f"Report: {demo.report}"
-    yield f"Figures: {demo.results}"
+    yield f"Results: {demo.results}"
     yield f"Time: {sum(demo.read_seconds().values()):,.0f} s"
     yield "Next, with your own files:"
     yield "  bertmill finetune classify --model minilm --train rows.tsv --out classifier"
     yield "  bertmill predict classifier/model texts.tsv --out answers.jsonl"
-    yield "  bertmill vocab texts/ --out vocabulary    (then corpus and pretrain: an encoder of your own)"
+    yield "  bertmill vocab texts/ --out vocabulary    (then corpus and pretrain, for your own encoder)"

@@ -1,1 +1,1 @@
-"""The demo: the whole way from text to answers, on the documentation of installed packages."""
+"""The demo: from raw text to answers, on the documentation of installed packages."""

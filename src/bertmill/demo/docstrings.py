@@ -1,9 +1,11 @@
-"""A docstring as clean prose and as the items of its sections.
+"""Parse a docstring into plain prose and the items of its sections.
 
-Two styles are understood: numpydoc's (a title above a line of dashes, `name : type` above an indented description) and
-Google's (`Args:` above indented `name (type): description`). Doctests, literal blocks, directives, signatures, tables,
-formulas and sections such as Examples are left out. Of reST markup, the text stays. What the markup presents as code or
-as a type is kept between marks, characters for private use, for those who want to know; `plain` removes them.
+Two styles are supported: numpydoc (a title above a line of dashes, `name : type` above an indented description) and
+Google (`Args:` above indented `name (type): description`).
+
+- Doctests, literal blocks, most directives, signatures, tables, formulas and sections such as Examples are dropped.
+- reST markup is replaced by its text. Text that was marked up as code or as a type is enclosed in marks, which are
+  private-use characters; `plain` removes them.
 """
 
 from __future__ import annotations
@@ -15,16 +17,16 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-CODE, TYPE, END = "\ue000", "\ue001", "\ue002"  # marks: before code, before a type, behind either
+CODE, TYPE, END = "\ue000", "\ue001", "\ue002"  # marks: start of code, start of a type, end of either
 
-MAX_TITLE = 40  # characters
-MAX_TYPE = 60  # characters; what is longer describes more than a type
-MIN_LETTERS = 0.85  # the share of letters and spaces in prose
+MAX_TITLE = 40  # characters; a longer underlined line is not a section title
+MAX_TYPE = 60  # characters; a longer text is a description, not a type
+MIN_LETTERS = 0.85  # minimum share of letters and spaces in prose
 
 _PARAMETERS = {"parameters", "other parameters", "args", "arguments", "keyword args", "keyword arguments", "params"}
 _RETURNS = {"returns", "return", "yields", "yield"}
 _OTHER_ITEMS = {"attributes", "raises", "warns", "receives"}
-_LEFT_OUT = {
+_DROPPED = {
     *("example", "examples", "references", "reference", "see also", "methods", "shape", "input", "inputs", "output"),
     *("outputs", "usage", "todo", "routine listings", "contents"),
 }
@@ -62,39 +64,37 @@ _PLAIN_ROLES = {"term", "pep", "rfc", "abbr", "sup", "sub", "emphasis", "strong"
 
 
 class Item(NamedTuple):
-    """A parameter or a returned value: `x : int` with its description."""
+    """A documented parameter or return value."""
 
-    name: str  # empty for a value without one; `x, y` for two that share a description
+    name: str  # empty for an unnamed return value; `x, y` for two parameters with one description
     type: str
-    description: str  # marked prose, empty if it is not prose
+    description: str  # prose with marks; empty if it is not prose
 
 
 class Docstring(NamedTuple):
-    """The prose of a docstring, marked. What is not prose is absent."""
+    """The prose of a docstring, with marks."""
 
     summary: str = ""  # the first paragraph
-    description: tuple[str, ...] = ()  # the other paragraphs before the first section
+    description: tuple[str, ...] = ()  # the other paragraphs before the first section title
     parameters: tuple[Item, ...] = ()
     returns: tuple[Item, ...] = ()
     others: tuple[str, ...] = ()  # paragraphs of other sections
 
     @property
     def paragraphs(self) -> list[str]:
-        """All prose in order, marked."""
+        """All paragraphs in order, with marks."""
         items = [item.description for item in (*self.parameters, *self.returns)]
         return [text for text in (self.summary, *self.description, *items, *self.others) if text]
 
     def without(self, known: Collection[str]) -> Docstring:
-        """The same without the paragraphs in `known`."""
-
-        def kept(items: Sequence[Item]) -> tuple[Item, ...]:
-            return tuple(item for item in items if item.description not in known)
-
-        description, others = (
-            tuple(text for text in part if text not in known) for part in (self.description, self.others)
+        """A copy without the paragraphs in `known`, and without the items they describe."""
+        return Docstring(
+            "" if self.summary in known else self.summary,
+            tuple(text for text in self.description if text not in known),
+            tuple(item for item in self.parameters if item.description not in known),
+            tuple(item for item in self.returns if item.description not in known),
+            tuple(text for text in self.others if text not in known),
         )
-        summary = "" if self.summary in known else self.summary
-        return Docstring(summary, description, kept(self.parameters), kept(self.returns), others)
 
 
 def plain(text: str) -> str:
@@ -103,7 +103,7 @@ def plain(text: str) -> str:
 
 
 def parse_docstring(text: str) -> Docstring:
-    """The prose of a docstring as it stands in the source."""
+    """Parse a docstring as it is written in the source, indentation included."""
     description: list[str] = []
     parameters: list[Item] = []
     returns: list[Item] = []
@@ -112,10 +112,11 @@ def parse_docstring(text: str) -> Docstring:
         if section.title in _PARAMETERS:
             parameters += _items(section)
         elif section.title in _RETURNS:
-            returns += _returned(section)
+            # A name without a type is the type itself: `bool` above an indented description.
+            returns += [item if item.type else Item("", _type(item.name), item.description) for item in _items(section)]
         elif section.title in _OTHER_ITEMS:
             others += [item.description for item in _items(section) if item.description]
-        elif section.title not in _LEFT_OUT:
+        elif section.title not in _DROPPED:
             (description if section.is_first else others).extend(_paragraphs(section.lines))
     summary, *rest = description or [""]
     return Docstring(summary, tuple(rest), tuple(parameters), tuple(returns), tuple(others))
@@ -125,7 +126,7 @@ def parse_docstring(text: str) -> Docstring:
 
 
 class _Section(NamedTuple):
-    title: str  # in small letters; empty for text without one
+    title: str  # in lowercase; empty for text without a title
     lines: list[str]
     is_google: bool = False
     is_first: bool = False
@@ -143,7 +144,7 @@ def _sections(lines: Sequence[str]) -> list[_Section]:
             sections.append(_Section(title.lower().rstrip(":"), []))
         elif match := _GOOGLE_TITLE.fullmatch(line):
             sections.append(_Section(match[1].lower(), [], is_google=True))
-        elif sections[-1].is_google and line[:1].strip():  # not indented: the section is over
+        elif sections[-1].is_google and line[:1].strip():  # not indented: the section has ended
             sections.append(_Section("", [line]))
         else:
             sections[-1].lines.append(line)
@@ -154,7 +155,7 @@ def _items(section: _Section) -> list[Item]:
     lines = textwrap.dedent("\n".join(section.lines)).split("\n")
     pattern = _GOOGLE_ITEM if section.is_google else _NUMPY_ITEM
     heads = [number for number, line in enumerate(lines) if line[:1].strip()]
-    if section.is_google:  # a description without a name is not indented either
+    if section.is_google:  # continuation lines of an unnamed description are not indented either
         heads = [number for number in heads if number == heads[0] or pattern.fullmatch(lines[number])]
     found = []
     for start, end in pairwise([*heads, len(lines)]):
@@ -171,13 +172,8 @@ def _items(section: _Section) -> list[Item]:
     return found
 
 
-def _returned(section: _Section) -> list[Item]:
-    """The items of a section on returned values: what stands alone before a description is a type."""
-    return [item if item.type else Item("", _type(item.name), item.description) for item in _items(section)]
-
-
 def _type(text: str) -> str:
-    """A type without markup and without `optional` or a default; empty if it is a whole description."""
+    """A type without markup, `optional` and default; empty if the text is too long for a type."""
     text = plain(_AFTER_TYPE.sub("", _INLINE.sub(_content, text))).strip()
     return text if len(text) <= MAX_TYPE and text.isprintable() else ""
 
@@ -190,10 +186,10 @@ def _paragraphs(lines: Sequence[str]) -> list[str]:
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[list[str]]:
-    """The lines of each paragraph and of each bullet, without literal blocks and directives."""
+    """Yield the lines of each paragraph and each bullet; skip literal blocks and directives."""
     block: list[str] = []
-    start = 0  # the indentation of the block
-    hidden: int | None = None  # lines that are indented deeper do not count
+    block_indent = 0
+    hidden: int | None = None  # skip lines that are indented more than this
     for line in [*lines, ""]:
         content = line.strip()
         indent = len(line) - len(line.lstrip())
@@ -204,7 +200,7 @@ def _blocks(lines: Sequence[str]) -> Iterator[list[str]]:
         directive, bullet = _DIRECTIVE.match(content), _BULLET.match(content)
         if block and (not content or directive or bullet):
             if block[-1].endswith("::"):
-                hidden = start
+                hidden = block_indent
             yield block
             block = []
         if directive:
@@ -215,12 +211,12 @@ def _blocks(lines: Sequence[str]) -> Iterator[list[str]]:
         elif bullet:
             content = content[bullet.end() :]
         if content:
-            start = indent if not block else start
+            block_indent = block_indent if block else indent
             block.append(content)
 
 
 def _prose(lines: Sequence[str]) -> str:
-    """A paragraph as one line, marked; empty if it is not prose."""
+    """Join a paragraph into one line with marks; return an empty text if it is not prose."""
     if sum(1 for line in lines if _COLUMNS.search(line)) > 1:  # a table
         return ""
     text = " ".join(" ".join(lines).split())
@@ -238,7 +234,7 @@ def _is_prose(text: str) -> bool:
 
 
 def _content(match: re.Match[str]) -> str:
-    """What stays of inline markup."""
+    """The text that replaces inline markup."""
     kind = match.lastgroup
     if kind is None:  # a footnote
         return ""
@@ -252,7 +248,7 @@ def _role(role: str, text: str) -> str:
     title, has_target, _ = text.partition("<")
     if has_target:
         text = title.strip()
-    elif role in _REFERENCE_ROLES:  # a label, not a text
+    elif role in _REFERENCE_ROLES:  # only a label, no text
         return ""
     if role in _REFERENCE_ROLES or role in _PLAIN_ROLES:
         return text
@@ -260,7 +256,7 @@ def _role(role: str, text: str) -> str:
 
 
 def _marked(mark: str, text: str) -> str:
-    """Code or a type between marks; `~a.b` is shown as `b`."""
+    """Enclose code or a type in marks; `~a.b` becomes `b`."""
     if text.startswith("~"):
         text = text.rpartition(".")[2].removeprefix("~")
     text = text.strip()

@@ -1,9 +1,11 @@
-"""The documentation inside installed packages: the docstrings of their source files, parsed and never imported.
+"""The docstrings of installed packages, read from their source files; nothing is imported.
 
-Files are parsed in worker processes; the result does not depend on their number. Read are the docstrings of modules,
-classes and functions, not of functions inside of functions, and those that are added to compiled objects by a call such
-as `add_newdoc("numpy", "zeros", …)`. Tests, vendored and generated packages are left out. So are files of which only a
-small part is documentation: parsing them would take half of the time.
+Files are parsed in worker processes; the result does not depend on the number of workers.
+
+- Collected: docstrings of modules, classes and functions, and those that a call such as
+  `add_newdoc("numpy", "zeros", …)` adds to a compiled object. Functions inside functions are ignored.
+- Skipped: tests, vendored and generated packages, and files with little documentation (parsing them
+  would double the time).
 """
 
 from __future__ import annotations
@@ -27,9 +29,9 @@ from bertmill.rows.split import SplitKey, split_rows
 
 STANDARD_LIBRARY = "stdlib"
 LIBRARIES = (STANDARD_LIBRARY, "torch", "numpy", "scipy", "sklearn", "sympy", "networkx")
-MIN_DOCUMENTED = 0.15  # the share of a file inside of triple quotes
-UNIT_BYTES = 1 << 20
-GROUP_DEPTH = 3  # scipy.stats.distributions
+MIN_DOCUMENTED = 0.15  # minimum share of a file inside triple quotes
+UNIT_BYTES = 1 << 20  # of source per unit of work
+GROUP_DEPTH = 3  # parts of a module name: scipy.stats.distributions
 SEED = 0
 
 _SKIPPED_FOLDERS = {
@@ -42,11 +44,11 @@ _ADDS_DOCSTRING = re.compile(r"_?add_(?:newdoc|docstr)\w*")
 _TEMPLATE_FIELD = re.compile(r"(?<!\{)\{\w+\}(?!\})")
 _NAME = re.compile(r"[\w.]+")
 
-_Found = tuple[str, tuple[str, ...], str | None]  # name, names of arguments, docstring
+_Found = tuple[str, tuple[str, ...], str | None]  # name, argument names, docstring
 
 
 class SourceFile(NamedTuple):
-    """A file of Python code."""
+    """A Python source file of a library."""
 
     library: str
     module: str
@@ -55,40 +57,40 @@ class SourceFile(NamedTuple):
 
 
 class Doc(NamedTuple):
-    """A documented object."""
+    """A documented module, class or function."""
 
     library: str
     module: str
     name: str  # within its module, such as Graph.add_node; empty for the module itself
-    arguments: tuple[str, ...]  # names in the signature
+    arguments: tuple[str, ...]  # the argument names in its signature
     text: Docstring
 
     @property
     def title(self) -> str:
-        """A short name: networkx.Graph.add_node, shutil.copytree."""
+        """The name for display: networkx.Graph.add_node, shutil.copytree."""
         package = self.module.partition(".")[0]
         return f"{package}.{self.name}" if self.name else self.module
 
     @property
     def group(self) -> str:
-        """What a split keeps together."""
+        """The group of its module; a split keeps groups whole."""
         return group_of(self.library, self.module)
 
 
 def group_of(library: str, module: str) -> str:
-    """The part of a library that a module belongs to: scipy.stats.distributions, or a top-level standard module."""
+    """The part of a library to which a module belongs: scipy.stats.distributions, or email for email.message."""
     return ".".join(module.split(".")[: 1 if library == STANDARD_LIBRARY else GROUP_DEPTH])
 
 
 def installed_libraries() -> dict[str, Path]:
-    """Where the source of each of LIBRARIES is; UsageError if one is not installed."""
+    """The source folder of each of LIBRARIES; UsageError if one is not installed."""
     return {library: _root(library) for library in LIBRARIES}
 
 
 def _root(library: str) -> Path:
     if library == STANDARD_LIBRARY:
         return Path(sysconfig.get_path("stdlib"))
-    spec = importlib.util.find_spec(library)  # of a whole package: it is not imported
+    spec = importlib.util.find_spec(library)  # does not import a top-level package
     folders = [] if spec is None else list(spec.submodule_search_locations or [])
     if not folders:
         package = {"sklearn": "scikit-learn"}.get(library, library)
@@ -97,21 +99,18 @@ def _root(library: str) -> Path:
 
 
 def find_sources(roots: Mapping[str, Path], share: float = 1.0) -> list[SourceFile]:
-    """The source files of libraries, in order; with a `share` below 1, those of about so many of their modules.
+    """The source files of the libraries, in a fixed order; UsageError if a library has none.
 
-    UsageError if a library has none.
+    A `share` below 1 keeps about that share of the groups of modules.
     """
     found: list[SourceFile] = []
     for library, root in roots.items():
         files = list(_library_files(library, root))
         if not files:
-            raise UsageError(f"the library {library} has no source files", where=root, remedy="install it with them")
-        found += [file for file in files if _is_in(file, share)]
+            what = f"the library {library} has no source files"
+            raise UsageError(what, where=root, remedy="install it with its sources")
+        found += [file for file in files if keyed_seed(SEED, "share", group_of(library, file.module)) < share * 2**64]
     return found
-
-
-def _is_in(file: SourceFile, share: float) -> bool:
-    return share >= 1 or keyed_seed(SEED, "share", group_of(file.library, file.module)) < share * 2**64
 
 
 def _library_files(library: str, root: Path) -> Iterator[SourceFile]:
@@ -132,15 +131,20 @@ def collect_docs(
     workers: int | None = None,
     on_progress: Callable[[int, int], object] = lambda _read, _more: None,
 ) -> list[Doc]:
-    """The documented objects of source files, in the order of the files.
+    """The documented objects of the source files, in file order; UsageError if a library has no documentation.
 
-    `on_progress` is told how many bytes of source have been read, and how many of them since the last time. UsageError
-    if a library has no documentation.
+    `on_progress` receives the number of source bytes read in total, and since the previous call.
     """
     units = list(cut_into_units(files, UNIT_BYTES, lambda file: file.num_bytes))
+    num_workers = workers or available_cores()
+    results = (
+        map_in_processes(_read_unit, units, num_workers, object)
+        if num_workers > 1
+        else (_read_unit(None, unit) for unit in units)
+    )
     docs: list[Doc] = []
     num_read = 0
-    for unit, found in zip(units, _map(units, workers or available_cores()), strict=True):
+    for unit, found in zip(units, results, strict=True):
         docs += found
         num_bytes = sum(file.num_bytes for file in unit)
         num_read += num_bytes
@@ -152,29 +156,19 @@ def collect_docs(
     return docs
 
 
-def _map(units: Sequence[list[SourceFile]], num_workers: int) -> Iterable[list[Doc]]:
-    if num_workers == 1:
-        return (_read_unit(None, unit) for unit in units)
-    return map_in_processes(_read_unit, units, num_workers, _no_state)
-
-
-def _no_state() -> None:
-    return None
-
-
-def _read_unit(_state: None, unit: list[SourceFile]) -> list[Doc]:
+def _read_unit(_state: object, unit: list[SourceFile]) -> list[Doc]:
     return [doc for file in unit for doc in read_source(file)]
 
 
 def read_source(file: SourceFile) -> list[Doc]:
-    """The documented objects of a file; none if it cannot be parsed or has little documentation."""
+    """The documented objects of a file; empty if it cannot be parsed or has little documentation."""
     try:
         source = Path(file.path).read_bytes()
         num_quoted = sum(map(len, source.split(b'"""')[1::2]))
         if num_quoted < MIN_DOCUMENTED * len(source):
             return []
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of invalid escapes
+            warnings.simplefilter("ignore")  # about invalid escape sequences
             tree = ast.parse(source)
     except (OSError, SyntaxError, ValueError, RecursionError):
         return []
@@ -207,7 +201,7 @@ def _arguments(arguments: ast.arguments) -> tuple[str, ...]:
 
 
 def _added(call: ast.Call) -> Iterator[_Found]:
-    """The docstring that a call adds to an object: `add_docstr(torch.abs, "…")`, `add_newdoc("m", "c", ("f", "…"))`."""
+    """The docstring that a call adds: `add_docstr(torch.abs, "…")`, `add_newdoc("m", "c", ("f", "…"))`."""
     match call.func:
         case ast.Name(id=name) | ast.Attribute(attr=name) if _ADDS_DOCSTRING.fullmatch(name) and len(call.args) > 1:
             *places, text = call.args
@@ -216,11 +210,11 @@ def _added(call: ast.Call) -> Iterator[_Found]:
     if isinstance(text, ast.Tuple) and text.elts:
         places, text = [*places, *text.elts[:-1]], text.elts[-1]
     names = [name for place in places if _NAME.fullmatch(name := _literal(place) or ast.unparse(place))]
-    yield ".".join(names[1:] or names), (), _literal(text)  # the first of several is a module
+    yield ".".join(names[1:] or names), (), _literal(text)  # the first of several names is the module
 
 
 def _literal(node: ast.expr) -> str:
-    """A string that is written out, also in parts; fields of a template become empty. Otherwise empty."""
+    """The text of a string literal, a sum of literals or a template without its fields; otherwise empty."""
     match node:
         case ast.Constant(value=str(text)):
             return text
@@ -232,9 +226,9 @@ def _literal(node: ast.expr) -> str:
 
 
 def split_by_group(docs: Sequence[Doc], share: float) -> tuple[list[Doc], list[Doc]]:
-    """Docs to train with, and about `share` of each library that is held out: no group is on both sides.
+    """Split docs into (train, held-out) by group; about `share` of each library is held out.
 
-    Paragraphs that also occur on the first side are removed from the second.
+    Paragraphs that also occur in train are removed from the held-out docs.
     """
     train, heldout = split_rows(docs, share, SEED, lambda doc: SplitKey(doc.group, doc.library))
     known = {paragraph for doc in train for paragraph in doc.text.paragraphs}
@@ -243,5 +237,5 @@ def split_by_group(docs: Sequence[Doc], share: float) -> tuple[list[Doc], list[D
 
 
 def shuffled(docs: Iterable[Doc]) -> list[Doc]:
-    """The docs in an order that depends on their names alone."""
+    """The docs in a pseudo-random order that depends only on their names."""
     return sorted(docs, key=lambda doc: (keyed_seed(SEED, doc.module, doc.name), doc.module, doc.name))

@@ -1,6 +1,6 @@
-"""The trainings of the demo: an encoder, and the same tasks from it, from random weights and from MiniLM.
+"""The training runs of the demo: pre-training, then fine-tuning from the encoder, from random weights and from MiniLM.
 
-Each is a run folder, which is resumed if it is not finished. A finished one keeps its model, and no checkpoints.
+Each is a run folder. An unfinished run is resumed; a finished run keeps its model but no checkpoints.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from bertmill.training.progress import Listener
 from bertmill.training.state import RunFolder
 from bertmill.version import __version__
 
-DEV_SHARE = "0.15"
-SAVE_EVERY = 50  # steps of the pre-training: half a minute
-LOG_EVERY = 25
+DEV_SHARE = "0.15"  # of the train rows
+SAVE_EVERY = 50  # steps of pre-training, about half a minute
+LOG_EVERY = 25  # steps
 
 
 def is_finished(run: Path) -> bool:
-    """Whether a run has its model."""
+    """Whether the run has written its model."""
     return RunFolder(run).model.exists()
 
 
 def pretrain_encoder(demo: Demo, listener: Listener) -> None:
-    """Pre-train the encoder on the corpus, by steps or by the clock."""
+    """Pre-train the encoder on the corpus, for a number of steps or a time budget."""
     if not is_finished(demo.pretraining):
         settings = PretrainSettings(
             corpus=demo.corpus,
@@ -59,7 +59,7 @@ def pretrain_encoder(demo: Demo, listener: Listener) -> None:
 
 
 def write_random_encoder(demo: Demo) -> None:
-    """Write a model folder with the encoder as it would be without pre-training: all weights are random."""
+    """Write a model folder with the same encoder and random weights."""
     if demo.random.exists():
         return
     pretrained = RunFolder(demo.pretraining).model
@@ -79,7 +79,7 @@ def write_random_encoder(demo: Demo) -> None:
 
 
 def finetune_model(demo: Demo, tuning: Tuning, listener: Listener) -> None:
-    """Fine-tune on the train rows of a task."""
+    """Fine-tune a model on the train rows of its task."""
     run = demo.run_of(tuning)
     if not is_finished(run):
         settings = FinetuneSettings(

@@ -1,17 +1,18 @@
-"""The demo folder: its places, how much of everything a demo does, and the settings it was started with.
+"""The demo folder: its layout, the settings it was started with, and the plan of a full or quick demo.
 
     OUT/demo.json        the settings
     OUT/documentation/   train.txt, heldout.txt, facts.json, and rows/ with a train and a test file for each task
     OUT/vocabulary/      the vocabulary folder
     OUT/corpus/          the corpus folder
-    OUT/pretrain/        the run of the pre-training
+    OUT/pretrain/        the pre-training run
     OUT/random/          the same encoder with random weights: a model folder
-    OUT/TASK-START/      the run of each fine-tuning
-    OUT/measured/        the figures of each model, on held-out text or test rows
+    OUT/TASK-START/      the run folder of each fine-tuning
+    OUT/measured/        the results of each model on held-out text or test rows
     OUT/seconds.json     how long each stage took
-    OUT/results.json     all figures and answers
-    OUT/report.html      the report of all runs
-A folder or file that exists is complete, and its stage is skipped; a run that is not finished is resumed.
+    OUT/results.json     all results and the answers shown
+    OUT/report.html      the report that compares all runs
+
+A file or folder that exists is complete, so its stage is skipped. An unfinished run is resumed.
 """
 
 from __future__ import annotations
@@ -31,14 +32,13 @@ from bertmill.storage import locked_folder, read_json, require_format, write_fil
 
 RECORD = "demo.json"
 FORMAT = 1
-# What a fine-tuning starts from.
-PRETRAINED, RANDOM, MINILM = "pretrained", "random", "minilm"
-FILLED, MASKED_WORDS = "filled", "masked-words"  # figures that are not of a fine-tuning
+PRETRAINED, RANDOM, MINILM = "pretrained", "random", "minilm"  # the weights from which a fine-tuning starts
+FILLED, MASKED_WORDS = "filled", "masked-words"  # measurements of the encoder itself
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """One fine-tuning."""
+    """A fine-tuning of the demo."""
 
     task: str
     start: str
@@ -48,19 +48,20 @@ class Tuning:
 
     @property
     def name(self) -> str:
+        """The name of its run folder and of its results."""
         return f"{self.task}-{self.start}"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How much of everything a demo does."""
+    """The amounts of text, rows and training in a demo."""
 
-    documentation_share: float  # of the modules
-    heldout_characters: int  # of the text to measure masked words on
+    documentation_share: float  # the share of modules to read
+    heldout_characters: int  # of the text on which MLM accuracy is measured
     vocabulary_size: int
     encoder: SizeName
-    steps: int | None  # of the pre-training; None: by the clock
-    budget_s: int | None  # of the pre-training; None: by steps
+    steps: int | None  # of pre-training; None: budget_s applies
+    budget_s: int | None  # of pre-training; None: steps applies
     rows: Sizes
     tunings: tuple[Tuning, ...]
 
@@ -95,15 +96,15 @@ QUICK = Plan(
         Tuning("classify", RANDOM, 4, 1e-3),
         Tuning("tag", PRETRAINED, 2, 1e-3),
         Tuning("tag", RANDOM, 2, 1e-3),
-        Tuning("classify", MINILM, 1, 1e-4),
-        Tuning("answer", MINILM, 1, 1e-4),
+        Tuning("classify", MINILM, 3, 1e-4),
+        Tuning("answer", MINILM, 2, 1e-4),
     ),
 )
-GAIN = ("classify-pretrained", "classify-random")  # what pre-training adds is the difference of these
+GAIN = ("classify-pretrained", "classify-random")  # their difference is the gain from pre-training
 
 
 class Demo:
-    """A demo and the places in its folder."""
+    """A demo: its settings, its plan and the paths in its folder."""
 
     def __init__(self, settings: DemoSettings) -> None:
         self.settings = settings
@@ -126,59 +127,62 @@ class Demo:
         self.results = self.path / "results.json"
         self.report = self.path / "report.html"
 
+    @property
+    def recorded_settings(self) -> dict[str, object]:
+        """The settings that determine the results; a demo is only continued with the same ones."""
+        return self.settings.model_dump(include={"quick", "steps"})
+
     def run_of(self, tuning: Tuning) -> Path:
+        """The run folder of a fine-tuning."""
         return self.path / tuning.name
 
     def start_of(self, tuning: Tuning) -> str:
-        """The model that a fine-tuning starts from: a folder, or the name of an installed model."""
+        """The model to fine-tune: a folder, or the name of an installed model."""
         folders = {PRETRAINED: self.pretraining / MODEL_OF_RUN, RANDOM: self.random}
         return str(folders.get(tuning.start, tuning.start))
 
     def rows_of(self, task: str, part: str) -> Path:
-        """The file with the train or test rows of a task."""
+        """The file with the rows of a task; `part` is train or test."""
         return next(self.rows.glob(f"{task}-{part}.*"))
 
     def figures_of(self, name: str) -> Path:
-        """The file with the figures of a fine-tuning, or of FILLED or MASKED_WORDS."""
+        """The file with the results of a fine-tuning (by name), FILLED or MASKED_WORDS."""
         return self.measured / f"{name}.json"
 
     def add_seconds(self, stage: str, seconds: float) -> None:
-        """Record that a stage has taken so much time, in addition to what it took before it was interrupted."""
+        """Add to the recorded time of a stage, which may have been interrupted before."""
         times = self.read_seconds()
         write_file(self.seconds, json.dumps({**times, stage: round(times.get(stage, 0.0) + seconds, 1)}) + "\n")
 
     def read_seconds(self) -> dict[str, float]:
+        """The recorded time of each stage."""
         return read_json(self.seconds) if self.seconds.exists() else {}
 
 
 @contextmanager
 def open_demo(settings: DemoSettings) -> Iterator[Demo]:
-    """The demo in `settings.out`, new or to be continued, locked while the block runs.
+    """Open or create the demo in `settings.out`, and lock its folder while the block runs.
 
-    UsageError if the folder holds something else, or a demo with other settings.
+    UsageError if the folder contains anything else, or a demo with other settings.
     """
     demo = Demo(settings)
     _require_usable(demo)
     with locked_folder(demo.path):
         if not demo.record.exists():
-            write_file(demo.record, json.dumps({"format": FORMAT, **_decisive(settings)}) + "\n")
+            write_file(demo.record, json.dumps({"format": FORMAT, **demo.recorded_settings}) + "\n")
         yield demo
-
-
-def _decisive(settings: DemoSettings) -> dict[str, object]:
-    """The settings that decide what a demo computes."""
-    return settings.model_dump(include={"quick", "steps"})
 
 
 def _require_usable(demo: Demo) -> None:
     if demo.path.exists() and not demo.path.is_dir():
-        raise UsageError("is a file, not a folder", where=demo.path, remedy="choose another --out")
+        raise UsageError("is a file, not a folder", where=demo.path, remedy="choose another folder")
     if not demo.record.exists():
         if any(path.name[0] != "." for path in demo.path.glob("*")):
-            raise UsageError("is neither a demo nor empty", where=demo.path, remedy="choose another --out")
+            raise UsageError("is neither empty nor a demo folder", where=demo.path, remedy="choose another folder")
         return
     recorded = read_json(demo.record)
     require_format(recorded.pop("format", None), FORMAT, demo.record)
-    if recorded != _decisive(demo.settings):
-        what = "holds a demo with other settings (--quick, --steps)"
-        raise UsageError(what, where=demo.path, remedy="repeat them, or choose another --out")
+    if recorded != demo.recorded_settings:
+        values = ", ".join(f"{name}={value}" for name, value in recorded.items())
+        what = f"contains a demo with other settings ({values})"
+        raise UsageError(what, where=demo.path, remedy="use the same settings, or choose another folder")

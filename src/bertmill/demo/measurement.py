@@ -1,7 +1,7 @@
-"""The figures of the demo: every model on held-out text or on test rows that no training has seen.
+"""Measure every model of the demo on held-out text or test rows, and write the results.
 
-Intervals are 95 % bootstrap intervals: of masked words over groups of instances, of tasks over rows, of what
-pre-training adds over rows with the answers of both models (paired). Baselines are constant answers.
+Intervals are 95 % bootstrap intervals. They resample groups of instances for MLM accuracy, rows for tasks, and rows
+with the answers of both models (paired) for the gain from pre-training. Baselines are constant answers.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.objective_trainable import run_model
 from bertmill.training.state import PLANS_OF_RANK, RunFolder
 
-GROUP = 8  # instances that are resampled together: neighbours are of the same module
-LENGTH = 128
-NUM_SENTENCES = 4  # to fill
+GROUP = 8  # instances to resample together, since neighbors may come from the same docstring
+LENGTH = 128  # pieces per instance, the default of pre-training
+NUM_SENTENCES = 4  # with a masked word
 NUM_GUESSES = 3
-NUM_SHOWN = 2  # test rows with the answers of a model
+NUM_SHOWN = 2  # test rows per model with their answers
 
 Figures = dict[str, Any]
 
 
 def _measured(demo: Demo, name: str, measure: Callable[[], Figures]) -> Figures:
-    """What `measure` returns, or what it returned when it was called before."""
+    """The result of `measure`, read from its file if it has been called before."""
     path = demo.figures_of(name)
     if not path.exists():
         set_threads(demo.settings.threads)
@@ -59,18 +59,18 @@ def _measured(demo: Demo, name: str, measure: Callable[[], Figures]) -> Figures:
     return read_json(path)
 
 
-# Masked words
+# MLM accuracy
 
 
 def measure_masked_words(demo: Demo) -> Figures:
-    """The accuracy of the encoder at selected positions of held-out text, and that of the most frequent piece."""
+    """The MLM accuracy of the encoder on held-out text; the baseline always predicts the most frequent piece."""
     return _measured(demo, MASKED_WORDS, lambda: _measure_masked_words(demo))
 
 
 def _measure_masked_words(demo: Demo) -> Figures:
     run = RunFolder(demo.pretraining)
     tokenizer, metadata = BertTokenizer.from_pretrained(run.model), read_metadata(run.model)
-    # The instances that pre-training was evaluated on.
+    # The same instances on which pre-training evaluates.
     plans = run.plans / f"{PLANS_OF_RANK}0" / f"heldout-{LENGTH}"
     cut = PlanSettings(metadata["objective"], LENGTH)
     heldout = Corpus(run.heldout)
@@ -99,7 +99,7 @@ def _piece_counts(corpus: Corpus) -> Counts:
 
 @torch.no_grad()
 def _count_right(model_folder: Path, instances: Instances, most_frequent: int) -> Counts:
-    """For each group of instances: selected positions, right predictions, and positions of the most frequent piece."""
+    """Count (selected positions, correct predictions, labels that are `most_frequent`) in each group of instances."""
     device = choose_device()
     model = BertForMaskedLM.from_pretrained(model_folder).to(device)
     objective = instances.objective
@@ -122,7 +122,7 @@ def _figure(metric: str, values: Mapping[str, float], bounds: Mapping[str, tuple
 
 
 def fill_masks(demo: Demo) -> list[Figures]:
-    """Sentences of held-out modules with a word masked, the word, and the guesses of the encoder."""
+    """Sentences from held-out modules with one masked word, the word, and what the encoder predicts."""
     figures = _measured(demo, FILLED, lambda: {"sentences": _fill_masks(demo)})
     sentences: list[Figures] = figures["sentences"]
     return sentences
@@ -145,7 +145,7 @@ def _fill_masks(demo: Demo) -> list[Figures]:
 
 
 def mask_a_word(sentence: str, tokenizer: BertTokenizer) -> tuple[str, str] | None:
-    """A plain sentence with a word of it masked, and the word, which is one piece; None if it is not suitable."""
+    """Mask a word that is a single piece; return the sentence and the word, or None if the sentence is unsuitable."""
     words = sentence.removesuffix(".").split(" ")
     is_plain = sentence.endswith(".") and sentence[0].isupper() and 7 <= len(words) <= 14
     if not is_plain or not all(word.rstrip(",").isalpha() for word in words):
@@ -162,7 +162,7 @@ def mask_a_word(sentence: str, tokenizer: BertTokenizer) -> tuple[str, str] | No
 
 
 def measure_tuning(demo: Demo, tuning: Tuning) -> Figures:
-    """The metric of a fine-tuned model on the test rows, its scores of each row, and a few answers."""
+    """The metric of a fine-tuned model on the test rows, the scores of each row, and a few answers."""
     return _measured(demo, tuning.name, lambda: _measure_tuning(demo, tuning))
 
 
@@ -192,10 +192,10 @@ def _measure_tuning(demo: Demo, tuning: Tuning) -> Figures:
 
 
 def measure_gain(demo: Demo) -> Figures:
-    """What pre-training adds to the accuracy of a classifier, with a paired bootstrap interval."""
-    with_it, without = (np.array(read_json(demo.figures_of(name))["scores"]) for name in GAIN)
-    # Scores of a classifier are the predicted and the expected class.
-    right = np.stack([with_it[:, 0] == with_it[:, 1], without[:, 0] == without[:, 1]], 1).astype(np.float64)
+    """The gain in classification accuracy from pre-training, with a paired bootstrap interval."""
+    pretrained, random = (np.array(read_json(demo.figures_of(name))["scores"]) for name in GAIN)
+    # The scores of a classifier are the predicted and the expected class.
+    right = np.stack([pretrained[:, 0] == pretrained[:, 1], random[:, 0] == random[:, 1]], 1).astype(np.float64)
 
     def metrics(right: NDArray[np.float64]) -> Mapping[str, float]:
         return {"gain": float(right[:, 0].mean() - right[:, 1].mean())}
@@ -203,15 +203,15 @@ def measure_gain(demo: Demo) -> Figures:
     return {**_figure("gain", metrics(right), intervals(metrics, right)), "rows": len(right)}
 
 
-# All together
+# Results and report
 
 
 def write_results(demo: Demo) -> Figures:
-    """Write and return all figures, once every model is measured."""
+    """Write and return all results; measures what has not been measured yet."""
     models = {tuning.name: measure_tuning(demo, tuning) for tuning in demo.plan.tunings}
     results = {
         "format": FORMAT,
-        "settings": demo.settings.model_dump(include={"quick", "steps"}),
+        "settings": demo.recorded_settings,
         "documentation": read_json(demo.facts),
         "masked_words": measure_masked_words(demo),
         "filled": fill_masks(demo),
@@ -224,5 +224,6 @@ def write_results(demo: Demo) -> Figures:
 
 
 def write_demo_report(demo: Demo) -> None:
-    """Write the report that compares all runs."""
-    write_report([demo.pretraining, *map(demo.run_of, demo.plan.tunings)], demo.report)
+    """Write the report that compares all runs, unless it exists."""
+    if not demo.report.exists():
+        write_report([demo.pretraining, *map(demo.run_of, demo.plan.tunings)], demo.report)

@@ -1,6 +1,6 @@
-"""The first stages of the demo: documentation becomes text and rows, a vocabulary and a corpus.
+"""The first stages of the demo: turn documentation into text, labeled rows, a vocabulary and a corpus.
 
-Nothing here imports torch, so that worker processes can be forked. Each function does nothing if its result exists.
+Nothing here imports torch, so worker processes can be forked. Each function does nothing if its result exists.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Any
 
 from bertmill.corpus.build import build_corpus
@@ -28,18 +29,18 @@ from bertmill.text.learning import learn_vocabulary
 from bertmill.text.tokenizer import BertTokenizer
 
 HELDOUT_SHARE = 0.15  # of the documentation of each library
-MIN_WORDS = 4  # of a paragraph of the text
+MIN_WORDS = 4  # in a paragraph of the text
 
-OnProgress = Callable[[int, int], object]  # bytes read so far, and bytes of text since the last time
+OnProgress = Callable[[int, int], object]  # bytes read in total, and bytes of text since the previous call
 
 
 def sources_of(demo: Demo) -> list[SourceFile]:
-    """The files whose documentation the demo reads; UsageError if a library is not installed."""
+    """The source files that the demo reads; UsageError if a library is not installed."""
     return find_sources(installed_libraries(), demo.plan.documentation_share)
 
 
 def collect_documentation(demo: Demo, files: Sequence[SourceFile], on_progress: OnProgress) -> None:
-    """Write text and rows: of most modules to train with, and of the others to measure on."""
+    """Write text and rows, both split by module into a training part and a held-out part."""
     if demo.documentation.exists():
         return
     docs = collect_docs(files, workers=demo.settings.threads, on_progress=on_progress)
@@ -56,28 +57,23 @@ def collect_documentation(demo: Demo, files: Sequence[SourceFile], on_progress: 
 
 
 def text_documents(docs: Iterable[Doc]) -> Iterator[str]:
-    """The prose of consecutive docs of a module, a line for each paragraph and an empty line at the end.
+    """Yield the prose of each run of docs from one module: a line per paragraph, then an empty line.
 
-    A paragraph that occurs several times comes once.
+    Short paragraphs are skipped; a repeated paragraph is kept once.
     """
     known: set[str] = set()
-    module = ""
-    lines: list[str] = []
-    for doc in docs:
-        if doc.module != module and lines:
-            yield "".join(lines) + "\n"
-            lines = []
-        module = doc.module
-        for text in map(plain, doc.text.paragraphs):
+    for _, of_module in groupby(docs, key=lambda doc: doc.module):
+        lines = []
+        for text in (plain(paragraph) for doc in of_module for paragraph in doc.text.paragraphs):
             if text.count(" ") >= MIN_WORDS - 1 and text not in known:
                 known.add(text)
                 lines.append(f"{text}\n")
-    if lines:
-        yield "".join(lines) + "\n"
+        if lines:
+            yield "".join(lines) + "\n"
 
 
 def _first(texts: Iterable[str], num_characters: int) -> Iterator[str]:
-    """The first of the texts, until they have so many characters."""
+    """Yield texts until they have `num_characters` in total."""
     for text in texts:
         yield text
         num_characters -= len(text)
@@ -86,17 +82,17 @@ def _first(texts: Iterable[str], num_characters: int) -> Iterator[str]:
 
 
 def _facts(train: Sequence[Doc], heldout: Sequence[Doc]) -> dict[str, Any]:
-    """What was collected, by library: documented objects, characters of prose, and modules on each side."""
+    """The number of documented objects, characters of prose and modules of each library."""
     facts: dict[str, dict[str, int]] = defaultdict(
         lambda: {"objects": 0, "characters": 0, "train_modules": 0, "heldout_modules": 0}
     )
-    for side, docs in (("train_modules", train), ("heldout_modules", heldout)):
+    for split, docs in (("train_modules", train), ("heldout_modules", heldout)):
         for doc in docs:
             of_library = facts[doc.library]
             of_library["objects"] += 1
             of_library["characters"] += sum(len(plain(text)) for text in doc.text.paragraphs)
         for library, _ in {(doc.library, doc.group) for doc in docs}:
-            facts[library][side] += 1
+            facts[library][split] += 1
     return dict(facts)
 
 
@@ -113,7 +109,7 @@ def learn_pieces(demo: Demo, on_progress: OnProgress) -> None:
 
 
 def build_training_corpus(demo: Demo, on_progress: OnProgress) -> None:
-    """Turn the training text into a corpus."""
+    """Build a corpus from the training text."""
     if not demo.corpus.exists():
         build_corpus(
             [str(demo.train_text)],

@@ -1,11 +1,12 @@
-"""Labelled rows out of the structure of documentation, for four tasks.
+"""Labeled rows for four tasks, derived from the structure of documentation.
 
-    classify   a passage → the library that it describes; words that name a library are removed
-    tag        the words of a sentence → code, parameter or type, by what the markup says; the markup is removed
-    pair       a summary and a description → whether they belong together; a wrong one is of the same library
-    answer     what a function returns, what a parameter is or which type it has → the part of its docstring
-Rows are drawn in an order that depends on the documentation alone. A sentence is left out where the markup does not
-decide: if it has code outside of markup, or an ordinary word that is also the name of a parameter.
+    classify   a passage → the library it describes; words that name a library are removed
+    tag        the words of a sentence → code, parameter or type, as its markup says; the markup is removed
+    pair       a summary and a description → whether they belong together; a wrong one is from the same library
+    answer     a question about a return value, a parameter or its type → the answer in the docstring
+
+Rows are drawn in an order that depends only on the documentation. A sentence is not tagged if its markup is ambiguous:
+if it has code outside markup, or an ordinary word that is also a parameter name.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from bertmill.demo.docstrings import CODE, END, TYPE, Item, plain
 from bertmill.demo.documentation import SEED, STANDARD_LIBRARY, Doc, shuffled
@@ -27,15 +28,16 @@ from bertmill.text.sentences import split_sentences
 from bertmill.text.words import Span, find_words
 
 Row = dict[str, Any]
+RowT = TypeVar("RowT")
 
 PASSAGE = (80, 320)  # characters of a passage to classify
 SENTENCE = (5, 40)  # words of a sentence to tag
-PAIR = (30, 300)  # characters of a summary, and of a description
-MAX_CONTEXT = 400  # characters of a passage with an answer
+PAIR = (30, 300)  # characters of a summary or a description
+MAX_CONTEXT = 400  # characters of a passage to answer from
 MAX_ANSWER = 160  # characters
-MAX_SENTENCES = 2  # of a description in such a passage
-MIN_QUESTIONS = 2  # that a passage could answer, so that there is something to choose
-PER_DOC = 2  # passages or sentences of one object
+MAX_SENTENCES = 2  # per description in such a passage
+MIN_QUESTIONS = 2  # that a passage can answer, so that the answer is not obvious
+PER_DOC = 2  # passages or sentences per object, so that long docstrings do not dominate
 BELONGS, DOES_NOT_BELONG = "belongs", "does not belong"
 
 _LIBRARY_NAME = re.compile(
@@ -52,7 +54,7 @@ _CAMEL_CASE = re.compile(r"(?:\w+\.)*[A-Z]\w*[a-z]\w*")
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many rows to train with and to test on, at most."""
+    """The maximum number of (train, test) rows of each task."""
 
     classify: tuple[int, int]
     tag: tuple[int, int]
@@ -66,11 +68,11 @@ class Question(NamedTuple):
     question: str
     passage: str
     answer: str
-    start: int
+    start: int  # of the answer in the passage
 
 
 def write_rows(folder: Path, train: Sequence[Doc], test: Sequence[Doc], sizes: Sizes) -> None:
-    """Write TASK-train and TASK-test files into `folder`: .jsonl, and .json in SQuAD's form for questions."""
+    """Write TASK-train and TASK-test files to `folder`: .json in SQuAD format for answer, .jsonl for other tasks."""
     for number, (part, docs) in enumerate((("train", train), ("test", test))):
         docs = shuffled(docs)
         records = {
@@ -85,29 +87,34 @@ def write_rows(folder: Path, train: Sequence[Doc], test: Sequence[Doc], sizes: S
         (folder / f"answer-{part}.json").write_text(json.dumps(content, ensure_ascii=False, indent=1), encoding="utf-8")
 
 
-def _distinct(rows: Iterable[tuple[Hashable, Any]], count: int) -> list[Any]:
+def _distinct(rows: Iterable[RowT], count: int, key: Callable[[RowT], str]) -> list[RowT]:
     """The first `count` rows with different keys."""
-    found: dict[Hashable, Any] = {}
-    for key, row in rows:
+    found: dict[str, RowT] = {}
+    for row in rows:
         if len(found) >= count:
             break
-        found.setdefault(key, row)
+        found.setdefault(key(row), row)
     return list(found.values())
+
+
+def _shuffled(rows: Iterable[Row]) -> list[Row]:
+    """The rows in a pseudo-random order that depends only on their texts."""
+    return sorted(rows, key=lambda row: keyed_seed(SEED, row["text"]))
 
 
 # classify
 
 
 def classify_rows(docs: Sequence[Doc], count: int) -> list[Row]:
-    """Passages with the library as the label, the same number of each library if there are enough."""
+    """Passages labeled with their library, the same number from each library if there are enough."""
     by_library: dict[str, list[Doc]] = defaultdict(list)
     for doc in docs:
         by_library[doc.library].append(doc)
     rows: list[Row] = []
     for library, of_library in sorted(by_library.items()):
-        passages = ((text, {"text": text, "label": library}) for doc in of_library for text in _passages(doc))
-        rows += _distinct(passages, -(-count // len(by_library)))
-    return sorted(rows, key=lambda row: keyed_seed(SEED, row["text"]))
+        passages = ({"text": text, "label": library} for doc in of_library for text in _passages(doc))
+        rows += _distinct(passages, -(-count // len(by_library)), lambda row: str(row["text"]))
+    return _shuffled(rows)
 
 
 def _passages(doc: Doc) -> Iterator[str]:
@@ -116,7 +123,7 @@ def _passages(doc: Doc) -> Iterator[str]:
 
 
 def without_library_names(text: str) -> str:
-    """The text without the words that contain the name of a library or a common abbreviation of it."""
+    """Remove the words that contain the name of a library or its usual abbreviation."""
     if not _LIBRARY_NAME.search(text):
         return text
     return " ".join(word for word in text.split() if not _LIBRARY_NAME.search(word))
@@ -126,8 +133,9 @@ def without_library_names(text: str) -> str:
 
 
 def tag_rows(docs: Sequence[Doc], count: int) -> list[Row]:
-    """Sentences with a tag for every word; each has at least one that is not O."""
-    return _distinct(((" ".join(row["words"]), row) for doc in docs for row in _tagged_sentences(doc)), count)
+    """Sentences with a tag for every word, at least one of which is not O."""
+    rows = (row for doc in docs for row in _tagged_sentences(doc))
+    return _distinct(rows, count, lambda row: " ".join(row["words"]))
 
 
 def _tagged_sentences(doc: Doc) -> Iterator[Row]:
@@ -137,15 +145,15 @@ def _tagged_sentences(doc: Doc) -> Iterator[Row]:
 
 
 def parameter_names(doc: Doc) -> frozenset[str]:
-    """The names of an object's parameters, from its signature and from its documentation."""
+    """The parameter names of an object, from its signature and its documentation."""
     documented = (name.strip(" *") for item in doc.text.parameters for name in item.name.split(","))
     return frozenset((*doc.arguments, *(name for name in documented if name.isidentifier())))
 
 
 def tag_sentence(sentence: str, names: frozenset[str]) -> Row | None:
-    """A marked sentence as words with IOB tags; None if it has nothing to tag, or markup does not decide.
+    """Convert a sentence with marks to words with IOB2 tags; `names` are the names of parameters.
 
-    `names` are those of parameters.
+    None if there is nothing to tag, or if the markup is ambiguous.
     """
     text, outside, marks = _unmarked(sentence)
     words = find_words(text)
@@ -159,13 +167,13 @@ def tag_sentence(sentence: str, names: frozenset[str]) -> Row | None:
             return None
     entities = [entity for span, kind in sorted(kinds.items()) if (entity := _entity(kind, span, words))]
     is_usable = SENTENCE[0] <= len(words) <= SENTENCE[1] and not _CODE_OUTSIDE.search(outside)
-    if not entities or not is_usable or plain(text) != text:  # the sentence was split inside of code
+    if not entities or not is_usable or plain(text) != text:  # a mark is left: the sentence was split inside code
         return None
     return {"words": [text[start:end] for start, end in words], "tags": iob2(entities, len(words))}
 
 
 def _unmarked(sentence: str) -> tuple[str, str, dict[Span, str]]:
-    """The sentence without marks, the same with spaces for what was marked, and the mark of each such part."""
+    """The sentence without marks, the same with marked parts blanked out, and the mark of each part."""
     text = outside = ""
     marks: dict[Span, str] = {}
     end = 0
@@ -187,12 +195,12 @@ def _kind_of_markup(content: str, mark: str, names: frozenset[str]) -> str:
 
 
 def _is_ordinary(word: str) -> bool:
-    """Whether a word may be a word of English: `axis`, `a`, but not `n_samples`, `x` or `X`."""
+    """Whether a word may be an English word: `axis`, `a`, but not `n_samples`, `x` or `X`."""
     return word.isalpha() and (word in ("a", "A", "I") or (len(word) > 1 and not word.isupper()))
 
 
 def _entity(kind: str, span: Span, words: Sequence[Span]) -> Entity | None:
-    """The words that overlap with a span of characters; None if there are none."""
+    """The words that overlap a span of characters; None if there are none."""
     inside = [number for number, (start, end) in enumerate(words) if start < span[1] and span[0] < end]
     return Entity(kind, inside[0], inside[-1] + 1) if inside else None
 
@@ -201,40 +209,36 @@ def _entity(kind: str, span: Span, words: Sequence[Span]) -> Entity | None:
 
 
 def pair_rows(docs: Sequence[Doc], count: int) -> list[Row]:
-    """Summaries with a description: half of them with their own, half with that of another object of the library."""
+    """Summaries, half with their own description and half with that of another object of the same library."""
     by_library: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for doc in docs:
         summary, description = plain(doc.text.summary), plain(next(iter(doc.text.description), ""))
         if all(PAIR[0] <= len(text) <= PAIR[1] for text in (summary, description)):
             by_library[doc.library].append((summary, description))
-    right: list[tuple[str, Row]] = []
-    wrong: list[tuple[str, Row]] = []
+    right: list[Row] = []
+    wrong: list[Row] = []
     for _, pairs in sorted(by_library.items()):
         for number, (summary, description) in enumerate(pairs):
             other = pairs[(number + 1) % len(pairs)][1]
             if number % 2 == 0:
-                right.append((summary, {"text": summary, "pair": description, "label": BELONGS}))
+                right.append({"text": summary, "pair": description, "label": BELONGS})
             elif other != description:
-                wrong.append((summary, {"text": summary, "pair": other, "label": DOES_NOT_BELONG}))
-    rows = [row for part in (right, wrong) for row in _distinct(_by_hash(part), count // 2)]
-    return [row for _, row in _by_hash((row["text"], row) for row in rows)]
-
-
-def _by_hash(rows: Iterable[tuple[str, Row]]) -> list[tuple[str, Row]]:
-    return sorted(rows, key=lambda each: keyed_seed(SEED, each[0]))
+                wrong.append({"text": summary, "pair": other, "label": DOES_NOT_BELONG})
+    rows = (_distinct(_shuffled(part), count // 2, lambda row: str(row["text"])) for part in (right, wrong))
+    return _shuffled(chain.from_iterable(rows))
 
 
 # answer
 
 
 def answer_rows(docs: Sequence[Doc], count: int) -> list[Question]:
-    """One question about each of so many docstrings."""
-    found = ((question.passage, question) for doc in docs if (question := make_question(doc)))
-    return _distinct(found, count)
+    """Questions about `count` different docstrings."""
+    found = (question for doc in docs if (question := make_question(doc)))
+    return _distinct(found, count, lambda question: question.passage)
 
 
 def make_question(doc: Doc) -> Question | None:
-    """One of the questions that the docstring of a public object answers; None if it answers too few."""
+    """Choose one of the questions that the docstring of a public object answers; None if it answers too few."""
     if not doc.text.summary or not all(part.isidentifier() and part[0] != "_" for part in doc.name.split(".")):
         return None
     passage, answers = _answered_passage(doc)
@@ -245,11 +249,11 @@ def make_question(doc: Doc) -> Question | None:
 
 
 class _Part(NamedTuple):
-    """What a passage says about an item, with places in `text`."""
+    """The text about an item in a passage, and the spans of its possible answers."""
 
     text: str
     type: Span
-    sentence: Span  # the first of the description
+    sentence: Span  # the first sentence of the description
 
 
 def _part(lead: str, item: Item) -> _Part:
@@ -262,7 +266,7 @@ def _part(lead: str, item: Item) -> _Part:
 
 
 def _answered_passage(doc: Doc) -> tuple[str, list[tuple[str, Span]]]:
-    """The summary, as many parameters as fit, and the returned value; and where the answer to each question is."""
+    """A passage (summary, as many parameters as fit, return value), and questions with the spans of their answers."""
     passage = plain(doc.text.summary)
     answers: list[tuple[str, Span]] = []
 
@@ -287,18 +291,10 @@ def _answered_passage(doc: Doc) -> tuple[str, list[tuple[str, Span]]]:
 
 
 def squad(questions: Sequence[Question]) -> dict[str, Any]:
-    """Questions in SQuAD's form."""
-    paragraphs = [
-        {
-            "context": each.passage,
-            "qas": [
-                {
-                    "id": str(number),
-                    "question": each.question,
-                    "answers": [{"text": each.answer, "answer_start": each.start}],
-                }
-            ],
-        }
-        for number, each in enumerate(questions)
-    ]
+    """Convert questions to SQuAD format."""
+    paragraphs = []
+    for number, each in enumerate(questions):
+        answer = {"text": each.answer, "answer_start": each.start}
+        question = {"id": str(number), "question": each.question, "answers": [answer]}
+        paragraphs.append({"context": each.passage, "qas": [question]})
     return {"version": "1.1", "data": [{"title": "documentation", "paragraphs": paragraphs}]}

@@ -1,9 +1,9 @@
-"""The attention weights of every head in a sequence, small enough for the HTML report.
+"""The attention weights of every head in a sequence, in a compact format for the HTML report.
 
-A long sequence is split into pages of consecutive pieces. A page has the weights among its own pieces, computed over
-the whole sequence; a row that sums to less than 1 attends to other pages with the rest. A weight w is stored as the
-byte round(255 √w), so that small weights stay distinguishable. The bytes of a page [layers, heads, pieces, pieces] are
-compressed with zlib and encoded in base64.
+- A long sequence is split into pages of consecutive pieces. Weights are computed over the whole sequence; a page keeps
+  those among its own pieces, so a row that sums to less than 1 also attends to other pages.
+- A weight w is stored as the byte round(255 √w), which keeps small weights distinguishable.
+- The bytes of a page, [layers, heads, pieces, pieces], are compressed with zlib and encoded in base64.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from bertmill.model.packing import PackedBatch
 from bertmill.model.pretrained import BertPreTrainedModel
 from bertmill.text.tokenizer import BertTokenizer
 
-PIECES_PER_PAGE = 128
-MAX_BYTES = 1 << 20  # of all sequences together, encoded
+PIECES_PER_PAGE = 128  # a larger matrix is hard to read
+MAX_BYTES = 1 << 20  # of all encoded pages together
 
 
 @torch.inference_mode()
 def attention_pages(
     model: BertPreTrainedModel, tokenizer: BertTokenizer, sequences: Sequence[tuple[Sequence[int], int]]
 ) -> list[dict[str, Any]]:
-    """The attention in sequences, each given as (ids, number of pieces in segment 0).
+    """The attention weights of sequences, each given as (ids, number of pieces in segment 0).
 
-    Pages that exceed MAX_BYTES in total are omitted, but never the first page of the first sequence. Pages have fewer
-    pieces if the model has many heads.
+    Pages beyond MAX_BYTES in total are omitted, except for the first page of the first sequence. Pages are shorter if
+    the model has many heads.
     """
     num_heads = model.config.num_hidden_layers * model.config.num_attention_heads
     pieces_per_page = min(PIECES_PER_PAGE, int((MAX_BYTES / max(1, num_heads)) ** 0.5))

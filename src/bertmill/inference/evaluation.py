@@ -1,4 +1,4 @@
-"""Evaluation of a fine-tuned model on labeled rows: metrics with intervals and a baseline, classes, errors."""
+"""Evaluation of a fine-tuned model on labeled rows: metrics with intervals, a baseline, classes and errors."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ NUM_BINS = 10  # of confidence
 
 @dataclass(frozen=True)
 class Error:
-    """A wrong answer with its row and the expected answers."""
+    """A wrong answer, its row and the expected answers."""
 
     row: Row
     answer: Answer
-    shown: str  # the answer on one line
+    shown: str  # the answer for display, on one line
     expected: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class ConfidenceBin:
-    """Decisions of similar confidence; for a calibrated model, accuracy equals confidence."""
+    """Decisions of similar confidence. In a calibrated model, accuracy equals confidence."""
 
     confidence: float  # mean over the decisions
     accuracy: float
@@ -55,7 +55,7 @@ class Evaluation:
     baseline: Baseline
     classes: ClassReport
     reliability: list[ConfidenceBin]  # empty if the task gives no probabilities
-    errors: list[Error]  # the most confident first
+    errors: list[Error]  # the worst first
 
     def to_json(self) -> dict[str, Any]:
         """The evaluation as `bertmill evaluate --json` prints it."""
@@ -109,7 +109,7 @@ def evaluate(
 
 
 def _reliability(task: AnyTask, outputs: Sequence[tuple[Example, Array]]) -> list[ConfidenceBin]:
-    """The decisions in bins of equal width by confidence; empty bins are omitted."""
+    """Group decisions into bins of equal width by confidence; empty bins are omitted."""
     decisions = np.array([each for example, output in outputs for each in task.confidences(example, output)])
     if not len(decisions):
         return []

@@ -1,1 +1,1 @@
-"""Reports of runs: one self-contained HTML file for one run, or to compare several."""
+"""Reports: one self-contained HTML file that shows a run or compares several."""

@@ -1,7 +1,7 @@
-"""The report as one HTML file: a frame, a style sheet, a script, and the data of the runs as JSON.
+"""The report as one HTML file: a page frame, a style sheet, a script, and the data of the runs as JSON.
 
-The script builds the page from text nodes and SVG elements, so user texts are never parsed as HTML. The content
-security policy of the file forbids it to load anything.
+The script inserts user texts as text nodes, so they are never parsed as HTML. A content security policy forbids the
+page to load anything.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ def write_report(runs: Sequence[Path], out: Path) -> None:
 
 
 def write_run_report(run: Path) -> None:
-    """Write RUN/report.html, a report of the run or, if it consists of trials, of all trials."""
+    """Write RUN/report.html: the report of the run or, if it has trials, of all its trials."""
     folder = RunFolder(run)
     trials = sorted(path for path in folder.trials.glob("*") if (path / RUN_FILE).is_file())
     write_report(trials or [run], folder.report)
 
 
 def clipped_runs(runs: Sequence[Path]) -> list[object]:
-    """The data of each run with long texts clipped, except for attention, which is already compressed."""
+    """The data of each run, with long texts clipped; attention is left as it is, since it is already compressed."""
     content = []
     for path in runs:
         run = read_run_data(path)
@@ -44,12 +44,12 @@ def clipped_runs(runs: Sequence[Path]) -> list[object]:
 
 
 def render(data: object) -> str:
-    """The HTML page for this data."""
+    """The HTML page that shows this data."""
     assets = files("bertmill.report") / "assets"
     frame, style, script = (
         (assets / name).read_text(encoding="utf-8") for name in ("report.html", "report.css", "report.js")
     )
-    # Only `<` could end the data in a script element; ASCII escapes cover the line separators U+2028 and U+2029.
+    # Only `<` can end a script element; ASCII escapes cover the line separators U+2028 and U+2029.
     content = json.dumps(data, ensure_ascii=True, separators=(",", ":")).replace("<", "\\u003c")
     page = frame.replace("/*STYLE*/", style, 1).replace("/*SCRIPT*/", script, 1)
     return page.replace("/*DATA*/", content, 1)

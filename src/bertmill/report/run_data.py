@@ -18,11 +18,11 @@ from bertmill.errors import BertmillError, IntegrityError, UsageError
 from bertmill.storage import read_json, require_format
 from bertmill.training.state import RunFolder
 
-MAX_POINTS = 1000
+MAX_POINTS = 1000  # per curve, about one per pixel
 MAX_CHARACTERS = 2000  # per text
 MAX_CLASSES = 100  # in a confusion matrix
 MAX_PAIRS = 30  # of confused classes
-SIGNIFICANT_DIGITS = 7
+SIGNIFICANT_DIGITS = 7  # as precise as float32
 
 Line = Mapping[str, Any]
 
@@ -72,13 +72,13 @@ def _parse_line(text: str, place: str) -> Line:
 
 
 def _training_curves(lines: Sequence[Line]) -> dict[str, list[float | None]]:
-    """The training figures by name, over steps, with the pieces per second between two lines."""
+    """The curve of each training figure, and of the pieces per second since the previous line."""
     trained = [line for line in lines if "progress" in line]
     rows = []
     before = 0.0
     for line in trained:
         seconds = float(line.get("seconds", math.nan))
-        # A resumed run may lack the time of steps that it repeated.
+        # The log of a resumed run may lack the time of repeated steps.
         speed = line.get("pieces", math.nan) / (seconds - before) if seconds > before else math.nan
         before = seconds
         rows.append({**line, "pieces_per_second": speed})
@@ -86,7 +86,7 @@ def _training_curves(lines: Sequence[Line]) -> dict[str, list[float | None]]:
 
 
 def _evaluation_curves(lines: Sequence[Line]) -> dict[str, list[float | None]]:
-    """The figures on held-out text or dev rows by name, over steps."""
+    """The curve of each figure on held-out text or dev rows, without the prefix of its name."""
     rows = [line for line in lines if "progress" not in line]
     named = [{name.partition("_")[2] or name: value for name, value in row.items()} for row in rows]
     return _columns(named)
@@ -103,7 +103,7 @@ def _columns(rows: Sequence[Line], leave_out: Sequence[str] = ()) -> dict[str, l
 
 
 def _thinned(rows: Sequence[Line]) -> Iterator[Sequence[Line]]:
-    """The rows in at most MAX_POINTS groups of consecutive rows."""
+    """Yield at most MAX_POINTS groups of consecutive rows."""
     size = max(1, -(-len(rows) // MAX_POINTS))
     for start in range(0, len(rows), size):
         yield rows[start : start + size]
@@ -117,7 +117,7 @@ def _last_or_mean(values: Sequence[float], *, is_last: bool) -> float | None:
 
 
 def _references(corpus: str | None, evaluation: Mapping[str, Any]) -> dict[str, float]:
-    """The reference losses of a pre-training: of random guessing, and of piece frequencies alone."""
+    """The loss of random guessing and of predicting piece frequencies, for comparison with a pre-training."""
     size, entropy = evaluation.get("vocabulary_size"), evaluation.get("unigram_entropy")
     if size is None and corpus is not None:  # an unfinished run: read its corpus, if it still exists
         try:
@@ -129,7 +129,7 @@ def _references(corpus: str | None, evaluation: Mapping[str, Any]) -> dict[str, 
 
 
 def _read_evaluation(path: Path) -> dict[str, Any]:
-    """The content of evaluation.json, with a sparse confusion matrix; empty if the run is not finished."""
+    """The content of evaluation.json with a sparse confusion matrix; empty if the file does not exist."""
     if not path.exists():
         return {}
     content = read_json(path)
@@ -138,7 +138,9 @@ def _read_evaluation(path: Path) -> dict[str, Any]:
         labels = [each["label"] for each in content.get("classes", [])]
         content |= _confusion(content.pop("confusion", []), labels)
     except (TypeError, LookupError):
-        raise IntegrityError("is not the evaluation of a run", where=path, remedy="train again") from None
+        raise IntegrityError(
+            "is not the evaluation of a run", where=path, remedy="restore the file, or repeat the training"
+        ) from None
     return content
 
 

@@ -1,8 +1,8 @@
-"""RUN/evaluation.json: what the report of a finished training shows about its model.
+"""RUN/evaluation.json: what the report of a finished run shows about its model.
 
-- Fine-tuning: an evaluation on the dev examples, with intervals, a baseline and the worst errors.
+- Fine-tuning: an evaluation on the dev rows with intervals, a baseline and the worst errors.
 - Pre-training: predictions at selected positions of held-out instances (training instances if nothing is held out).
-- Both: the attention weights in a few sequences.
+- Both: the attention weights of a few sequences.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.dataset import Dataset
 from bertmill.training.objective_trainable import HELDOUT_BATCH, MAX_HELDOUT_INSTANCES, ObjectiveTrainable
 
-NUM_ERRORS = 20
-NUM_SEQUENCES = 4  # with attention; up to half of them are errors
+NUM_ERRORS = 20  # to show
+NUM_SEQUENCES = 4  # with attention weights; up to half of them are errors
 NUM_INSTANCES = 6  # with predictions
-MAX_POSITIONS = 16  # per instance
-NUM_GUESSES = 5
+MAX_POSITIONS = 16  # with predictions per instance
+NUM_GUESSES = 5  # per position
 
 
 def write_evaluation(path: Path, content: dict[str, Any]) -> None:
@@ -40,7 +40,7 @@ def write_evaluation(path: Path, content: dict[str, Any]) -> None:
 def evaluate_finetuning(
     task: AnyTask, model: BertPreTrainedModel, data: Dataset, tokenizer: BertTokenizer, device: torch.device
 ) -> dict[str, Any]:
-    """Evaluate a fine-tuned model on the dev examples; the result is the content of evaluation.json."""
+    """Evaluate a fine-tuned model on the dev examples; returns the content of evaluation.json."""
     evaluation = evaluate(task, model, data.dev, device, NUM_ERRORS)
     wrong = [error.row for error in evaluation.errors[: NUM_SEQUENCES // 2]]
     examples = [next(each for each in data.dev if each.row is row) for row in wrong]
@@ -57,7 +57,10 @@ def evaluate_finetuning(
 def evaluate_pretraining(
     model: BertPreTrainedModel, trainable: ObjectiveTrainable, tokenizer: BertTokenizer, figures: dict[str, float]
 ) -> dict[str, Any]:
-    """Predict selected positions with a pre-trained model; `figures` are its last ones on held-out text."""
+    """Describe a pre-trained model; returns the content of evaluation.json.
+
+    `figures` are those of the last evaluation on held-out text.
+    """
     instances = trainable.heldout or trainable.loader.instances
     head = trainable.objective.language_model_head
     piece, accuracy = _most_frequent(instances)
@@ -79,7 +82,7 @@ def evaluate_pretraining(
 
 
 def _most_frequent(instances: Instances) -> tuple[int, float]:
-    """The most frequent label of the evaluated instances, and the accuracy of always predicting it."""
+    """The most frequent label of the instances, and the accuracy of always predicting it."""
     counts = np.zeros(instances.vocabulary.size, np.int64)
     count = min(instances.count(0), MAX_HELDOUT_INSTANCES)
     for start in range(0, count, HELDOUT_BATCH):

@@ -4,7 +4,7 @@
   const RUNS = DATA.runs;
   const SVG = "http://www.w3.org/2000/svg";
 
-  // Elements. Text always becomes a text node, so that nothing in the data is read as HTML.
+  // Elements. Text always becomes a text node, so nothing in the data is parsed as HTML.
 
   function fill(element, attributes, children) {
     for (const [name, value] of Object.entries(attributes || {})) {
@@ -63,7 +63,7 @@
   function linePlot({ name, series, references = [], format = short, zero = false }) {
     const points = (each) => each.xs.map((x, place) => [x, each.ys[place]]).filter(([, y]) => y !== null && y !== undefined);
     const drawn = series.map((each) => ({ ...each, points: points(each) })).filter((each) => each.points.length);
-    if (drawn.every((each) => each.points.length < 2)) return null;  // a single value is among the results
+    if (drawn.every((each) => each.points.length < 2)) return null;  // no curve; tiles and tables show single values
     const all = drawn.flatMap((each) => each.points);
     const xs = all.map((each) => each[0]);
     const ys = [...all.map((each) => each[1]), ...references.map((each) => each.y)];
@@ -73,7 +73,7 @@
     const pad = 0.05 * (maxY - minY);
     [minY, maxY] = [zero ? 0 : minY - pad, maxY + pad];
     const readout = h("div", { class: "readout", "aria-live": "polite" });
-    const svg = s("svg", { class: "plot", tabindex: 0, role: "img", "aria-label": `${name} over steps; arrow keys show values` });
+    const svg = s("svg", { class: "plot", tabindex: 0, role: "img", "aria-label": `${name} over steps; use the arrow keys to read values` });
     const cursor = s("g", {});
     const steps = [...new Set(xs)].sort((one, other) => one - other);
     let place = -1;
@@ -165,6 +165,7 @@
   }
   const evaluatedName = (run) => (run.command === "pretrain" ? "held-out" : "dev");
   const isLoss = (name) => name === "loss" || name.endsWith("_loss");
+  const hasReferences = (name) => name === "mlm_loss" || name === "clm_loss";
 
   function curves() {
     const several = RUNS.length > 1;
@@ -180,9 +181,11 @@
     const evaluated = (name) => series((run) => run.evaluated, name, "evaluated");
     const names = (pick) => [...new Set(RUNS.flatMap((run) => Object.keys(pick(run))))];
     const losses = names((run) => run.training).filter(isLoss);
-    const only = losses.length === 2 && losses.includes("loss") ? losses.filter((name) => name !== "loss") : losses;  // they are equal
-    const references = (name) => (/^(mlm|clm)_loss$/.test(name) || (name === "loss" && only.length === 1)
-      ? RUNS.slice(0, 1).flatMap((run) => [["guessing", run.references.uniform], ["frequencies alone", run.references.unigram]].filter(([, y]) => y).map(([label, y]) => ({ name: label, y }))) : []);
+    // With one objective, the total equals its loss. A fine-tuning has only the total.
+    const isRedundant = losses.length === 2 && RUNS.every((run) => !run.training.loss || losses.every((name) => run.training[name]));
+    const only = isRedundant ? losses.filter((name) => name !== "loss") : losses;
+    const references = (name) => (hasReferences(name) || (name === "loss" && only.length === 1)
+      ? RUNS.slice(0, 1).flatMap((run) => [["random guessing", run.references.uniform], ["piece frequencies alone", run.references.unigram]].filter(([, y]) => y).map(([label, y]) => ({ name: label, y }))) : []);
     const plots = only.map((name) => linePlot({ name: title(name), series: [...training(name), ...evaluated(name)], references: references(name), format: (y) => y.toFixed(4) }));
     const selecting = new Set(RUNS.map((run) => run.evaluation.metric));
     const isMain = (name) => selecting.has(name) || name.endsWith("_accuracy");
@@ -192,7 +195,7 @@
     const more = others.filter((name) => !isMain(name)).map(metricPlot).filter(Boolean);
     plots.push(linePlot({ name: "learning rate", series: training("rate"), format: (y) => y.toExponential(2), zero: true }));
     plots.push(linePlot({ name: "pieces per second", series: training("pieces_per_second"), format: grouped, zero: true }));
-    return section("curves", "Curves", "Hover over a plot, or focus it and press the arrow keys, to read values. The horizontal axis counts steps.",
+    return section("curves", "Curves", "Hover over a plot, or focus it and use the arrow keys, to read values. The horizontal axis shows steps.",
       h("div", { class: "columns" }, plots.filter(Boolean)),
       more.length ? h("details", {}, h("summary", {}, `${more.length} more metric${more.length > 1 ? "s" : ""}`), h("div", { class: "columns" }, more)) : null);
   }
@@ -207,7 +210,7 @@
         if (name === "loss") continue;
         const baseline = (evaluation.baseline.metrics || {})[name];
         if (name.endsWith("_accuracy")) add(title(name), percent(value), baseline === undefined ? "held-out text" : `${evaluation.baseline.answer}: ${percent(baseline)}`);
-        else add(title(name), short(value), name.endsWith("_loss") && run.references.unigram ? `frequencies alone: ${run.references.unigram.toFixed(2)}` : "held-out text");
+        else add(title(name), short(value), hasReferences(name) && run.references.unigram ? `piece frequencies alone: ${run.references.unigram.toFixed(2)}` : "held-out text");
       }
     }
     const metric = evaluation.metrics && evaluation.metrics[evaluation.metric];
@@ -242,7 +245,7 @@
       return h("tr", {}, h("td", {}, title(name), name === selecting ? " ★" : ""), h("td", { class: "number" }, short(metric.value)),
         h("td", { class: "number" }, `${short(metric.low)} – ${short(metric.high)}`), h("td", { class: "number" }, short(constant)), h("td", { class: "wide" }, intervalBar(metric, constant)));
     });
-    return section("metrics", "Metrics on the dev rows", `★ selected the checkpoint. Intervals are 95 % bootstrap intervals over the rows. The baseline is the best constant answer: ${baseline.answer}.`,
+    return section("metrics", "Metrics on the dev rows", `★ marks the metric that selects the checkpoint. Intervals are 95 % bootstrap intervals over the rows. The baseline is the best constant answer: ${baseline.answer}.`,
       h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ...["metric", "value", "95 % interval", "baseline", ""].map((each, place) => h("th", { class: place > 0 && place < 4 ? "number" : "" }, each)))), h("tbody", {}, rows))));
   }
 
@@ -275,7 +278,7 @@
     const counts = new Map(cells.map(([expected, predicted, count]) => [`${expected},${predicted}`, count]));
     const size = labels.length;
     const readout = h("div", { class: "readout", "aria-live": "polite" });
-    const svg = s("svg", { class: "plot confusion", tabindex: 0, role: "img", "aria-label": "Confusion matrix; arrow keys move the selected cell" });
+    const svg = s("svg", { class: "plot confusion", tabindex: 0, role: "img", "aria-label": "Confusion matrix; use the arrow keys to select a cell" });
     let chosen = [0, 0];
     const frame = s("rect", { fill: "none", stroke: "var(--text)", "stroke-width": 1.5, visibility: "hidden" });
     let cell = 10, margin = 0;
@@ -326,7 +329,7 @@
       event.preventDefault();
       choose(chosen[0] + moves[event.key][0], chosen[1] + moves[event.key][1]);
     });
-    const holder = h("div", {}, h("h3", {}, "Confusion matrix: expected in rows, predicted in columns"), h("div", { class: "scroll" }, svg), readout);
+    const holder = h("div", {}, h("h3", {}, "Confusion matrix (rows: expected, columns: predicted)"), h("div", { class: "scroll" }, svg), readout);
     new ResizeObserver((entries) => { const width = entries[0].contentRect.width; if (width > 0) draw(width); }).observe(holder);
     return holder;
   }
@@ -353,17 +356,17 @@
       svg.append(s("text", { x: x(value), y: size - bottom + 16, "text-anchor": "middle" }, `${100 * value}`));
     }
     svg.append(s("line", { class: "reference", x1: x(0), y1: y(0), x2: x(1), y2: y(1) }));
-    svg.append(s("text", { x: x(0.5), y: size - 4, "text-anchor": "middle" }, "confidence in %"));
+    svg.append(s("text", { x: x(0.5), y: size - 4, "text-anchor": "middle" }, "confidence (%)"));
     const readout = h("div", { class: "readout", "aria-live": "polite" });
     for (const each of bins) {
-      const say = `${grouped(each.count)} decisions with a confidence of ${percent(each.confidence)}: ${percent(each.accuracy)} right`;
+      const say = `${grouped(each.count)} decisions with a mean confidence of ${percent(each.confidence)}: accuracy ${percent(each.accuracy)}`;
       const dot = s("circle", { cx: x(each.confidence), cy: y(each.accuracy), r: 4 + 10 * Math.sqrt(each.count / total), fill: "var(--accent)", "fill-opacity": 0.65, tabindex: 0, role: "img", "aria-label": say });
       dot.addEventListener("pointerenter", () => { readout.textContent = say; });
       dot.addEventListener("focus", () => { readout.textContent = say; });
       svg.append(dot);
     }
-    return h("div", {}, h("h3", {}, "Reliability: share right (%) by confidence"), svg,
-      h("p", { class: "note" }, `On the dashed line, a model is right as often as it is confident. Expected calibration error: ${percent(gap)}.`), readout);
+    return h("div", {}, h("h3", {}, "Reliability diagram: accuracy (%) by confidence"), svg,
+      h("p", { class: "note" }, `A calibrated model lies on the dashed line. Expected calibration error: ${percent(gap)}.`), readout);
   }
 
   function confusion(run) {
@@ -382,17 +385,17 @@
         texts.map(([name, value]) => h("div", { class: `text${value.length > 600 ? " long" : ""}`, tabindex: value.length > 600 ? 0 : null }, texts.length > 1 ? h("span", { class: "note" }, `${name}: `) : null, value)));
     };
     const list = h("div", {}, worst.slice(0, 5).map(item));
-    const more = worst.length > 5 ? h("button", { onclick: (event) => { list.append(...worst.slice(5).map(item)); event.target.remove(); } }, `Show all ${worst.length}`) : null;
-    return section("errors", "Worst errors", "Dev rows with the most confident wrong answers.", list, more);
+    const more = worst.length > 5 ? h("button", { onclick: (event) => { list.append(...worst.slice(5).map(item)); event.target.remove(); } }, `Show all ${worst.length} errors`) : null;
+    return section("errors", "Worst errors", "Wrong answers to dev rows, the worst first.", list, more);
   }
 
-  // Pieces, masked-word predictions and attention.
+  // Pieces, predictions at selected positions, and attention.
 
-  const isVisible = (piece) => (piece === null ? "[?]" : piece);
+  const pieceText = (piece) => (piece === null ? "[?]" : piece);
   const segment = (place, numFirst) => (place < numFirst ? "a" : "b");
 
   function probabilityBar(name, probability, isExpected) {
-    return h("div", { class: "bar" }, h("span", { class: "name", style: isExpected ? "font-weight:700;color:var(--good)" : "" }, isVisible(name)),
+    return h("div", { class: "bar" }, h("span", { class: "name", style: isExpected ? "font-weight:700;color:var(--good)" : "" }, pieceText(name)),
       h("span", {}, h("div", { class: "fill", style: `width:${(100 * probability).toFixed(2)}%` })), h("span", { class: "figure" }, percent(probability)));
   }
 
@@ -408,13 +411,13 @@
       const select = (position, button) => {
         view.querySelectorAll(".piece.query").forEach((each) => each.classList.remove("query"));
         button.classList.add("query");
-        replace(detail, h("h3", {}, `Position ${position.place}: expected `, h("b", {}, isVisible(position.expected))), position.guesses.map((each) => probabilityBar(each.piece, each.probability, each.piece === position.expected)));
+        replace(detail, h("h3", {}, `Position ${position.place}: expected `, h("b", {}, pieceText(position.expected))), position.guesses.map((each) => probabilityBar(each.piece, each.probability, each.piece === position.expected)));
       };
       const chips = instance.pieces.map((piece, place) => {
         const position = positions.get(place);
-        if (!position) return h("span", { class: `piece ${segment(place, instance.num_first)}` }, isVisible(piece));
+        if (!position) return h("span", { class: `piece ${segment(place, instance.num_first)}` }, pieceText(piece));
         const isRight = position.guesses[0].piece === position.expected;
-        const button = h("button", { class: `piece blank ${isRight ? "right" : "wrong"}`, title: `the input has ${isVisible(piece)}` }, isVisible(position.expected));
+        const button = h("button", { class: `piece blank ${isRight ? "right" : "wrong"}`, title: `input: ${pieceText(piece)}` }, pieceText(position.expected));
         button.addEventListener("click", () => select(position, button));
         button.addEventListener("focus", () => select(position, button));
         return button;
@@ -425,8 +428,8 @@
     }
     choose.addEventListener("change", show);
     show();
-    const source = run.evaluation.on === "heldout" ? "held-out text" : "training text: nothing is held out";
-    return section("predictions", "Predicted pieces", `Selected positions show the expected piece: green if it is the first guess, red if not. Choose one to see the guesses. From ${source}.`,
+    const source = run.evaluation.on === "heldout" ? "The text is held out." : "The text is from the training corpus, since none is held out.";
+    return section("predictions", "Predicted pieces", `Selected positions show the expected piece, in green if it is the most likely prediction and in red if not. Choose one to see the predictions. ${source}`,
       h("div", { class: "controls" }, h("label", {}, "text", choose)), view);
   }
 
@@ -451,13 +454,13 @@
     const texts = run.evaluation.attention || [];
     if (!texts.length) return null;
     const state = { text: 0, page: 0, layer: 0, head: 0, query: 0 };
-    const label = (text) => { const start = text.pieces.slice(1, 9).map(isVisible).join(" "); return start.length > 60 ? `${start.slice(0, 60)} …` : `${start} …`; };
+    const label = (text) => { const start = text.pieces.slice(1, 9).map(pieceText).join(" "); return start.length > 60 ? `${start.slice(0, 60)} …` : `${start} …`; };
     const textChoice = h("select", {}, texts.map((text, number) => h("option", { value: number }, label(text))));
     const pageChoice = h("select", {});
     const pageLabel = h("label", {}, "pieces", pageChoice);
     const layers = h("div", { class: "controls", role: "group", "aria-label": "layer" });
     const heads = h("div", { class: "heads", role: "group", "aria-label": "head" });
-    const pieces = h("div", { class: "pieces", role: "group", "aria-label": "pieces; arrow keys move" });
+    const pieces = h("div", { class: "pieces", role: "group", "aria-label": "pieces; use the arrow keys to move" });
     const matrix = h("canvas", { class: "matrix", "aria-hidden": "true" });
     const detail = h("div", { "aria-live": "polite", class: "attention-detail" });
     let weights = null, size = 0, numLayers = 0, numHeads = 0;
@@ -478,9 +481,9 @@
       const place = start + state.query;
       const hasPair = text.num_first < text.pieces.length;
       replace(detail,
-        h("h3", {}, "From ", h("b", {}, isVisible(text.pieces[place])), ` (piece ${place}, id ${text.ids[place]}${hasPair ? `, segment ${place < text.num_first ? "A" : "B"}` : ""}) in layer ${state.layer + 1}, head ${state.head + 1}, to`),
-        best.map(([key, value]) => probabilityBar(`${isVisible(text.pieces[start + key])} ·${start + key}`, value, false)),
-        text.pages.length > 1 && inside < 0.98 ? h("p", { class: "note" }, `About ${percent(Math.max(0, 1 - inside))} goes to pieces of other pages.`) : null);
+        h("h3", {}, "From ", h("b", {}, pieceText(text.pieces[place])), ` (piece ${place}, id ${text.ids[place]}${hasPair ? `, segment ${place < text.num_first ? "A" : "B"}` : ""}), layer ${state.layer + 1}, head ${state.head + 1}, to`),
+        best.map(([key, value]) => probabilityBar(`${pieceText(text.pieces[start + key])} ·${start + key}`, value, false)),
+        text.pages.length > 1 && inside < 0.98 ? h("p", { class: "note" }, `About ${percent(Math.max(0, 1 - inside))} of the attention goes to pieces on other pages.`) : null);
     }
     function showHeads() {
       replace(heads, Array.from({ length: numHeads }, (_, head) => {
@@ -501,7 +504,9 @@
       const page = text.pages[state.page];
       pageLabel.hidden = text.pages.length < 2;
       replace(pageChoice, text.pages.map((each, number) => h("option", { value: number, selected: number === state.page }, `${each.start} – ${each.stop - 1}`)));
-      weights = await unpacked(page.weights);
+      const loaded = await unpacked(page.weights);
+      if (page !== texts[state.text].pages[state.page]) return;  // another page was chosen in the meantime
+      weights = loaded;
       size = page.stop - page.start;
       numHeads = text.num_heads;
       numLayers = weights.length / (numHeads * size * size);
@@ -509,7 +514,7 @@
       state.query = Math.min(state.query, size - 1);
       replace(pieces, text.pieces.slice(page.start, page.stop).map((piece, key) => {
         const choose = () => { state.query = key; showPieces(); };
-        return h("button", { class: `piece ${segment(page.start + key, text.num_first)}`, onclick: choose, onfocus: choose, onpointerenter: choose }, isVisible(piece));
+        return h("button", { class: `piece ${segment(page.start + key, text.num_first)}`, onclick: choose, onfocus: choose, onpointerenter: choose }, pieceText(piece));
       }));
       show();
     }
@@ -528,9 +533,9 @@
     pageChoice.addEventListener("change", () => { Object.assign(state, { page: +pageChoice.value, query: 0 }); load(); });
     document.addEventListener("themechange", () => { if (weights) show(); });
     load();
-    return section("attention", "Attention", "Choose a layer and a head, then a piece (hover, click or arrow keys): the darker another piece, the more attention it gets. A solid underline marks the first segment, a dashed one the second. Pieces that start with ## continue a word.",
+    return section("attention", "Attention", "Choose a layer and a head, then a piece: hover, click or use the arrow keys. The stronger the color of a piece, the more attention it receives. A solid underline marks the first segment, a dashed underline the second. Pieces that start with ## continue a word.",
       h("div", { class: "controls" }, h("label", {}, "text", textChoice), pageLabel), layers, heads,
-      h("div", { class: "columns" }, h("div", {}, pieces, detail), h("div", {}, h("h3", {}, "From pieces (rows) to pieces (columns)"), matrix)));
+      h("div", { class: "columns" }, h("div", {}, pieces, detail), h("div", {}, h("h3", {}, "Attention from each piece (row) to each piece (column)"), matrix)));
   }
 
   // Settings and provenance.
@@ -558,9 +563,9 @@
     const figures = [...new Set(results.flatMap((each) => [...each.keys()]))];
     const row = (name, values) => h("tr", {}, h("th", {}, name), values.map((each) => h("td", { class: "value" }, each === undefined ? "–" : shown(each))));
     const table = (rows) => h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, ""), RUNS.map((run, number) => h("th", { style: `color:${seriesColor(number)}` }, run.name)))), h("tbody", {}, rows)));
-    return section("comparison", "Comparison", "Results on dev rows or held-out text, with 95 % intervals where there are any.",
+    return section("comparison", "Comparison", "Results on dev rows or held-out text, with 95 % intervals where available.",
       table(figures.map((name) => row(name, results.map((each) => each.get(name))))),
-      names.length ? h("details", {}, h("summary", {}, `${names.length} settings that differ`), table(names.map((name) => row(words(name), RUNS.map((run) => run.settings[name]))))) : null);
+      names.length ? h("details", {}, h("summary", {}, names.length > 1 ? `${names.length} settings differ` : "1 setting differs"), table(names.map((name) => row(words(name), RUNS.map((run) => run.settings[name]))))) : null);
   }
 
   // The page.
@@ -585,12 +590,12 @@
       const sections = document.querySelectorAll("#report section");
       replace(links, [...sections].map((each) => h("a", { href: `#${each.id}` }, each.querySelector("h2").textContent)));
     }
-    const theme = h("button", { onclick: () => setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark") }, "Light or dark");
+    const theme = h("button", { onclick: () => setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark") }, "Switch theme");
     const heading = several ? `Comparison of ${RUNS.length} runs` : RUNS[0].name;
     const state = several ? "" : `${kind(RUNS[0])}${RUNS[0].is_finished ? "" : " (not finished)"}`;
     document.getElementById("report").append(
       h("header", { class: "top" }, h("h1", {}, heading), h("span", { class: "note" }, state), h("span", { class: "spring" }), theme), links,
-      ...[several ? comparison() : null, several ? curves() : null, tabs, body, h("footer", {}, `Written by bertmill ${DATA.version}.`)].filter(Boolean));
+      ...[several ? comparison() : null, several ? curves() : null, tabs, body, h("footer", {}, `Generated by bertmill ${DATA.version}.`)].filter(Boolean));
     show(0);
   }
 
