@@ -13,7 +13,7 @@ from bertmill.batching.by_length import (
     LOOK_AHEAD_PIECES,
     PIECES_PER_BATCH,
     batches_by_length,
-    in_portions,
+    split_into_batches,
     run_batched,
     stream_batched,
 )
@@ -31,7 +31,7 @@ def test_every_input_is_in_one_batch_and_batches_stay_within_the_budget(sizes: l
 
 @given(st.lists(st.integers(1, 2 * PIECES_PER_BATCH), max_size=30))
 def test_portions_have_all_inputs_in_order_and_stay_within_the_budget(sizes: list[int]) -> None:
-    portions = list(in_portions(enumerate(sizes), lambda each: each[1]))
+    portions = list(split_into_batches(enumerate(sizes), lambda each: each[1]))
     assert [each for portion in portions for each in portion] == list(enumerate(sizes))
     for portion in portions:
         assert len(portion) == 1 or sum(size for _, size in portion) <= PIECES_PER_BATCH

@@ -243,7 +243,7 @@ def test_the_baseline_is_the_majority_class() -> None:
 def test_the_baseline_of_several_labels_is_none() -> None:
     task = Classify(("a", "b"), multi_label=True)
     answer, scores = task.baseline([encoded(task, label) for label in ("a", (), "a|b")])
-    assert (answer, task.metrics(scores)["all_right"]) == ("no label", pytest.approx(1 / 3))
+    assert (answer, task.metrics(scores)["subset_accuracy"]) == ("no label", pytest.approx(1 / 3))
 
 
 def test_confidence_is_the_probability_of_each_decision() -> None:

@@ -305,7 +305,7 @@ def test_a_tagger_learns(tagger: Path, tagged_file: Path, run_main: RunMain) -> 
 def test_an_answerer_learns_and_records_its_threshold(answerer: Path, questions_file: Path, run_main: RunMain) -> None:
     metrics = json.loads(run_main("evaluate", answerer, "--data", questions_file, "--json", "--quiet"))["metrics"]
     assert metrics["f1"]["value"] > 0.8
-    assert {"exact", "f1", "exact_at_zero", "f1_at_zero", "answerable_f1", "unanswerable_right"} == set(metrics)
+    assert {"exact", "f1", "exact_at_zero", "f1_at_zero", "answerable_f1", "unanswerable_accuracy"} == set(metrics)
     metadata = read_metadata(answerer)
     assert isinstance(metadata["null_threshold"], float)
     assert metadata["max_answer_pieces"] == 30

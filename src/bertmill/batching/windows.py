@@ -47,7 +47,7 @@ class Window:
 class Windows:
     """Cuts texts into windows of at most `max_length` pieces. With `truncate`, only the first window is kept.
 
-    Inputs that do not fit are counted for one remark at the end. Thread-safe.
+    Inputs that do not fit are counted for one note at the end. Thread-safe.
     """
 
     tokenizer: BertTokenizer
@@ -202,10 +202,10 @@ def merge_windows(rows: Tensor, sequences: Sequence[Sequence[Window]]) -> Tensor
     """Average the rows of all windows per sequence, weighted by text pieces: [windows, …] → [sequences, …]."""
     if all(len(windows) == 1 for windows in sequences):
         return rows
-    shares = torch.zeros(len(sequences), len(rows))
+    fractions = torch.zeros(len(sequences), len(rows))
     column = 0
     for number, windows in enumerate(sequences):
         weights = torch.tensor([float(window.weight) for window in windows])
-        shares[number, column : column + len(windows)] = weights / weights.sum()
+        fractions[number, column : column + len(windows)] = weights / weights.sum()
         column += len(windows)
-    return shares.to(rows) @ rows
+    return fractions.to(rows) @ rows

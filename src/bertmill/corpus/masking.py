@@ -1,7 +1,7 @@
 """Which positions the MLM head must predict, and what the model sees there.
 
 Of an instance's n ordinary pieces, rate · n are selected, but at least one. The number is rounded up or down at random,
-so the rate is right on average. Of the selected pieces, one share becomes [MASK], one share a random ordinary piece,
+so the rate is right on average. Of the selected pieces, one part becomes [MASK], one part a random ordinary piece,
 and the rest stays. A Philox generator with the key (seed, epoch, "masking") and a counter that starts at the instance's
 number draws the random numbers, so an instance is masked identically in any batch.
 
@@ -49,9 +49,9 @@ class MaskingSettings:
     def __post_init__(self) -> None:
         if not 0 < self.rate <= 1:
             raise UsageError(f"rate must be above 0 and at most 1, not {self.rate}")
-        shares = (self.mask, self.random, self.same)
-        if min(shares) < 0 or not math.isclose(sum(shares), 1, abs_tol=1e-6):
-            what = "mask, random and same must be shares of at least 0 that add up to 1"
+        fractions = (self.mask, self.random, self.same)
+        if min(fractions) < 0 or not math.isclose(sum(fractions), 1, abs_tol=1e-6):
+            what = "mask, random and same must be fractions of at least 0 that add up to 1"
             raise UsageError(f"{what}, not {self.mask:g}, {self.random:g} and {self.same:g}")
 
 

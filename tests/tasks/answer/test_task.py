@@ -129,7 +129,7 @@ def test_a_passage_without_pieces_has_no_answer() -> None:
 def test_metrics_over_answerable_questions_are_missing_if_there_are_none() -> None:
     scores = np.array([[1, 1, 1, 3.0], [0, 0, 0, 1.0]])
     task = AnswerQuestions(0.0)
-    assert "unanswerable_right" not in task.metrics(scores[:1])
+    assert "unanswerable_accuracy" not in task.metrics(scores[:1])
     assert "answerable_f1" not in task.metrics(scores[1:])
     assert intervals(task.metrics, scores)["answerable_f1"] == (1.0, 1.0)  # samples without any are ignored
 
