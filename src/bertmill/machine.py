@@ -28,7 +28,7 @@ def available_cores() -> int:
 
 
 def set_threads(num_threads: int | None) -> int:
-    """Set the number of torch threads (default: this rank's share of the cores) and return it."""
+    """Set the number of torch threads (default: this rank's fraction of the cores) and return it."""
     import torch
 
     threads = num_threads or max(1, available_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))

@@ -64,7 +64,7 @@ def count_pairs(
 
 
 def sample(part: DocumentPart, max_pieces: int, on_progress: OnProgress = lambda _: None) -> Iterator[NDArray[Any]]:
-    """The beginning of every shard, the same fraction of each; all pieces if the corpus has no more than `max_pieces`."""
+    """The same fraction of every shard, from its beginning; all pieces if there are no more than `max_pieces`."""
     fraction = min(1.0, max_pieces / part.corpus.num_pieces)
     num_shards = len(part.corpus.shards)
     for number in range(num_shards):

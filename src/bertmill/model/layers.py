@@ -28,7 +28,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
 }
 
-# Must not be the width of a model: torch would treat the two equal sizes as one and specialize the code for it.
+# Must not be the width of a model: torch would treat the two sizes as one and specialize the code for it.
 _PIECES_TO_COMPILE: Final = 1009
 _MAX_COMPILED: Final = 64  # variants that torch may compile: training or not, one piece or more, …
 

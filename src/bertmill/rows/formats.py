@@ -35,7 +35,7 @@ Unfold = Callable[[Any, RowFile], Iterator[Record] | None]
 
 
 class Cells(NamedTuple):
-    """The cells of one table row, and its place."""
+    """The cells of one table row and its location (file and line)."""
 
     place: str
     values: list[str]

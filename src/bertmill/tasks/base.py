@@ -175,7 +175,7 @@ class Task(ABC, Generic[RowT, ExampleT]):
         """Return a short description of the best constant prediction for these labeled examples, and its scores."""
 
     def confidences(self, example: ExampleT, output: Array) -> Iterator[tuple[float, bool]]:
-        """Yield the probability of each decision in a prediction and whether it is right, if there are probabilities."""
+        """Yield the probability of each decision in a prediction and whether it is right, if available."""
         yield from ()
 
     def class_report(self, scores: Scores) -> ClassReport:
