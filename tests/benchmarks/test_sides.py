@@ -1,4 +1,4 @@
-"""Benchmarks that use internal parts of bertmill run, and both sides give the same answers."""
+"""Benchmarks that use bertmill's internals run, and both tools give the same predictions."""
 
 import json
 from pathlib import Path

@@ -23,7 +23,7 @@ def test_it_prints_a_summary_and_statistics(bertmill: RunCommand, tmp_path: Path
     lines = done.stdout.splitlines()
     assert lines[0].startswith("2 documents, 5 sentences, ")
     assert [line.split(":")[0] for line in lines[1:]] == ["entropy", "unknown", "duplicates", "short", "instances"]
-    assert done.stderr == "repaired: 1 bad bytes\ndropped: 1 sentences without pieces\n"
+    assert done.stderr == "repaired: 1 invalid byte\ndropped: 1 sentence without pieces\n"
     quiet = bertmill("corpus", "a.txt", "--vocab", "minilm", "--out", "quiet", "--quiet")
     assert (quiet.stdout, quiet.stderr) == (done.stdout, "")
     assert json.loads((tmp_path / "corpus" / MANIFEST).read_text()) == json.loads(

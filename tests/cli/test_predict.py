@@ -42,7 +42,7 @@ def test_answers_have_the_id_or_the_number_of_their_row(
 def test_long_rows_are_counted(classifier: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for flags, outcome in (([], "read in windows"), (["--truncate"], "truncated")):
         assert main(["predict", str(classifier), "--text", "dull " * 50, *flags]) == 0
-        assert f"1 rows are longer than 16 pieces: {outcome}" in capsys.readouterr().err
+        assert f"rows longer than 16 pieces ({outcome}): 1" in capsys.readouterr().err
 
 
 def test_a_csv_has_the_fields_of_the_row_and_a_column_for_every_label(

@@ -388,7 +388,7 @@ def test_a_run_of_another_command_is_not_resumed(pretrain_run: Path, finetune_ru
 # Paths
 
 
-def test_paths_become_absolute_and_names_shares_and_standard_input_stay(
+def test_paths_become_absolute_and_names_fractions_and_standard_input_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""Tests for `bertmill.load`: all forms of input, and the same answers as the command line and Hugging Face."""
+"""Tests for `bertmill.load`: all forms of input, and the same predictions as the command line and Hugging Face."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests for runners: answers do not depend on the batch, windows are those of training, threads can share a runner."""
+"""Tests for runners: predictions do not depend on the batch, windows are those of training, threads may share it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data of a fine-tuning: labels of all rows, bad rows reported or counted, the metric, remarks."""
+"""The data of a fine-tuning run: labels of all rows, bad rows reported or counted, the metric, notes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def tokenizer() -> BertTokenizer:
 
 
 class Reader:
-    """Reads the data set of a fine-tuning whose training rows are given as lines, below a header."""
+    """Reads the data set of a fine-tuning run whose training rows are given as lines, below a header."""
 
     def __init__(self, folder: Path, tokenizer: BertTokenizer) -> None:
         self.folder = folder
@@ -109,7 +109,7 @@ def test_too_many_bad_rows_name_the_training_file(read: Reader) -> None:
 
 def test_repairs_are_reported(read: Reader) -> None:
     data = read(["one\tno\r", "two\x00\tyes\r", "three\tno\r", "four\tyes\r"], dev="0.5")
-    assert data.remarks[-1] == f"repaired in {read.folder / 'rows.tsv'}: 1 nuls, 4 carriage returns"
+    assert data.remarks[-1] == f"repaired in {read.folder / 'rows.tsv'}: 1 NUL character, 4 carriage returns"
 
 
 def test_cells_that_look_quoted_are_reported_once_per_file(read: Reader) -> None:

@@ -51,7 +51,7 @@ def test_settings_without_options_get_the_defaults_of_the_task(tiny: Path, rows_
     assert finetune_once_or_more(trials, Listener()) == tmp_path / "trials/model"
 
 
-# The same bits after a kill
+# Bit-identical after a kill
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_settings_without_options_get_the_defaults_of_the_task(tiny: Path, rows_
     ],
     ids=["learning", "patience"],
 )
-def test_a_run_that_is_killed_and_resumed_gives_the_same_bits(
+def test_a_run_that_is_killed_and_resumed_is_bit_identical(
     mode: str, more: dict[str, Any], tiny: Path, rows_file: Path, tmp_path: Path
 ) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
@@ -275,7 +275,7 @@ def rows_for(task: str) -> list[dict[str, Any]]:
     ],
     ids=["multi-label", "regress", "choose"],
 )
-def test_a_task_learns_is_evaluated_and_answers(
+def test_a_task_learns_is_evaluated_and_predicts(
     task: str, flags: list[str], metric: str, keys: list[str], tiny: Path, tmp_path: Path, run_main: RunMain
 ) -> None:
     file = tmp_path / "rows.jsonl"

@@ -105,7 +105,14 @@ def test_reloading_a_checkpoint_of_an_earlier_phase_repeats_its_batches(tmp_path
     first, second = CountingTrainable(), CountingTrainable(not_finite=[1])
     trainer = trainer_in(tmp_path, Schedule(0.1, steps=10), save_every=4, on_nonfinite="reload")
     trainer.train(two_phases(first, second))
-    assert first.taken == [0, 1, 2, 3, 4, 4]  # the checkpoint is of step 4, and the second phase starts at step 5
+    assert first.taken == [
+        0,
+        1,
+        2,
+        3,
+        4,
+        4,
+    ]  # the checkpoint was saved at step 4, and the second phase starts at step 5
     assert second.taken == [0, 1, 0, 2, 3, 4]
     assert (trainer.state.phase, trainer.state.phase_start, trainer.state.left_out) == (1, 5, [6])
 

@@ -78,7 +78,7 @@ def test_weights_from_the_corpus_have_a_higher_learning_rate(pieces: Corpus) -> 
     assert rates == [2 * LEARNING_RATES["mini"], LEARNING_RATES["mini"]]
 
 
-def test_every_decision_and_nothing_else_has_a_reason(pieces: Corpus) -> None:
+def test_only_automatic_decisions_have_a_reason(pieces: Corpus) -> None:
     assert resolved_from(pieces).reasons == (
         "size mini (default): 4 layers, hidden size 256",
         "learning rate 0.002: default for mini with weights from the corpus",

@@ -1,4 +1,4 @@
-"""The schedule of a training: its learning rate, its progress, and when it is over."""
+"""The schedule of a training run: its learning rate, its progress, and when it is over."""
 
 from __future__ import annotations
 

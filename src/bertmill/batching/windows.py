@@ -62,7 +62,7 @@ class Windows:
     def remark(self) -> str | None:
         """How many inputs did not fit and how they were handled; None if all fit."""
         with self._lock:
-            return "; ".join(f"{count:,} {what}" for what, count in self._counts.items() if count) or None
+            return "; ".join(f"{what}: {count:,}" for what, count in self._counts.items() if count) or None
 
     def count(self, what: str) -> None:
         """Count an event for `remark`."""
@@ -86,7 +86,7 @@ class Windows:
     def _count_long(self, num_windows: int) -> None:
         if num_windows > 1:
             treatment = "truncated" if self.truncate else "read in windows"
-            self.count(f"rows are longer than {self.max_length} pieces: {treatment}")
+            self.count(f"rows longer than {self.max_length} pieces ({treatment})")
 
     def slide(self, num_pieces: int, room: int) -> list[Range]:
         """Return the ranges of pieces in windows with this room, for tasks that need every piece."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from bertmill.corpus.instances import Layout
 
 NOT_SELECTED = -100  # label that losses ignore
-MOST_SELECTED = 25 / 24  # limit, relative to rate · length: 20 of 128 and 80 of 512 pieces at 15 %
+MOST_SELECTED = 25 / 24  # limit, relative to rate · length: 20 of 128 and 80 of 512 pieces at 15%
 _SCORE, _KIND, _PIECE = range(3)  # numbers drawn for each piece: its rank, how to replace it, a random piece
 
 Flags = NDArray[np.bool_]
@@ -37,7 +37,7 @@ Draws = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class MaskingSettings:
-    """How many pieces are selected and how they are replaced. The defaults are the paper's 15 % and 80/10/10."""
+    """How many pieces are selected and how they are replaced. The defaults are the paper's 15% and 80/10/10."""
 
     rate: float = 0.15
     mask: float = 0.8

@@ -73,7 +73,7 @@ class Predictor:
     ) -> Answer | list[Answer] | list[list[Answer]]:
         """Return the part of `context` that answers `question`: `answer`, `start`, `end` (characters) and `score`.
 
-        A list of questions returns a list; they may use the same context. If `top_k` is above 1, each result is a list of
+        A list of questions returns a list; they may share a context. If `top_k` is above 1, each result is a list of
         the best answers. With `handle_impossible_answer`, the answer may be "", decided by the tuned null threshold.
         """
         runner = self._task_runner("answer")

@@ -62,7 +62,7 @@ class BertSelfAttention(nn.Module):
 
     def _joined(self, states: Tensor, *modules: nn.Linear) -> Tensor:
         # Concatenating the weights copies them. Compared with three products, one product is up to twice as slow for a
-        # few pieces, equally fast if there are about as many pieces as the hidden size, and 5 to 20 % faster for 4096.
+        # few pieces, equally fast if there are about as many pieces as the hidden size, and 5 to 20% faster for 4096.
         if len(states) >= states.shape[1] and all(map(is_plain_linear, modules)):
             weight = torch.cat([module.weight for module in modules])  # [modules · H, H]
             return F.linear(states, weight, torch.cat([module.bias for module in modules]))

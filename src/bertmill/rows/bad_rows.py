@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from bertmill.errors import DataError
 from bertmill.text.repair import Repairs
 
-MAX_BAD_SHARE = 0.05
+MAX_BAD_FRACTION = 0.05
 ROWS_BEFORE_STOPPING = 1000
 
 
@@ -52,9 +52,9 @@ class RowCounts:
 
     def require_few_skipped(self, file: str) -> None:
         """Raise DataError if more than 5% of the rows were skipped."""
-        if self.skipped.total() > MAX_BAD_SHARE * self.num_rows:
+        if self.skipped.total() > MAX_BAD_FRACTION * self.num_rows:
             remedy = f"look at {self.first_skipped} and check the format and the columns"
-            what = f"more than {MAX_BAD_SHARE:.0%} of the rows are bad: {self._skipped_text}"
+            what = f"more than {MAX_BAD_FRACTION:.0%} of the rows are bad: {self._skipped_text}"
             raise DataError(what, where=file, remedy=remedy)
 
     def remarks(self, where: str = "") -> Iterator[str]:

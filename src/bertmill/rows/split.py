@@ -2,7 +2,7 @@
 
 - Rows about the same subject (a text, a premise, a passage) stay together, so no subject is on both sides.
 - Subjects are drawn in the order of a hash of the seed and their text, which does not depend on other rows.
-- A subject with more rows than are still needed is skipped, unless taking it brings the dev fraction closer to the target.
+- A subject with more rows than are still needed is skipped, unless it brings the dev fraction closer to the target.
 - With strata, the subjects of each stratum are drawn separately, and at least one of them stays in the training rows. A
   subject with rows in several strata belongs to the group of subjects with the same set of strata.
 """

@@ -29,7 +29,7 @@ from bertmill.model.heads import BertWithMaskedLM
 from bertmill.model.layers import BertAttention
 from bertmill.randomness import keyed_seed
 
-NEIGHBOURS = {1: 4, 2: 3, 3: 2, 4: 1, 5: 1}  # weights of pairs by their distance
+NEIGHBORS = {1: 4, 2: 3, 3: 2, 4: 1, 5: 1}  # weights of pairs by their distance
 MAX_DIMENSIONS = 256  # of piece vectors; more dimensions barely help and take longer
 MAX_PIECES = 1 << 25  # counted at most; larger corpora are sampled
 MAX_CONTEXTS = 1 << 13
@@ -83,7 +83,7 @@ def compute_statistics(
     dimensions = min(MAX_DIMENSIONS, config.hidden_size - num_position_dimensions(config))
     effort = Effort.within_budget(budget_s, part.corpus.vocabulary_size, dimensions)
     counts = piece_counts(part, effort.max_pieces)
-    weights = {sign * distance: weight for distance, weight in NEIGHBOURS.items() for sign in (-1, 1)}
+    weights = {sign * distance: weight for distance, weight in NEIGHBORS.items() for sign in (-1, 1)}
     table = count_pairs(
         part,
         most_frequent(counts, effort.max_contexts),

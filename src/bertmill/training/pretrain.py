@@ -163,7 +163,7 @@ def _start_from_corpus(trainer: Trainer, resolved: ResolvedPretraining, corpus: 
 def _build_heldout(
     resolved: ResolvedPretraining, corpus: Corpus, run: RunFolder, tokenizer: BertTokenizer, ranks: Ranks
 ) -> Corpus | None:
-    """The corpus with the held-out text: the corpus itself for a fraction, a small one for files in the run folder."""
+    """The corpus with the held-out text: the corpus itself for a fraction, a small one in the run folder for files."""
     if resolved.heldout_share:
         return corpus
     if not resolved.heldout_files:

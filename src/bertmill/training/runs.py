@@ -147,7 +147,7 @@ def prepare_model(model: BertPreTrainedModel, settings: ResolvedTraining, ranks:
 
 
 def _usable_precision(precision: Precision, ranks: Ranks, is_new: bool) -> Precision:
-    """Resolve `auto` to a precision that all ranks support. Raises UsageError if bf16 was requested but does not work."""
+    """Resolve `auto` to a precision that all ranks support. Raises UsageError if bf16 is set but does not work."""
     if precision == "fp32":
         return precision
     smallest_speedup = -ranks.largest([-(bf16_speedup(ranks.device) or 0.0)])[0]

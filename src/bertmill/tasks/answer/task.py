@@ -43,7 +43,7 @@ DEFAULT_ANSWER_PIECES = 30
 FOUND_FRACTION = 0.99  # the fraction of training answers that the length limit must cover
 NO_ANSWER = -1  # in place of the index of a span
 MAX_SURPLUS = 50.0  # bounds the confidence of an error
-_LOST = "answers cannot be found: too long, or cut off by the window they start in"
+_LOST = "answers that cannot be found (too long, or cut off by the window they start in)"
 
 
 class AnswerPredictOptions(TaskOptions):
@@ -130,7 +130,7 @@ class AnswerQuestions(Task[QuestionRow, QuestionExample]):
         room = windows.max_length - windows.tokenizer.num_special_tokens_to_add(pair=True)
         limit = min(MAX_QUESTION_PIECES, room // 2)
         if len(question) > limit:
-            windows.count("questions are too long: truncated")
+            windows.count("questions that are too long (truncated)")
         question = question[:limit]
         passage = windows.pieces(row.passage)
         ranges = windows.slide(len(passage.ids), room - len(question))
