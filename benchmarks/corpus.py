@@ -1,7 +1,7 @@
 """Building a corpus from English Wikipedia, against the `tokenizers` library on the same lines; and peak memory.
 
 bertmill reads the file, splits sentences, encodes them, writes shards and computes statistics, and starts its worker
-processes in every round. The other tool runs `encode_batch` alone, on lines in memory. Memory is the peak of the largest
+processes in every round. `tokenizers` runs `encode_batch` alone, on lines in memory. Memory is the peak of the largest
 worker while the installed program runs, for 20 MB and for all of Wikipedia and books (126 MB).
 """
 

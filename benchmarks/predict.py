@@ -104,7 +104,7 @@ def _require_same(ours: list[Answer], theirs: list[Answer]) -> None:
 def _side(
     make: Callable[[Path], Callable[[list[str]], list[Answer]]], folder: Path, texts: list[str], file: Path
 ) -> Callable[[], object]:
-    """Return the function to time for one tool; it also writes the predictions to `file`, in a thousandth of the time."""
+    """Return the function to time for one tool; it also writes predictions to `file`, in a thousandth of the time."""
     set_threads(None)
     predict = make(folder)
     return lambda: file.write_text(json.dumps(predict(texts)), encoding="utf-8")

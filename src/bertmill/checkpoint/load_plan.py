@@ -107,7 +107,7 @@ def _check_vocabulary(folder: Path, num_rows: int) -> None:
 
 
 def _check_ties(folder: ModelFolder, sources: Mapping[str, StoredTensor]) -> None:
-    """Raise IntegrityError if a tied tensor has a different value under its second name."""
+    """Raise IntegrityError if a tied tensor has a different value under its alias."""
     used = {canonical(name): stored for name, stored in sources.items()}
     for second, first in _TIED.items():
         other = folder.tensors.get(second)

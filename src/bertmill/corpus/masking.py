@@ -44,7 +44,7 @@ class MaskingSettings:
     random: float = 0.1
     same: float = 0.1
     whole_words: bool = False
-    fixed: bool = False  # every epoch has the same instances and masks, in another order
+    fixed: bool = False  # every epoch has the same instances and masks, in a different order
 
     def __post_init__(self) -> None:
         if not 0 < self.rate <= 1:

@@ -47,7 +47,7 @@ class Predictor:
         - tag: `text` or `words`
         - answer: `question` and `passage`
 
-        Answers have the same keys as those of `bertmill predict`.
+        Predictions have the same keys as in `bertmill predict`.
         """
         if isinstance(inputs, str):
             raise UsageError("predict expects a list of inputs", remedy="put the text in a list")
@@ -91,7 +91,7 @@ class Predictor:
     def fill(self, text: str, top_k: int = 5) -> list[Guess] | list[list[Guess]]:
         """Return the `top_k` most likely pieces for the [MASK] in `text`, or one list per [MASK] if there are several.
 
-        A guess has `score` (its probability), `token` (its id), `token_str` and `sequence` (the completed text).
+        A prediction has `score` (its probability), `token` (its id), `token_str` and `sequence` (the completed text).
         """
         with self._loading:
             if self._filler is None:

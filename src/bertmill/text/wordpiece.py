@@ -181,7 +181,7 @@ class WordPiece:
         return text
 
     def _encode_chunk(self, chunk: str) -> bytes:
-        """Like `_analyze_chunk`, but only the ids."""
+        """Like `_analyze_chunk`, but returns only the ids."""
         if chunk.isascii() and chunk.isalnum() and not self.never_split:  # most chunks are a word
             return self._encode_unit(chunk)
         return b"".join(map(self._ids_of_unit.__getitem__, self.units(chunk)))

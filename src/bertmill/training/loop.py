@@ -6,8 +6,8 @@ A step:
    change nothing except rounding and dropout masks.
 3. Sum the gradients over ranks. Their norm must be finite.
 4. Clip the gradients and update the weights with AdamW.
-Everything random is a function of (seed, step, …), so a run that is stopped anywhere and resumed from a
-checkpoint is bit-identical to an uninterrupted one.
+Everything random is a function of (seed, step, …), so a run that is stopped anywhere and resumed from a checkpoint is
+bit-identical to an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Trainer:
         Raises StoppedError after a stop signal, with the step saved, and NonFiniteError if a loss or gradient is not
         finite.
         """
-        self._started = time.monotonic() - self.state.seconds  # as if this process had run the whole training
+        self._started = time.monotonic() - self.state.seconds  # as if this process had trained from the start
         with StopSignal() as stop_signal:
             while not self._is_over():
                 while self._phase_is_over(phases):
@@ -234,7 +234,7 @@ class Trainer:
         return True
 
     def save_initial_weights(self, seconds: float) -> None:
-        """Save weights that took `seconds` to compute, so that a resumed training does not compute them again.
+        """Save weights that took `seconds` to compute, so that a resumed run does not compute them again.
 
         A time budget includes these seconds; warm-up and phases start after them.
         """

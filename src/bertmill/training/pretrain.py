@@ -1,7 +1,7 @@
 """Pre-training: trains an encoder on a corpus, in a run folder from which any process can resume.
 
-recipe.py resolves the settings left open; config.toml records them, and a resumed run reads them from there. A training
-has one or more phases, each with its own instance length; all share one schedule. Only the first rank writes.
+recipe.py resolves the settings left open; config.toml records them, and a resumed run reads them from there. A run has
+one or more phases, each with its own instance length; all share one schedule. Only the first rank writes.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ def _nearest_size(config: BertConfig) -> str:
 def _expected_epochs(resolved: ResolvedPretraining, config: BertConfig, corpus: Corpus, ranks: Ranks) -> float:
     """Roughly how many epochs the run will take.
 
-    For a time budget, an upper bound: it assumes the rate of a large matrix product, which no training reaches.
+    For a time budget, an upper bound: it assumes the rate of a large matrix product, which no run reaches.
     """
     if math.isfinite(resolved.epochs):
         return resolved.epochs

@@ -16,7 +16,7 @@ MAX_WARMUP_STEPS = 10_000
 
 @dataclass(frozen=True)
 class Schedule:
-    """A training of `steps` or `seconds`, whichever is finite; its first step starts at `start_seconds`."""
+    """A run of `steps` or `seconds`, whichever is finite; its first step starts at `start_seconds`."""
 
     peak_rate: float
     steps: float = math.inf

@@ -58,7 +58,7 @@ class State:
         try:
             return cls(**{**content, "sums": Counter(content["sums"])})
         except (TypeError, LookupError) as error:
-            raise IntegrityError(f"is not the state of a training: {error}", where=where) from None
+            raise IntegrityError(f"is not the state of a training run: {error}", where=where) from None
 
 
 class RunFolder:

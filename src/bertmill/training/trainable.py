@@ -33,7 +33,7 @@ class Trainable(Protocol):
         """The metrics to log, including `loss`, from sums over steps."""
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
-        """Figures on the evaluation data; empty if there is none."""
+        """Metrics on the evaluation data; empty if there is none."""
 
     def score(self, figures: Mapping[str, float]) -> list[float]:
         """The score of an evaluation: larger is better, and the first number that differs decides."""
