@@ -13,7 +13,7 @@ def test_the_ratio_is_ours_over_theirs() -> None:
     assert Row("model", "step", "piece/s", 30.0, 20.0, "a rival").ratio == 1.5
 
 
-def test_sides_alternate_and_the_best_time_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tools_alternate_and_the_best_time_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 5.0, 10.0, 11.0, 20.0, 23.0, 30.0, 32.0])
     monkeypatch.setattr("time.perf_counter", lambda: next(clock))
     turns: list[str] = []

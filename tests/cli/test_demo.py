@@ -28,7 +28,7 @@ def read_results(folder: Path) -> dict[str, Any]:
     return results
 
 
-def test_a_demo_prints_a_table_and_answers_and_writes_a_report(bertmill: RunCommand, tmp_path: Path) -> None:
+def test_a_demo_prints_a_table_and_predictions_and_writes_a_report(bertmill: RunCommand, tmp_path: Path) -> None:
     done = bertmill("demo", "--quick", "--out", "demo")
     assert done.returncode == 0, done.stderr
     assert "collecting the documentation of 7 installed libraries" in done.stderr

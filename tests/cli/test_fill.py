@@ -1,4 +1,4 @@
-"""Tests for `bertmill fill`: guesses as a table or as JSON."""
+"""Tests for `bertmill fill`: predictions as a table or as JSON."""
 
 from __future__ import annotations
 

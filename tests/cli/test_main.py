@@ -21,7 +21,7 @@ def test_help_lists_every_command(bertmill: RunCommand) -> None:
 
 
 @pytest.mark.slow  # a loaded machine takes longer
-def test_help_answers_in_under_half_a_second(bertmill_process: RunCommand) -> None:
+def test_help_is_printed_in_under_half_a_second(bertmill_process: RunCommand) -> None:
     def seconds() -> float:
         started = time.perf_counter()
         bertmill_process("--help")

@@ -216,7 +216,7 @@ def test_masks_change_every_epoch_unless_they_are_fixed(corpus: Corpus, tmp_path
     assert fixed.make_batch(0, numbers).piece_ids.tolist() == fixed.make_batch(7, numbers).piece_ids.tolist()
     loader = Loader(fixed, batch_size=fixed.plan_epoch(0).num_instances, workers=0)
     first, second = loader.load(0), loader.load(1)
-    assert first.piece_ids.tolist() != second.piece_ids.tolist()  # another order
+    assert first.piece_ids.tolist() != second.piece_ids.tolist()  # a different order
     assert sorted(texts(first)) == sorted(texts(second))  # of the same instances
 
 

@@ -115,7 +115,7 @@ def test_held_out_documents_are_spread_over_the_corpus_and_do_not_depend_on_the_
     documents = DocumentPart(corpus, "heldout", 0.1).documents(np.arange(1000))
     assert abs(np.bincount(documents // 1000) - 100).max() < 45
     smaller = DocumentPart(corpus, "heldout", 0.01).documents(np.arange(100))
-    assert np.array_equal(smaller, documents[:100])  # a larger share holds out a superset
+    assert np.array_equal(smaller, documents[:100])  # a larger fraction holds out a superset
 
 
 @pytest.mark.parametrize(("count", "share"), [(1, 0.5), (10, 0.01), (10, 0.99)])

@@ -1,4 +1,4 @@
-"""Tests for filling masks: what a guess depends on, long texts, and invalid calls."""
+"""Tests for filling masks: what a prediction depends on, long texts, and invalid calls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PIECES = [*SPECIAL_TOKENS, "the", "dog", "cat", "sees", "a", "bird", "##s"]
 
 
 def random_model(folder: Path, *, causal: bool) -> Predictor:
-    """Return a model with large random weights, so that every piece of the text affects its guesses."""
+    """Return a model with large random weights, so that every piece of the text affects its predictions."""
     torch.manual_seed(0)
     config = BertConfig.of_size("tiny").with_settings(
         vocab_size=len(PIECES), causal=causal, initializer_range=0.5, max_position_embeddings=16

@@ -59,7 +59,7 @@ def test_a_rare_label_may_be_on_either_side_of_the_split(read: Reader) -> None:
         assert (0.0, 0.0, 0.0) in [example.target for example in data.train]
 
 
-def test_the_split_does_not_depend_on_the_seed_of_the_training(read: Reader) -> None:
+def test_the_split_does_not_depend_on_the_training_seed(read: Reader) -> None:
     lines = [f"text {number}\t{number % 2}" for number in range(40)]
     parts = [read(lines, seed=seed, dev="0.25") for seed in (0, 1)]
     texts = [[example.row.texts for example in data.dev] for data in parts]
@@ -96,7 +96,7 @@ def test_a_label_that_the_task_cannot_use_is_a_bad_row(
     assert data.remarks[-1] == f"skipped in {file}: 1 of 41 rows ({reason} 1)"
 
 
-def test_numbers_that_are_all_the_same_cannot_be_learned(read: Reader) -> None:
+def test_identical_numbers_cannot_be_learned(read: Reader) -> None:
     with pytest.raises(DataError, match=r"rows\.tsv: all rows have the same number"):
         read([f"text {number}\t2.5" for number in range(40)], "regress")
 

@@ -83,7 +83,7 @@ def test_a_run_that_is_killed_and_resumed_is_bit_identical(
 # Which weights are kept
 
 
-def test_patience_ends_a_training_that_does_not_improve(tiny: Path, rows_file: Path, tmp_path: Path) -> None:
+def test_patience_ends_a_run_that_does_not_improve(tiny: Path, rows_file: Path, tmp_path: Path) -> None:
     words = finetune_words(tiny, rows_file, tmp_path / "run", epochs=50, patience=2, learning_rate=1e-9)
     assert main([*words, "--quiet"]) == 0
     metadata = read_metadata(tmp_path / "run/model")
@@ -210,7 +210,7 @@ def test_a_metric_that_the_task_does_not_have_is_refused(
     assert "there is no metric called 'f1'; known: accuracy" in capsys.readouterr().err
 
 
-def test_metrics_that_are_not_finite_stop_a_training(
+def test_metrics_that_are_not_finite_stop_a_run(
     tiny: Path, rows_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(Classify, "metrics", lambda *_: {"accuracy": float("nan")})

@@ -273,7 +273,7 @@ def test_a_fraction_that_holds_out_no_document_is_refused(
 
 
 @pytest.mark.parametrize("redirected", ["2>&-", "2>&1 >{out}/printed | head -1"])
-def test_a_training_continues_if_its_output_is_not_read(redirected: str, corpus: Path, tmp_path: Path) -> None:
+def test_a_run_continues_if_its_output_is_not_read(redirected: str, corpus: Path, tmp_path: Path) -> None:
     flags = "--size tiny --length 32 --batch-size 8 --threads 1 --steps 4 --log-every 1"
     command = f"{sys.executable} -m bertmill pretrain --corpus {corpus} --out {tmp_path}/run {flags} "
     done = subprocess.run(

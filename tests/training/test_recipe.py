@@ -54,7 +54,7 @@ def test_the_learning_rate_is_that_of_the_nearest_size(
         ({"epochs": 1, "dropout": 0.3, "mask_rate": 0.2}, 0.3, 0.2),
     ],
 )
-def test_a_short_training_has_no_dropout_and_selects_more_pieces(
+def test_a_short_run_has_no_dropout_and_selects_more_pieces(
     given: dict[str, Any], dropout: float, mask_rate: float, pieces: Corpus
 ) -> None:
     resolved = resolved_from(pieces, **given)
@@ -99,7 +99,7 @@ def test_the_reason_for_a_learning_rate_names_where_it_comes_from(pieces: Corpus
     assert not continued.starts_from_corpus
 
 
-def test_a_long_training_has_its_reason(pieces: Corpus) -> None:
+def test_a_long_run_has_its_reason(pieces: Corpus) -> None:
     given = {"size": "tiny", "learning_rate": 1e-4, "epochs": 6}
     assert resolved_from(pieces, **given).reasons == ("dropout 0.1, mask rate 0.15: 4 epochs or more (about 6)",)
 
