@@ -26,7 +26,7 @@ def count_runs(file: Path) -> Callable[[], object]:
     return lambda: file.write_text(file.read_text() + "." if file.exists() else ".")
 
 
-def test_a_side_in_its_own_process_warms_up_before_it_is_timed(tmp_path: Path) -> None:
+def test_a_tool_in_its_own_process_warms_up_before_it_is_timed(tmp_path: Path) -> None:
     sides = {name: partial(count_runs, tmp_path / name) for name in ("ours", "theirs")}
     seconds = best_seconds_in_processes(sides, rounds=2)
     assert all(0 < value < 10 for value in seconds.values())

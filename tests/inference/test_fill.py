@@ -56,7 +56,7 @@ def test_a_left_to_right_model_predicts_from_the_piece_before_the_mask(causal: P
     assert best["score"] == pytest.approx(float(logits.softmax(0).max()), abs=1e-5)
 
 
-def test_a_guess_has_the_probability_of_the_model_and_the_completed_text(model: Predictor) -> None:
+def test_a_prediction_has_the_probability_of_the_model_and_the_completed_text(model: Predictor) -> None:
     ids = model.tokenizer("the [MASK] sees")["input_ids"]
     logits = BertForMaskedLM.from_pretrained(model.folder)(input_ids=torch.tensor([ids])).logits[0, 2].detach()
     guesses = model.fill("the [MASK] sees", top_k=len(PIECES))

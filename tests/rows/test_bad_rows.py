@@ -1,4 +1,4 @@
-"""Bad rows are counted by reason; more than 5 % of them stop reading."""
+"""Bad rows are counted by reason; more than 5% of them stop reading."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def test_the_loss_is_the_weighted_mean_as_in_torch(smoothing: float, weights: tu
     assert float(mean) == pytest.approx(float(expected), rel=1e-6)
 
 
-# Answers
+# Predictions
 
 
 def test_predictions_have_labels_and_probabilities() -> None:

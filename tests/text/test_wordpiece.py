@@ -181,7 +181,7 @@ def test_every_piece_covers_its_original_characters(text: str, settings: tuple[b
 
 
 def assert_normalises_to(wordpiece: WordPiece, covered: str, piece: str) -> None:
-    """Equal, unless a covered character becomes several, and the piece may be one of them: 한 is three letters."""
+    """The same, unless a covered character becomes several, and the piece may be one of them: 한 is three letters."""
     characters = normalise(covered, strip_accents=wordpiece.strip_accents, lowercase=wordpiece.lowercase)
     normalised = "".join(character for character, _ in characters)
     expands = any(len(decompose(character)) > 1 or len(LOWER.get(character, "")) > 1 for character in covered)

@@ -49,7 +49,7 @@ def outcome(run: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def uninterrupted(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, Any]]:
-    """Returns the outcome of an uninterrupted training, which is run once."""
+    """Returns the outcome of an uninterrupted run, which is executed once."""
 
     @cache
     def made(training: str) -> dict[str, Any]:
