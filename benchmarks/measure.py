@@ -32,7 +32,7 @@ class Row:
 
 
 def best_seconds(sides: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Return the fastest of `rounds` runs of each side. The sides alternate, so that noise affects both equally."""
+    """Return the fastest of `rounds` runs of each tool. The tools alternate, so that noise affects both equally."""
     best = dict.fromkeys(sides, float("inf"))
     for _ in range(rounds):
         for name, run in sides.items():

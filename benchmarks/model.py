@@ -2,7 +2,7 @@
 
 A training step is forward + backward + AdamW for MLM and next sentence prediction, with dropout 0.1 (also in attention)
 on sequences of 128 pieces, 15% of them selected. Hugging Face runs once with the plain and once with the fused
-AdamW, ours with the fused one. For base, the necessary operations of a step, 6·(encoder + 0.15·head) per piece, are
+AdamW, bertmill with the fused one. For base, the necessary operations of a step, 6·(encoder + 0.15·head) per piece, are
 compared with the rate of a large matrix product in the same run. Each tool's training step runs in its own process,
 set up as its users run it; peak memory is measured in new processes too.
 """
