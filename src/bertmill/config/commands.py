@@ -242,7 +242,7 @@ class FinetuneSettings(TrainingSettings, RowSettings, WindowSettings):
     micro_batch_pieces: int = Field(2048, ge=1, description="maximum number of pieces per micro-batch")
     dropout: float | None = Field(None, ge=0, lt=1, description="dropout probability (default: the model's)")
     freeze: bool = Field(False, description="train only the head, not the encoder")
-    metric: str | None = Field(None, description="metric for the best checkpoint (default: depends on the task)")
+    metric: str | None = Field(None, description="metric to select the best checkpoint (default: depends on the task)")
     patience: int | None = Field(None, ge=1, description="stop after N evaluations without improvement")
     eval_every: int | None = Field(None, ge=1, description="steps between evaluations (default: one epoch)")
     seeds: int = Field(1, ge=1, description="train with this many seeds, starting at --seed; keep the best")
