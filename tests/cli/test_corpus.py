@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from bertmill.storage import MANIFEST, read_json
+from bertmill.text.printable import counted
 from tests.cli.conftest import TEXT
 from tests.conftest import RunCommand
 from tests.program import PROGRAM
@@ -36,7 +37,7 @@ def test_documents_by_mode_and_records(bertmill: RunCommand, tmp_path: Path) -> 
     (tmp_path / "b.jsonl").write_text('{"body": "One."}\n{"body": "Two.\\n\\nStill two."}\n')
     for mode, count in (("blank-line", 2), ("file", 1), ("record", 3)):
         done = bertmill("corpus", "a.txt", "--vocab", "minilm", "--out", mode, "--document", mode)
-        assert done.stdout.startswith(f"{count} documents, ")
+        assert done.stdout.startswith(f"{counted(count, 'document')}, ")
         assert ("warning:    the corpus is a single document" in done.stdout) == (count == 1)
     done = bertmill("corpus", "b.jsonl", "--vocab", "minilm", "--out", "jsonl", "--text-field", "body")
     assert done.stdout.startswith("2 documents, 3 sentences, ")
