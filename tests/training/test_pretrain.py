@@ -303,7 +303,7 @@ def test_a_model_with_nan_weights_is_refused(corpus: Path, tmp_path: Path, capsy
         (["--threads", "100000000"], "--threads"),
         (["--workers", "9999999"], "--workers"),
         (["--device", "meta"], "device meta cannot be used"),
-        (["--heldout", ""], "--heldout: should not be empty"),
+        (["--heldout", ""], "--heldout: must not be empty"),
         (["--out", "folder\udcff"], "out is not valid UTF-8"),
     ],
 )
