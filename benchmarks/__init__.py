@@ -1,6 +1,6 @@
-"""Benchmarks against other tools: both sides alternate in one run, and the result is their ratio.
+"""Benchmarks against other tools: both tools alternate in one run, and the result is their ratio.
 
-Absolute figures depend on the machine and its load; ratios of alternating sides are much more stable. `BENCHMARKS` maps
+Absolute numbers depend on the machine and its load; ratios of alternating runs are much more stable. `BENCHMARKS` maps
 the name of each benchmark to the packages that it needs. The module of that name has a function `measure(data, rounds)`
 that yields rows.
 """

@@ -73,7 +73,7 @@ def _make_parser() -> argparse.ArgumentParser:
         type=_positive,
         metavar="N",
         default=3,
-        help="rounds of alternating measurements; the best of each side counts (default: 3)",
+        help="rounds of alternating measurements; the best of each tool counts (default: 3)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object per measurement instead of a table")
     return parser

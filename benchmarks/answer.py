@@ -1,7 +1,7 @@
 """Question answering without the model: building inputs and selecting answers, against the usual code.
 
 The usual code calls Hugging Face's fast tokenizer with overflowing windows and offsets, removes the offsets of the
-question, and combines the best 20 starts with the best 20 ends. Both sides get the 6,078 questions of half of SQuAD
+question, and combines the best 20 starts with the best 20 ends. Both tools get the 6,078 questions of half of SQuAD
 2.0's dev set and the same random scores instead of model outputs. Windows have 384 pieces; theirs overlap by 128, ours
 advance by 128, so we have more windows. For questions with a single window, no answer of theirs may score higher than
 ours.
@@ -37,7 +37,7 @@ Texts = list[tuple[str, str]]  # question and passage
 
 
 def measure(data: Path, rounds: int) -> Iterator[Row]:
-    """Compare the throughput of both sides in questions per second."""
+    """Compare the throughput of both tools in questions per second."""
     texts = _texts(data / "squad2/dev-half.json")
     numbers = np.random.default_rng(0).normal(size=(len(texts), MAX_LENGTH, 2)).astype(np.float32)
     tokenizer = BertTokenizer.from_pretrained("minilm")
@@ -130,9 +130,9 @@ def answer_with_theirs(texts: Texts, numbers: Scores, tokenizer: Any) -> list[di
         for each in best:
             each["text"] = passage[each["offsets"][0] : each["offsets"][1]]
         scores = np.array([each["score"] for each in best])
-        shares = np.exp(scores - scores.max()) if best else scores
-        for each, share in zip(best, shares / shares.sum(), strict=True):
-            each["probability"] = share
+        exponentials = np.exp(scores - scores.max()) if best else scores
+        for each, probability in zip(best, exponentials / exponentials.sum(), strict=True):
+            each["probability"] = probability
         is_one = len(of_question[place]) == 1 and bool(best)
         answers.append({"score": best[0]["score"], "answer": best[0]["text"]} if is_one else None)
     return answers

@@ -1,7 +1,7 @@
 """Building a corpus from English Wikipedia, against the `tokenizers` library on the same lines; and peak memory.
 
-Our side reads the file, splits sentences, encodes them, writes shards and computes statistics, and starts its worker
-processes in every round. Their side is `encode_batch` alone, on lines in memory. Memory is the peak of the largest
+bertmill reads the file, splits sentences, encodes them, writes shards and computes statistics, and starts its worker
+processes in every round. `tokenizers` runs `encode_batch` alone, on lines in memory. Memory is the peak of the largest
 worker while the installed program runs, for 20 MB and for all of Wikipedia and books (126 MB).
 """
 
@@ -27,7 +27,7 @@ _POLL_S = 0.02
 
 
 def measure(data: Path, rounds: int) -> Iterator[Row]:
-    """Compare the throughput of both sides, then the peak memory of our workers with limits."""
+    """Compare the throughput of both tools, then the peak memory of our workers with limits."""
     import tokenizers
 
     enwiki = data / "text/enwiki.txt.xz"

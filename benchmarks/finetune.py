@@ -1,7 +1,7 @@
 """Fine-tuning MiniLM on SST-2 against the Hugging Face Trainer with its defaults and dynamic padding.
 
-Both sides train on the same 3,200 rows for one epoch, in batches of 32, with the dropout of the model, each in its own
-process. Each side reports the time of its training steps; reading and tokenization are not included.
+Both tools train on the same 3,200 rows for one epoch, in batches of 32, with the dropout of the model, each in its own
+process. Each tool reports the time of its training steps; reading and tokenization are not included.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TARGET = 2.5
 
 
 def measure(data: Path, rounds: int) -> Iterator[Row]:
-    """Compare the training throughput of both sides in rows per second."""
+    """Compare the training throughput of both tools in rows per second."""
     with (
         tempfile.TemporaryDirectory() as name,
         multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool,

@@ -1,4 +1,4 @@
-"""Inputs that several benchmarks share: the first lines of a text file, and pre-training instances."""
+"""Inputs that several benchmarks use: the first lines of a text file, and pre-training instances."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time two sides alternately, measure peak memory, and hold the result of a comparison in a row."""
+"""Time two tools alternately, measure peak memory, and hold the result of a comparison in a row."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-RUNS_PER_TURN = 2  # of a side in its own process; before the first run, the caches hold data of the other side
+RUNS_PER_TURN = 2  # of a tool in its own process; before the first run, the caches hold data of the other tool
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,12 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """How many times better our side is."""
+        """How many times better bertmill is."""
         return self.ours / self.theirs
 
 
 def best_seconds(sides: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Return the fastest of `rounds` runs of each side. The sides alternate, so that noise affects both equally."""
+    """Return the fastest of `rounds` runs of each tool. The tools alternate, so that noise affects both equally."""
     best = dict.fromkeys(sides, float("inf"))
     for _ in range(rounds):
         for name, run in sides.items():
@@ -43,7 +43,7 @@ def best_seconds(sides: Mapping[str, Callable[[], object]], rounds: int) -> dict
 
 
 def best_seconds_in_processes(sides: Mapping[str, Callable[[], Callable[[], object]]], rounds: int) -> dict[str, float]:
-    """Like `best_seconds`, but each side runs in its own process, so that they share neither allocator nor threads.
+    """Like `best_seconds`, but each tool runs in its own process, so that they share neither allocator nor threads.
 
     Each value of `sides` is called once in its process and returns the function to time.
     """

@@ -1,9 +1,9 @@
 """Training steps and a forward pass against Hugging Face's BERT with its default attention, on the same inputs.
 
 A training step is forward + backward + AdamW for MLM and next sentence prediction, with dropout 0.1 (also in attention)
-on sequences of 128 pieces, 15 % of them selected. Hugging Face's side runs once with the plain and once with the fused
-AdamW, ours with the fused one. For base, the necessary operations of a step, 6·(encoder + 0.15·head) per piece, are
-compared with the rate of a large matrix product in the same run. Each side of a training step runs in its own process,
+on sequences of 128 pieces, 15% of them selected. Hugging Face runs once with the plain and once with the fused
+AdamW, bertmill with the fused one. For base, the necessary operations of a step, 6·(encoder + 0.15·head) per piece, are
+compared with the rate of a large matrix product in the same run. Each tool's training step runs in its own process,
 set up as its users run it; peak memory is measured in new processes too.
 """
 
@@ -64,7 +64,7 @@ def _training_step(size: str, rounds: int) -> Iterator[Row]:
 
 
 def _side(side: str, size: str) -> Callable[[], object]:
-    """Return the function to time for one side; runs in the process of that side."""
+    """Return the function to time for one tool; runs in the process of that tool."""
     set_threads(None)
     if side == "product":
         matrix = torch.randn(PRODUCT_SIZE, PRODUCT_SIZE)

@@ -5,7 +5,7 @@
 - The pipeline gets the texts in batches of 32, in their given order.
 - onnxruntime and OpenVINO run Hugging Face's model, exported to ONNX, with our tokenizer, our batches by length and our
   number of threads. Each batch is padded to its longest sequence and has a mask.
-- The benchmark fails unless all sides give the same answers.
+- The benchmark fails unless all tools give the same predictions.
 - Memory is the peak of `bertmill predict` on 1,000 and on 100,000 rows.
 """
 
@@ -58,7 +58,7 @@ Engine = Callable[[list[Ids]], NDArray[np.float32]]  # INPUTS [batch, pieces] â†
 
 
 def measure(data: Path, rounds: int) -> Iterator[Row]:
-    """Compare the throughput of all sides in texts per second, then the peak memory of few and many rows."""
+    """Compare the throughput of all tools in texts per second, then the peak memory of few and many rows."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         torch.manual_seed(0)
@@ -83,7 +83,7 @@ def _texts(data: Path, tokenizer: BertTokenizer) -> list[str]:
 
 
 def against_rivals(folder: Path, texts: list[str], rounds: int) -> Iterator[Row]:
-    """Compare all sides, each in its own process: idle threads of one side would slow the others down."""
+    """Compare all tools, each in its own process: idle threads of one tool would slow the others down."""
     makers = {"ours": _ours, "transformers pipeline": _pipeline, "onnxruntime": _onnxruntime, "openvino": _openvino}
     files = {side: folder / f"{side}.json" for side in makers}
     sides = {side: partial(_side, make, folder, texts, files[side]) for side, make in makers.items()}
@@ -104,7 +104,7 @@ def _require_same(ours: list[Answer], theirs: list[Answer]) -> None:
 def _side(
     make: Callable[[Path], Callable[[list[str]], list[Answer]]], folder: Path, texts: list[str], file: Path
 ) -> Callable[[], object]:
-    """Return the function to time for one side; it also writes the answers to `file`, in a thousandth of the time."""
+    """Return the function to time for one tool; it also writes predictions to `file`, in a thousandth of the time."""
     set_threads(None)
     predict = make(folder)
     return lambda: file.write_text(json.dumps(predict(texts)), encoding="utf-8")
@@ -150,9 +150,9 @@ def _with_engine(folder: Path, engine: Engine) -> Callable[[list[str]], list[Ans
 
     def run(batch: list[Ids]) -> Sequence[Answer]:
         logits = engine(_padded(batch))
-        shares = np.exp(logits - logits.max(1, keepdims=True))
-        shares /= shares.sum(1, keepdims=True)
-        return [{"label": f"LABEL_{row.argmax()}", "score": float(row.max())} for row in shares]
+        exponentials = np.exp(logits - logits.max(1, keepdims=True))
+        exponentials /= exponentials.sum(1, keepdims=True)
+        return [{"label": f"LABEL_{row.argmax()}", "score": float(row.max())} for row in exponentials]
 
     return lambda texts: list(stream_batched(map(encode, texts), len, run))
 

@@ -55,7 +55,7 @@ def measure(data: Path, rounds: int) -> Iterator[Row]:
 
 
 def _best(sides: list[Callable[[], float]], rounds: int) -> list[float]:
-    """Return the highest rate of each side; the sides alternate."""
+    """Return the highest rate of each tool; the tools alternate."""
     rates = [[side() for side in sides] for _ in range(rounds)]
     return [max(of_side) for of_side in zip(*rates, strict=True)]
 

@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def train(run: Path, out: Path, learning_rate: float | None = None) -> None:
-    """Train with the settings of `run`, write the model to `out` and print the held-out figures."""
+    """Train with the settings of `run`, write the model to `out` and print the held-out metrics."""
     settings = read_settings(PretrainSettings, {}, toml_path=run / "config.toml")
     assert settings.corpus is not None
     assert settings.size is not None
@@ -95,7 +95,7 @@ def train(run: Path, out: Path, learning_rate: float | None = None) -> None:
         of_length.plan_epoch(0)  # RUN also plans before its time starts
     started, seconds, steps, pieces = time.monotonic(), 0.0, 0, 0
     model.train()
-    for (length, _), end in zip(phases, accumulate(share for _, share in phases), strict=True):
+    for (length, _), end in zip(phases, accumulate(fraction for _, fraction in phases), strict=True):
         for batch in Loader(planned[length], batch_size=settings.batch_size, workers=1).batches(0):
             for group in optimizer.param_groups:
                 group["lr"] = schedule.rate(steps, seconds)
@@ -116,8 +116,8 @@ def train(run: Path, out: Path, learning_rate: float | None = None) -> None:
     with torch.inference_mode():
         heldout = instances(Corpus(RunFolder(run).heldout), "heldout", phases[-1][0], HELDOUT_MASK_RATE, HELDOUT_SEED)
         heldout.plan_epoch(0)
-        figures = evaluate_on_heldout(ours, heldout, Ranks(torch.device("cpu")))
-    print(json.dumps({"steps": steps, "pieces": pieces, "seconds": round(seconds), **figures}))
+        metrics = evaluate_on_heldout(ours, heldout, Ranks(torch.device("cpu")))
+    print(json.dumps({"steps": steps, "pieces": pieces, "seconds": round(seconds), **metrics}))
 
 
 def _make_model(model_class: str, size: str, vocab_size: int, dropout: float) -> transformers.BertPreTrainedModel:

@@ -1,7 +1,7 @@
 """Tagging the 3,250 dev sentences of CoNLL-2003 with MiniLM against Hugging Face's token-classification pipeline.
 
-Both sides get raw text, the words of a sentence separated by spaces. We tag every word; the pipeline tags every piece,
-in batches of 32. The head is random, so the tags are meaningless, but the benchmark fails unless both sides agree.
+Both tools get raw text, the words of a sentence separated by spaces. We tag every word; the pipeline tags every piece,
+in batches of 32. The head is random, so the tags are meaningless, but the benchmark fails unless both tools agree.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from bertmill.text.words import find_words
 BATCH_SIZE = 32
 TAGS = ("O", *(f"{begin}-{kind}" for kind in ("LOC", "MISC", "ORG", "PER") for begin in "BI"))
 TARGET = 4.0
-MAX_DIFFERING = 1e-3  # share of words, for ties between two tags
+MAX_DIFFERING = 1e-3  # fraction of words, for ties between two tags
 
 
 def measure(data: Path, rounds: int) -> Iterator[Row]:
-    """Compare the throughput of both sides in sentences per second."""
+    """Compare the throughput of both tools in sentences per second."""
     texts = _texts(data / "conll2003/eng.testa")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

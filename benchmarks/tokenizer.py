@@ -1,7 +1,7 @@
-"""Bulk tokenization of 20 MB of English Wikipedia against the `tokenizers` library, all cores on both sides.
+"""Bulk tokenization of 20 MB of English Wikipedia against the `tokenizers` library, all cores for both tools.
 
 Our time includes starting the worker processes and filling their caches in every round. `tokenizers` runs one thread
-per core. Both sides get the same lines and the same vocabulary.
+per core. Both tools get the same lines and the same vocabulary.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NUM_BYTES = 20_000_000
 
 
 def measure(data: Path, rounds: int) -> Iterator[Row]:
-    """Compare the throughput of both sides for ids only and with offsets."""
+    """Compare the throughput of both tools for ids only and with offsets."""
     import tokenizers
 
     lines = [line for line in first_lines(data / "text/enwiki.txt.xz", NUM_BYTES) if line]

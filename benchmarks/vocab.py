@@ -1,6 +1,6 @@
 """Learning a vocabulary from 20 MB of English Wikipedia against the trainer of the `tokenizers` library.
 
-Both sides read the same uncompressed file and learn 30,522 uncased pieces on all cores. Quality is words per piece on
+Both tools read the same uncompressed file and learn 30,522 uncased pieces on all cores. Quality is words per piece on
 other articles. Memory is measured for Wikipedia and books together (126 MB): the peak of the parent plus, for each
 worker, the peak of the largest worker, which is an upper bound.
 """
@@ -28,7 +28,7 @@ ALLOWED_GIGABYTES = 2.0
 
 
 def measure(data: Path, rounds: int) -> Iterator[Row]:
-    """Compare speed and quality of both sides, then our peak memory with its limit."""
+    """Compare speed and quality of both tools, then our peak memory with its limit."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         text = write_beginning(data / "text/enwiki.txt.xz", folder / "text.txt", NUM_BYTES)

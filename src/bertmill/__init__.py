@@ -1,6 +1,6 @@
-"""bertmill makes BERT models out of text and gets answers out of them.
+"""Build BERT models from text, fine-tune them, and run them.
 
-The public names, imported when first used: `import bertmill` alone loads nothing heavy.
+Public names are imported on first use, so `import bertmill` is fast.
 """
 
 from __future__ import annotations

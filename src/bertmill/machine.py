@@ -40,7 +40,7 @@ def keep_freed_memory() -> None:
     """Make the C library keep the memory of freed tensors for new ones, instead of returning it to the system.
 
     Each training step frees and allocates the same hundreds of megabytes, and every page that was returned costs a page
-    fault when it is used again: 4 to 6 % of a step's CPU time. Only glibc supports this; elsewhere this function does
+    fault when it is used again: 4 to 6% of a step's CPU time. Only glibc supports this; elsewhere this function does
     nothing. Blocks of more than 32 MB are always returned.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None

@@ -13,8 +13,8 @@ from bertmill.batching.by_length import (
     LOOK_AHEAD_PIECES,
     PIECES_PER_BATCH,
     batches_by_length,
-    in_portions,
     run_batched,
+    split_into_batches,
     stream_batched,
 )
 
@@ -30,11 +30,11 @@ def test_every_input_is_in_one_batch_and_batches_stay_within_the_budget(sizes: l
 
 
 @given(st.lists(st.integers(1, 2 * PIECES_PER_BATCH), max_size=30))
-def test_portions_have_all_inputs_in_order_and_stay_within_the_budget(sizes: list[int]) -> None:
-    portions = list(in_portions(enumerate(sizes), lambda each: each[1]))
-    assert [each for portion in portions for each in portion] == list(enumerate(sizes))
-    for portion in portions:
-        assert len(portion) == 1 or sum(size for _, size in portion) <= PIECES_PER_BATCH
+def test_batches_have_all_inputs_in_order_and_stay_within_the_budget(sizes: list[int]) -> None:
+    batches = list(split_into_batches(enumerate(sizes), lambda each: each[1]))
+    assert [each for batch in batches for each in batch] == list(enumerate(sizes))
+    for batch in batches:
+        assert len(batch) == 1 or sum(size for _, size in batch) <= PIECES_PER_BATCH
 
 
 @given(st.lists(st.integers(1, 2 * PIECES_PER_BATCH), max_size=60))

@@ -53,7 +53,7 @@ def tokenizer() -> BertTokenizer:
     return BertTokenizer.from_pretrained("minilm")
 
 
-def test_a_window_equals_the_output_of_the_tokenizer(tokenizer: BertTokenizer) -> None:
+def test_a_window_matches_the_tokenizer_output(tokenizer: BertTokenizer) -> None:
     ((window,),) = Windows(tokenizer, 64).cut([("A film.", "Not a good one.")])
     encoded = tokenizer("A film.", "Not a good one.")
     assert window.ids.tolist() == encoded["input_ids"]
@@ -71,7 +71,7 @@ def test_an_example_that_does_not_fit_is_counted_once_for_any_number_of_choices(
     for _ in range(2):
         sequences = windows.cut([("word " * 30,), ("word " * 40,)])
         assert (max(map(len, sequences)) == 1) == truncate
-    assert windows.remark == f"2 rows are longer than 8 pieces: {outcome}"
+    assert windows.remark == f"rows longer than 8 pieces ({outcome}): 2"
 
 
 def test_threads_get_the_same_windows_and_counts_are_exact(tokenizer: BertTokenizer) -> None:
@@ -90,15 +90,15 @@ def test_threads_get_the_same_windows_and_counts_are_exact(tokenizer: BertTokeni
             (windows,) = shared.cut([(text,)])
             assert shared.pieces(text).ids.tolist() == tokenizer.wordpiece.pieces(text, split_special=True).ids.tolist()
             found.append([window.ids.tolist() for window in windows])
-            shared.count("texts were counted")
+            shared.count("counted texts")
         return found
 
     with ThreadPoolExecutor(num_threads) as pool:
         assert list(pool.map(encode, range(num_threads))) == [expected] * num_threads
     assert shared.remark is not None
     assert set(shared.remark.split("; ")) == {
-        f"{num_threads * num_long:,} rows are longer than 16 pieces: read in windows",
-        f"{num_threads * len(texts):,} texts were counted",
+        f"rows longer than 16 pieces (read in windows): {num_threads * num_long:,}",
+        f"counted texts: {num_threads * len(texts):,}",
     }
 
 

@@ -13,7 +13,7 @@ def test_the_ratio_is_ours_over_theirs() -> None:
     assert Row("model", "step", "piece/s", 30.0, 20.0, "a rival").ratio == 1.5
 
 
-def test_sides_alternate_and_the_best_time_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tools_alternate_and_the_best_time_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 5.0, 10.0, 11.0, 20.0, 23.0, 30.0, 32.0])
     monkeypatch.setattr("time.perf_counter", lambda: next(clock))
     turns: list[str] = []
@@ -26,7 +26,7 @@ def count_runs(file: Path) -> Callable[[], object]:
     return lambda: file.write_text(file.read_text() + "." if file.exists() else ".")
 
 
-def test_a_side_in_its_own_process_warms_up_before_it_is_timed(tmp_path: Path) -> None:
+def test_a_tool_in_its_own_process_warms_up_before_it_is_timed(tmp_path: Path) -> None:
     sides = {name: partial(count_runs, tmp_path / name) for name in ("ours", "theirs")}
     seconds = best_seconds_in_processes(sides, rounds=2)
     assert all(0 < value < 10 for value in seconds.values())

@@ -1,4 +1,4 @@
-"""Benchmarks that use internal parts of bertmill run, and both sides give the same answers."""
+"""Benchmarks that use bertmill's internals run, and both tools give the same predictions."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ from benchmarks import answer, instances, predict
 from bertmill import BertForSequenceClassification, BertTokenizer
 
 
-def test_answer_compares_both_sides(tiny_data: Path) -> None:
+def test_answer_compares_both_tools(tiny_data: Path) -> None:
     (row,) = answer.measure(tiny_data, rounds=1)
     assert (row.benchmark, row.unit, row.target) == ("answer", "row/s", answer.TARGET)
     assert row.ratio > 0
@@ -34,7 +34,7 @@ def test_instances_measures_planning_and_loading(tiny_data: Path, monkeypatch: p
     assert all(row.ours > 0 and row.theirs > 0 for row in rows)
 
 
-def test_another_engine_in_place_of_our_model_gives_the_same_answers(tmp_path: Path) -> None:
+def test_another_engine_instead_of_our_model_gives_the_same_predictions(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = BertForSequenceClassification.from_pretrained("minilm", num_labels=2).eval()
     model.save_pretrained(tmp_path / "model")

@@ -32,7 +32,7 @@ def test_tensors_are_read_as_float32_copies_in_the_requested_order(tmp_path: Pat
         assert torch.equal(tensor, TENSORS[each.name].t().float())
 
 
-def test_equal_tensors_give_equal_bytes(tmp_path: Path) -> None:
+def test_files_of_identical_tensors_are_byte_identical(tmp_path: Path) -> None:
     for name in ("x", "y"):
         write_tensors(tmp_path / name, TENSORS)
     assert (tmp_path / "x").read_bytes() == (tmp_path / "y").read_bytes()

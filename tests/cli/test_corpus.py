@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from bertmill.storage import MANIFEST, read_json
+from bertmill.text.printable import counted
 from tests.cli.conftest import TEXT
 from tests.conftest import RunCommand
 from tests.program import PROGRAM
@@ -23,7 +24,7 @@ def test_it_prints_a_summary_and_statistics(bertmill: RunCommand, tmp_path: Path
     lines = done.stdout.splitlines()
     assert lines[0].startswith("2 documents, 5 sentences, ")
     assert [line.split(":")[0] for line in lines[1:]] == ["entropy", "unknown", "duplicates", "short", "instances"]
-    assert done.stderr == "repaired: 1 bad bytes\ndropped: 1 sentences without pieces\n"
+    assert done.stderr == "repaired: 1 invalid byte\ndropped: 1 sentence without pieces\n"
     quiet = bertmill("corpus", "a.txt", "--vocab", "minilm", "--out", "quiet", "--quiet")
     assert (quiet.stdout, quiet.stderr) == (done.stdout, "")
     assert json.loads((tmp_path / "corpus" / MANIFEST).read_text()) == json.loads(
@@ -36,7 +37,7 @@ def test_documents_by_mode_and_records(bertmill: RunCommand, tmp_path: Path) -> 
     (tmp_path / "b.jsonl").write_text('{"body": "One."}\n{"body": "Two.\\n\\nStill two."}\n')
     for mode, count in (("blank-line", 2), ("file", 1), ("record", 3)):
         done = bertmill("corpus", "a.txt", "--vocab", "minilm", "--out", mode, "--document", mode)
-        assert done.stdout.startswith(f"{count} documents, ")
+        assert done.stdout.startswith(f"{counted(count, 'document')}, ")
         assert ("warning:    the corpus is a single document" in done.stdout) == (count == 1)
     done = bertmill("corpus", "b.jsonl", "--vocab", "minilm", "--out", "jsonl", "--text-field", "body")
     assert done.stdout.startswith("2 documents, 3 sentences, ")

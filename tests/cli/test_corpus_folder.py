@@ -156,7 +156,7 @@ def test_inspect_shows_instances_and_leaves_the_corpus_unchanged(bertmill: RunCo
     before = sorted(stories.iterdir())
     done = bertmill("inspect", stories, "--show", "3", "--length", "40", "--objective", "mlm+sop")
     assert done.returncode == 0, done.stderr
-    assert "mlm+sop in 40 pieces: " in done.stdout
+    assert "mlm+sop, length 40: " in done.stdout
     assert "instance 3: " in done.stdout
     assert "instance 4: " not in done.stdout
     assert "‹" in done.stdout

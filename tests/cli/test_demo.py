@@ -28,7 +28,7 @@ def read_results(folder: Path) -> dict[str, Any]:
     return results
 
 
-def test_a_demo_prints_a_table_and_answers_and_writes_a_report(bertmill: RunCommand, tmp_path: Path) -> None:
+def test_a_demo_prints_a_table_and_predictions_and_writes_a_report(bertmill: RunCommand, tmp_path: Path) -> None:
     done = bertmill("demo", "--quick", "--out", "demo")
     assert done.returncode == 0, done.stderr
     assert "collecting the documentation of 7 installed libraries" in done.stderr
@@ -37,12 +37,12 @@ def test_a_demo_prints_a_table_and_answers_and_writes_a_report(bertmill: RunComm
     assert len(results["filled"]) == 4
     assert len(results["tasks"]) == 6
     assert set(results["seconds"]) >= {"documentation", "vocabulary", "corpus", "pretrain", "measure"}
-    for figures in [results["masked_words"], *results["tasks"].values()]:
-        assert 0 <= figures["low"] <= figures["value"] <= figures["high"] <= 1
-        assert f"{figures['value']:.1%}" in done.stdout
+    for result in [results["masked_words"], *results["tasks"].values()]:
+        assert 0 <= result["low"] <= result["value"] <= result["high"] <= 1
+        assert f"{result['value']:.1%}" in done.stdout
     assert results["masked_words"]["low"] > results["masked_words"]["baseline"]
     assert results["gain"]["low"] <= results["gain"]["value"] <= results["gain"]["high"]
-    for text in ("[MASK]", "Gain from pre-training", "Answers to test rows:", "Report: demo/report.html"):
+    for text in ("[MASK]", "Gain from pre-training", "Predictions for test rows:", "Report: demo/report.html"):
         assert text in done.stdout
     assert sum(line.startswith("  bertmill ") for line in done.stdout.splitlines()) == 3
     assert (tmp_path / "demo/report.html").stat().st_size > 10_000
@@ -52,7 +52,7 @@ def test_a_demo_prints_a_table_and_answers_and_writes_a_report(bertmill: RunComm
     assert (again.returncode, again.stdout, again.stderr) == (0, done.stdout, "")
     other = bertmill("demo", "--out", "demo")
     assert other.returncode == 2
-    assert other.stderr.startswith("bertmill: demo: contains a demo with other settings")
+    assert other.stderr.startswith("bertmill: demo: contains a demo with different settings")
 
 
 def test_a_folder_with_other_files_is_refused(bertmill: RunCommand, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def test_json_has_metrics_classes_and_the_confusion_matrix(
 def test_tables_have_the_number_of_rows_and_the_classes(tagger: Path, tagged_file: Path, run_main: RunMain) -> None:
     lines = run_main("evaluate", tagger, "--data", tagged_file).splitlines()
     assert lines[0] == "120 rows"
-    assert any(line.startswith("  strict f1") and "95 %" in line for line in lines)
+    assert any(line.startswith("  strict f1") and "95% CI" in line for line in lines)
     assert any(line.split()[:1] == ["LOC"] for line in lines)
 
 
@@ -57,7 +57,7 @@ def test_long_texts_of_errors_are_shortened(
     assert main(["evaluate", str(classifier), "--data", str(rows), "--max-length", "64", "--truncate"]) == 0
     printed = capsys.readouterr()
     assert f"    {'good ' * 20}…" in printed.out.splitlines()
-    assert "1 rows are longer than 64 pieces: truncated" in printed.err
+    assert "rows longer than 64 pieces (truncated): 1" in printed.err
 
 
 def test_a_large_confusion_matrix_is_left_to_json() -> None:

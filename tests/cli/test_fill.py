@@ -1,4 +1,4 @@
-"""Tests for `bertmill fill`: guesses as a table or as JSON."""
+"""Tests for `bertmill fill`: predictions as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def model(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_table_has_the_guesses_for_each_mask(model: Path, run_main: RunMain) -> None:
+def test_a_table_has_the_predictions_for_each_mask(model: Path, run_main: RunMain) -> None:
     lines = run_main("fill", model, "a good [MASK]", "[MASK] and [MASK]", "--top-k", 2).splitlines()
     assert lines[0] == "a good [MASK]"
     assert len(lines) == 1 + 2 + 1 + 2 * (1 + 2)

@@ -191,7 +191,7 @@ def test_help_lists_every_flag_once_and_required_ones_first(capsys: pytest.Captu
     assert usage.startswith(f"usage: bertmill {command} ")
     for name, field in COMMAND_SETTINGS[command].model_fields.items():
         flag = flag_of(name, field) if POSITIONAL not in field.metadata else name.removesuffix("s").upper()
-        first_words = ((title, line.split()[0].rstrip(",")) for title in groups for line in entries(groups[title]))
+        first_words = ((title, line.split()[0].rstrip(",…")) for title in groups for line in entries(groups[title]))
         (title,) = (title for title, word in first_words if word == flag)
         assert (title == "required settings") == field.is_required()
         if field.is_required():

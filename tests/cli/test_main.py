@@ -21,7 +21,7 @@ def test_help_lists_every_command(bertmill: RunCommand) -> None:
 
 
 @pytest.mark.slow  # a loaded machine takes longer
-def test_help_answers_in_under_half_a_second(bertmill_process: RunCommand) -> None:
+def test_help_is_printed_in_under_half_a_second(bertmill_process: RunCommand) -> None:
     def seconds() -> float:
         started = time.perf_counter()
         bertmill_process("--help")
@@ -163,4 +163,4 @@ def test_a_default_of_one_is_not_shown_as_yes(capsys: pytest.CaptureFixture[str]
     assert main(["pretrain", "--help"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "to this norm (default: 1.0)" in text
-    assert "(0: none) (default: 1)" in text
+    assert "(0 disables prefetching) (default: 1)" in text

@@ -25,7 +25,7 @@ def test_labels_in_the_rows_are_ignored(classifier: Path, tmp_path: Path, run_ma
 
 
 @pytest.mark.parametrize("has_ids", [False, True])
-def test_answers_have_the_id_or_the_number_of_their_row(
+def test_predictions_have_the_id_or_the_number_of_their_row(
     has_ids: bool, classifier: Path, tmp_path: Path, run_main: RunMain
 ) -> None:
     texts = [f"a {word} film" for word in ("good", "dull") * 10]
@@ -42,7 +42,7 @@ def test_answers_have_the_id_or_the_number_of_their_row(
 def test_long_rows_are_counted(classifier: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for flags, outcome in (([], "read in windows"), (["--truncate"], "truncated")):
         assert main(["predict", str(classifier), "--text", "dull " * 50, *flags]) == 0
-        assert f"1 rows are longer than 16 pieces: {outcome}" in capsys.readouterr().err
+        assert f"rows longer than 16 pieces ({outcome}): 1" in capsys.readouterr().err
 
 
 def test_a_csv_has_the_fields_of_the_row_and_a_column_for_every_label(
@@ -69,7 +69,7 @@ def test_scores_by_label_and_labels_become_columns() -> None:
     assert answer_columns(answer) == columns
 
 
-def test_a_table_has_an_answer_per_line_without_control_characters(
+def test_a_table_has_a_prediction_per_line_without_control_characters(
     untrained: MakeModel, tmp_path: Path, run_main: RunMain
 ) -> None:
     folder = untrained(Classify(("a", "b")))
@@ -172,6 +172,6 @@ def test_a_request_that_does_not_fit_the_task_is_refused(
     assert said.count("\n") == 1
 
 
-def test_a_pretrained_model_has_no_answers(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pretrained_model_has_no_predictions(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["predict", str(tiny), "--text", "a film"]) == 2
     assert "is not fine-tuned for a task" in capsys.readouterr().err

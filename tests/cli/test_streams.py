@@ -1,4 +1,4 @@
-"""Remarks on standard error never end the program."""
+"""Notes on standard error never end the program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Progress of a training on the command line."""
+"""Progress of a training run on the command line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_speed_excludes_evaluation_on_dev(monkeypatch: pytest.MonkeyPatch, capsy
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     display = TrainingDisplay(quiet=False)
-    display.begin(Beginning(20, {"examples": 1000}))  # counted before the training was resumed
+    display.begin(Beginning(20, {"examples": 1000}))  # counted before the run was resumed
     now += 2
     display.step({"step": 10, "progress": 0.5})
     now += 50

@@ -18,7 +18,7 @@ def test_it_prints_what_was_learned_and_the_folder_is_a_vocabulary(bertmill: Run
     done = bertmill("vocab", "a.txt", "--out", "v", "--size", "80", "--workers", "2")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[0] == "v holds a vocabulary of 80 pieces, uncased."
+    assert lines[0] == "Wrote v: 80 pieces, uncased."
     assert lines[2] == "alphabet:  36 characters, none dropped"
     assert lines[3].startswith("held out: ")
     assert lines[3].endswith("0.000% of the pieces [UNK]")

@@ -37,7 +37,7 @@ def test_every_command_has_settings_and_a_description() -> None:
 
 
 @pytest.mark.parametrize("kind", [*COMMAND_SETTINGS.values(), *map(settings_for, TASKS)])
-def test_every_field_has_a_description_and_a_key_of_its_own(kind: type[Settings]) -> None:
+def test_every_field_has_a_description_and_a_unique_key(kind: type[Settings]) -> None:
     keys = [key_of(name, field) for name, field in kind.model_fields.items()]
     assert len(set(keys)) == len(keys)
     assert all(field.description for field in kind.model_fields.values())
@@ -85,8 +85,8 @@ def test_the_fields_that_may_change_when_a_run_is_resumed(
         ({"steps": 10, "epochs": 2}, "--steps and --epochs are mutually exclusive"),
         ({"steps": 10, "budget": "1h", "epochs": 1}, "--steps and --epochs and --budget are mutually exclusive"),
         ({"steps": 0}, "--steps: .*greater than or equal to 1"),
-        ({"length": "x"}, "--length: should have the form 128"),
-        ({"heldout": "1.5"}, "--heldout: should be a share between 0 and 1"),
+        ({"length": "x"}, "--length: must have the form 128"),
+        ({"heldout": "1.5"}, "--heldout: must be a fraction between 0 and 1"),
     ],
 )
 def test_wrong_settings_of_pretrain_are_refused(given: dict[str, Any], message: str) -> None:
@@ -100,10 +100,10 @@ def test_wrong_settings_of_pretrain_are_refused(given: dict[str, Any], message: 
         ("classify", {"multi_label": True, "label_smoothing": 0.1}, "cannot be used with multi_label"),
         ("classify", {"multi_label": True, "class_weights": "balanced"}, "cannot be used with multi_label"),
         ("classify", {"label_smoothing": 1}, "--label-smoothing: .*less than 1"),
-        ("classify", {"dev": "1.5"}, "--dev: should be a share between 0 and 1"),
+        ("classify", {"dev": "1.5"}, "--dev: must be a fraction between 0 and 1"),
         ("regress", {"seeds": 0}, "--seeds: "),
         ("regress", {"quotes": "auto"}, "--quotes: .*'literal' or 'standard'"),
-        ("regress", {"separator": "::"}, "--separator: should be a single character, or tab"),
+        ("regress", {"separator": "::"}, "--separator: must be a single character, or tab"),
         ("regress", {"on_bad_row": "ignore"}, "--on-bad-row: .*'stop' or 'skip'"),
     ],
 )

@@ -47,7 +47,7 @@ def test_any_time_is_the_sum_of_its_parts(hours: int, minutes: int, seconds: int
 
 @pytest.mark.parametrize("text", ["1.5h", "30 m", "m", "1d", "-5", "30m1h"])
 def test_other_times_are_refused(text: str) -> None:
-    assert problem(Seconds, text) == "Value error, should be a time such as 45s, 30m or 1h30m"
+    assert problem(Seconds, text) == "Value error, must be a time such as 45s, 30m or 1h30m"
 
 
 @pytest.mark.parametrize("text", ["0s", "", "9999999h"])
@@ -59,7 +59,7 @@ def test_a_time_is_positive_and_finite(text: str) -> None:
     ("text", "phases"),
     [("128", [(128, 1.0)]), ("128:0.9,512:0.1", [(128, 0.9), (512, 0.1)]), ("64:1", [(64, 1.0)])],
 )
-def test_phases_are_lengths_with_shares(text: str, phases: list[tuple[int, float]]) -> None:
+def test_phases_are_lengths_with_fractions(text: str, phases: list[tuple[int, float]]) -> None:
     assert parse_phases(text) == phases
     assert parse(Phases, text) == text
 
@@ -71,11 +71,11 @@ def test_a_length_may_be_a_number_in_a_file() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "should have the form"),
-        ("a:1", "should have the form"),
-        ("128:0.9;512:0.1", "should have the form"),
-        ("0", "lengths of 1 or more"),
-        ("-5:1", "lengths of 1 or more"),
+        ("", "must have the form"),
+        ("a:1", "must have the form"),
+        ("128:0.9;512:0.1", "must have the form"),
+        ("0", "lengths must be at least 1"),
+        ("-5:1", "lengths must be at least 1"),
         ("128:0.9,512:0.2", "add up to 1"),
         ("128,512", "add up to 1"),
         ("128:1.5,512:-0.5", "add up to 1"),
@@ -93,11 +93,11 @@ def test_a_mask_mix_is_three_percentages() -> None:
 
 @pytest.mark.parametrize("text", ["80/20", "80/10/5", "a/b/c", "", "120/-10/-10", "nan/10/10", "80/10/10/0"])
 def test_other_mask_mixes_are_refused(text: str) -> None:
-    assert "should have" in problem(MaskMix, text)
+    assert "must " in problem(MaskMix, text)
 
 
 @pytest.mark.parametrize(
-    ("given", "stored", "share"),
+    ("given", "stored", "fraction"),
     [
         ("0.1", "0.1", 0.1),
         ("1e-1", "0.1", 0.1),  # stored in one way, so that settings can be compared
@@ -106,19 +106,19 @@ def test_other_mask_mixes_are_refused(text: str) -> None:
         ("./0.5", "./0.5", None),
     ],
 )
-def test_held_out_data_is_a_share_or_a_file(given: Any, stored: str, share: float | None) -> None:
+def test_held_out_data_is_a_fraction_or_a_file(given: Any, stored: str, fraction: float | None) -> None:
     assert parse(Heldout, given) == stored
-    assert heldout_share(stored) == share
+    assert heldout_share(stored) == fraction
 
 
 @pytest.mark.parametrize("given", ["1.5", "0", "1", "-0.1", "nan", 2])
-def test_a_share_is_between_0_and_1(given: Any) -> None:
-    message = f"should be a share between 0 and 1, or files (write ./{given} for a file named {given})"
+def test_a_fraction_is_between_0_and_1(given: Any) -> None:
+    message = f"must be a fraction between 0 and 1 or a file name; for a file named {given}, use ./{given}"
     assert message in problem(Heldout, given)
 
 
 def test_held_out_data_is_not_empty() -> None:
-    assert "should not be empty" in problem(Heldout, "")
+    assert "must not be empty" in problem(Heldout, "")
     assert heldout_share(None) is None
 
 
@@ -129,7 +129,7 @@ def test_a_separator_is_one_character(given: str, stored: str) -> None:
 
 @pytest.mark.parametrize("given", ["", "||", '"', "\n", "\r", "comma"])
 def test_other_separators_are_refused(given: str) -> None:
-    assert "should be a single character, or tab" in problem(Separator, given)
+    assert "must be a single character, or tab" in problem(Separator, given)
 
 
 @pytest.mark.parametrize("given", [0, -1, 5000, "x"])

@@ -324,7 +324,7 @@ def test_a_setting_left_open_keeps_the_decision_of_the_run() -> None:
     assert (resumed.learning_rate, resumed.steps, resumed.threads) == (0.001, 10, None)  # threads may change
 
 
-def test_settings_of_a_fine_tuning_left_open_keep_the_decisions_of_the_run() -> None:
+def test_open_settings_of_a_fine_tuning_run_keep_its_decisions() -> None:
     decided = {"metric": "f1", "eval_every": 7, "max_length": 64, "stride": 16, "truncate": True}
     before = read_settings(settings_for("classify"), {**FINETUNE, "out": "/run", **decided})
     now = before.model_copy(update=dict.fromkeys(decided))
@@ -388,7 +388,7 @@ def test_a_run_of_another_command_is_not_resumed(pretrain_run: Path, finetune_ru
 # Paths
 
 
-def test_paths_become_absolute_and_names_shares_and_standard_input_stay(
+def test_paths_become_absolute_and_names_fractions_and_standard_input_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""A corpus has the pieces of every sentence, and the same bytes for any number of workers and interruptions."""
+"""A corpus contains the pieces of every sentence and is byte-identical for any number of workers and interruptions."""
 
 import fcntl
 import json

@@ -1,4 +1,4 @@
-"""Finished instances: shares as in the paper on real text, every piece on synthetic text."""
+"""Finished instances: fractions as in the paper on real text, every piece on synthetic text."""
 
 import lzma
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ def many_batches(instances: Instances, num_instances: int) -> Iterator[InstanceB
     ("wanted_instances", "tolerance"),
     [(NUM_INSTANCES, 2.0), pytest.param(MANY_INSTANCES, 1.0, marks=pytest.mark.slow)],
 )
-def test_next_sentence_instances_of_real_text_have_the_shares_of_the_paper(
+def test_next_sentence_instances_of_real_text_have_the_fractions_of_the_paper(
     wanted_instances: int, tolerance: float, wikipedia: tuple[Corpus, VocabularyIds], tmp_path: Path
 ) -> None:
     corpus, vocabulary = wikipedia
@@ -178,7 +178,7 @@ def test_a_pair_is_laid_out_with_special_pieces_and_segments(corpus: Corpus, tmp
 
 @pytest.mark.parametrize("objective", ["mlm", "clm"])
 def test_full_sentences_have_a_separator_between_documents(corpus: Corpus, tmp_path: Path, objective: str) -> None:
-    """Concatenated instances equal the corpus, with one [SEP] at the end of every document and every instance."""
+    """Concatenated instances match the corpus, with one [SEP] at the end of every document and every instance."""
     instances = make(corpus, tmp_path / "plan", objective, mask=0, random=0, same=1)
     batch = instances.make_batch(0, np.arange(instances.plan_epoch(0).num_instances))
     assert batch.lengths.max() <= 64
@@ -216,7 +216,7 @@ def test_masks_change_every_epoch_unless_they_are_fixed(corpus: Corpus, tmp_path
     assert fixed.make_batch(0, numbers).piece_ids.tolist() == fixed.make_batch(7, numbers).piece_ids.tolist()
     loader = Loader(fixed, batch_size=fixed.plan_epoch(0).num_instances, workers=0)
     first, second = loader.load(0), loader.load(1)
-    assert first.piece_ids.tolist() != second.piece_ids.tolist()  # another order
+    assert first.piece_ids.tolist() != second.piece_ids.tolist()  # a different order
     assert sorted(texts(first)) == sorted(texts(second))  # of the same instances
 
 
@@ -224,7 +224,7 @@ def texts(batch: InstanceBatch) -> list[list[int]]:
     return [part.tolist() for part in np.split(batch.piece_ids, np.cumsum(batch.lengths)[:-1])]
 
 
-def test_concatenated_micro_batches_equal_the_batch(corpus: Corpus, tmp_path: Path) -> None:
+def test_concatenated_micro_batches_match_the_batch(corpus: Corpus, tmp_path: Path) -> None:
     batch = make(corpus, tmp_path / "plan", "mlm+nsp").make_batch(0, np.arange(40))
     parts = list(batch.micro_batches(max_pieces=300))
     assert len(parts) > 3

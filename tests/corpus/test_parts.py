@@ -115,7 +115,7 @@ def test_held_out_documents_are_spread_over_the_corpus_and_do_not_depend_on_the_
     documents = DocumentPart(corpus, "heldout", 0.1).documents(np.arange(1000))
     assert abs(np.bincount(documents // 1000) - 100).max() < 45
     smaller = DocumentPart(corpus, "heldout", 0.01).documents(np.arange(100))
-    assert np.array_equal(smaller, documents[:100])  # a larger share holds out a superset
+    assert np.array_equal(smaller, documents[:100])  # a larger fraction holds out a superset
 
 
 @pytest.mark.parametrize(("count", "share"), [(1, 0.5), (10, 0.01), (10, 0.99)])
@@ -129,7 +129,7 @@ def test_a_part_without_documents_is_rejected(count: int, share: float, tmp_path
 def test_next_sentence_prediction_rejects_a_part_of_one_document(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus", [[5, 5]] * 10)
     plan = PlanSettings("mlm+nsp", part="heldout", heldout_share=0.1)
-    with pytest.raises(DataError, match=r"held-out part has only one document.*another share"):
+    with pytest.raises(DataError, match=r"held-out part has only one document.*different fraction"):
         Planner(corpus, tmp_path / "plan", plan, 0)
 
 
@@ -142,6 +142,6 @@ def test_plans_of_the_two_parts_are_not_mixed_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"heldout_share": 1.0}, {"heldout_share": -0.1}, {"part": "heldout"}])
-def test_invalid_shares_are_rejected(wrong: dict[str, float | str]) -> None:
+def test_invalid_fractions_are_rejected(wrong: dict[str, float | str]) -> None:
     with pytest.raises(UsageError, match="share"):
         PlanSettings(**wrong)  # type: ignore[arg-type]

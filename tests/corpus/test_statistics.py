@@ -1,4 +1,4 @@
-"""Corpus statistics equal a plain count of sentences and documents, across shards and in bounded memory."""
+"""Corpus statistics match a plain count of sentences and documents, across shards and in bounded memory."""
 
 import math
 from collections import Counter
@@ -40,7 +40,7 @@ document = st.lists(sentence, min_size=1, max_size=6)
 
 
 @given(st.lists(document, min_size=1, max_size=12), st.integers(1, 5))
-def test_statistics_equal_a_plain_count(documents: list[Document], sentences_per_shard: int) -> None:
+def test_statistics_match_a_plain_count(documents: list[Document], sentences_per_shard: int) -> None:
     found = compute_statistics(shards_of(documents, sentences_per_shard), SIZE, UNKNOWN)
     sentences = [sentence for document in documents for sentence in document]
     pieces = [piece for sentence in sentences for piece in sentence]
@@ -63,7 +63,7 @@ def test_statistics_equal_a_plain_count(documents: list[Document], sentences_per
         assert {i: count for i, count in enumerate(counts) if count} == Counter(int(math.log2(v)) for v in values)
 
 
-def test_the_order_of_pieces_and_sentences_matters() -> None:
+def test_reordered_pieces_or_sentences_are_not_duplicates() -> None:
     documents = [[[2, 3], [4]], [[3, 2], [4]], [[4], [2, 3]], [[2], [3, 4]]]
     found = compute_statistics(shards_of(documents, 3), SIZE, UNKNOWN)
     assert found["duplicate_documents"] == 0
@@ -97,11 +97,11 @@ def facts(**findings: object) -> dict[str, Any]:
 def test_the_summary_gives_advice_only_where_it_is_needed() -> None:
     plain = "\n".join(summarize(facts()))
     assert "7.50 nats" in plain
-    assert "10 (1.0%) of the sentences" in plain
-    assert "about 1,234 of 128" in plain
+    assert "10 sentences (1.0%)" in plain
+    assert "about 1,234 per epoch, of 128" in plain
     for words in ("warning", "use a vocabulary", "remove repeated", "estimated"):
         assert words not in plain
     assert "use a vocabulary that fits this text" in "\n".join(summarize(facts(unknown_share=0.2)))
     assert "remove repeated documents first" in "\n".join(summarize(facts(duplicate_documents=50)))
-    assert "of the sentences, estimated from one text in 8" in "\n".join(summarize(facts(duplicates_from_one_in=8)))
+    assert "estimated from one text in 8" in "\n".join(summarize(facts(duplicates_from_one_in=8)))
     assert "train with mlm or mlm+sop" in "\n".join(summarize({**facts(), "documents": 1}))

@@ -120,7 +120,7 @@ def test_the_result_does_not_depend_on_the_number_of_workers(tmp_path: Path, mon
     assert calls[-1][0] == sum(more for _, more in calls) == sum(file.num_bytes for file in files)
 
 
-def test_a_share_of_the_modules_can_be_selected(tmp_path: Path) -> None:
+def test_a_fraction_of_the_modules_can_be_selected(tmp_path: Path) -> None:
     write_library(tmp_path / "lib", "lib", num_modules=40, per_module=1)
     roots = {"lib": tmp_path / "lib"}
     some, all_ = find_sources(roots, 0.5), find_sources(roots)

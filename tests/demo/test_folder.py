@@ -21,7 +21,7 @@ def test_a_demo_is_only_continued_with_the_same_settings(tmp_path: Path) -> None
         demo.add_seconds("corpus", 1.0)
         assert demo.read_seconds() == {"corpus": 3.0}
     for settings in (DemoSettings(out=out), DemoSettings(out=out, quick=True, steps=5)):
-        with pytest.raises(UsageError, match=r"other settings \(quick=True, steps=None\)"), open_demo(settings):
+        with pytest.raises(UsageError, match=r"different settings \(quick=True, steps=None\)"), open_demo(settings):
             pass
 
 

@@ -46,7 +46,7 @@ def test_unsuitable_sentences_are_rejected(sentence: str, tokenizer: BertTokeniz
     assert mask_a_word(sentence, tokenizer) is None
 
 
-def test_the_gain_is_computed_from_pairs_of_answers(tmp_path: Path) -> None:
+def test_the_gain_is_computed_from_paired_predictions(tmp_path: Path) -> None:
     demo = Demo(DemoSettings(out=tmp_path))
     demo.measured.mkdir()
     draw = random.Random(0)

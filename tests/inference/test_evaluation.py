@@ -60,7 +60,7 @@ def test_an_evaluation_is_json(runner: Runner) -> None:
     assert worst["answer"]["label"] == "yes"
 
 
-def test_the_baseline_is_the_best_constant_answer(runner: Runner, rows_file: Path) -> None:
+def test_the_baseline_is_the_best_constant_prediction(runner: Runner, rows_file: Path) -> None:
     rows = list(runner.read(RowFile(str(rows_file)), labelled=True))
     baseline = evaluate_rows(runner, rows, 0).baseline
     labels = [row.label for row in rows if isinstance(row, ClassRow)]

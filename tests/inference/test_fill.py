@@ -1,4 +1,4 @@
-"""Tests for filling masks: what a guess depends on, long texts, and invalid calls."""
+"""Tests for filling masks: what a prediction depends on, long texts, and invalid calls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PIECES = [*SPECIAL_TOKENS, "the", "dog", "cat", "sees", "a", "bird", "##s"]
 
 
 def random_model(folder: Path, *, causal: bool) -> Predictor:
-    """Return a model with large random weights, so that every piece of the text affects its guesses."""
+    """Return a model with large random weights, so that every piece of the text affects its predictions."""
     torch.manual_seed(0)
     config = BertConfig.of_size("tiny").with_settings(
         vocab_size=len(PIECES), causal=causal, initializer_range=0.5, max_position_embeddings=16
@@ -56,7 +56,7 @@ def test_a_left_to_right_model_predicts_from_the_piece_before_the_mask(causal: P
     assert best["score"] == pytest.approx(float(logits.softmax(0).max()), abs=1e-5)
 
 
-def test_a_guess_has_the_probability_of_the_model_and_the_completed_text(model: Predictor) -> None:
+def test_a_prediction_has_the_probability_of_the_model_and_the_completed_text(model: Predictor) -> None:
     ids = model.tokenizer("the [MASK] sees")["input_ids"]
     logits = BertForMaskedLM.from_pretrained(model.folder)(input_ids=torch.tensor([ids])).logits[0, 2].detach()
     guesses = model.fill("the [MASK] sees", top_k=len(PIECES))

@@ -1,4 +1,4 @@
-"""Tests for `bertmill.load`: all forms of input, and the same answers as the command line and Hugging Face."""
+"""Tests for `bertmill.load`: all forms of input, and the same predictions as the command line and Hugging Face."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_pair_is_a_tuple_or_a_dict(classes: Predictor) -> None:
     assert classes.predict([]) == []
 
 
-def test_python_and_the_command_line_give_the_same_answers(
+def test_python_and_the_command_line_give_the_same_predictions(
     classes: Predictor, rows_file: Path, run_main: RunMain
 ) -> None:
     printed = [json.loads(line) for line in run_main("predict", classes.folder, rows_file, "--quiet").splitlines()]
@@ -76,7 +76,7 @@ def test_python_and_the_command_line_give_the_same_answers(
     assert printed == classes.predict(texts)
 
 
-def test_hugging_face_opens_a_classifier_with_the_same_answers(classes: Predictor) -> None:
+def test_hugging_face_opens_a_classifier_with_the_same_predictions(classes: Predictor) -> None:
     tokenizer = transformers.BertTokenizer.from_pretrained(classes.folder)
     theirs = transformers.BertForSequenceClassification.from_pretrained(classes.folder).eval()
     with torch.inference_mode():

@@ -1,4 +1,4 @@
-"""Tests for runners: answers do not depend on the batch, windows are those of training, threads can share a runner."""
+"""Tests for runners: predictions do not depend on the batch, windows are those of training, threads may share it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def texts() -> list[dict[str, str]]:
     return [{"text": text_of(draw, 300 if number % 10 == 0 else 12)} for number in range(60)]
 
 
-def test_answers_do_not_depend_on_the_batch(runner: Runner, texts: list[dict[str, str]]) -> None:
+def test_predictions_do_not_depend_on_the_batch(runner: Runner, texts: list[dict[str, str]]) -> None:
     together = runner.answer(texts)
     shuffled = random.Random(3).sample(range(len(texts)), len(texts))
     again = dict(zip(shuffled, runner.answer([texts[number] for number in shuffled]), strict=True))
@@ -59,7 +59,9 @@ def test_threads_can_share_a_runner(runner: Runner, texts: list[dict[str, str]])
                 assert ours["scores"] == pytest.approx(theirs["scores"], abs=1e-6)
 
 
-def test_a_stream_and_a_batch_of_requests_give_the_same_answers(runner: Runner, texts: list[dict[str, str]]) -> None:
+def test_a_stream_and_a_batch_of_requests_give_the_same_predictions(
+    runner: Runner, texts: list[dict[str, str]]
+) -> None:
     rows = [runner.task.request(fields, f"row {number}") for number, fields in enumerate(texts)]
     answers = list(runner.answers(runner.task.encode(row, runner.windows) for row in rows))
     assert [row for row, _ in answers] == rows

@@ -1,4 +1,4 @@
-"""The shared assertion that a model equals Hugging Face's, and the models, inputs and labels for it."""
+"""The shared assertion that a model matches Hugging Face's, and the models, inputs and labels for it."""
 
 from __future__ import annotations
 

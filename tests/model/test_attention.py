@@ -1,4 +1,4 @@
-"""Every fast path of attention equals the plain reference, and is used where it should be."""
+"""Every fast path of attention matches the plain reference, and is used where it should be."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_the_reference_is_the_textbook_formula() -> None:
 @pytest.mark.parametrize("hidden", [False, True])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("dropout", [NO_DROPOUT, DROPOUT], ids=["fused", "dropping"])
-def test_attention_of_all_pieces_equals_the_reference(dropout: Dropout, causal: bool, hidden: bool) -> None:
+def test_attention_of_all_pieces_matches_the_reference(dropout: Dropout, causal: bool, hidden: bool) -> None:
     layout, qkv = make_layout(causal, hidden), random_qkv()
     with keyed_dropout(seed=1, step=2):
         outputs = attend(qkv, layout, HEADS, dropout)
@@ -87,7 +87,7 @@ def test_attention_of_all_pieces_equals_the_reference(dropout: Dropout, causal: 
 
 @pytest.mark.parametrize("hidden", [False, True])
 @pytest.mark.parametrize("places", [[0, 3, 6, 7, 8, 40, 88], [2], list(range(NUM_PIECES))], ids=["some", "one", "all"])
-def test_partial_queries_without_dropout_equal_the_reference(places: list[int], hidden: bool) -> None:
+def test_partial_queries_without_dropout_match_the_reference(places: list[int], hidden: bool) -> None:
     layout, qkv = make_layout(hidden=hidden), random_qkv()
     read = torch.tensor(places)
     query, keys_values = qkv.split([SIZE, 2 * SIZE], 1)
@@ -97,8 +97,8 @@ def test_partial_queries_without_dropout_equal_the_reference(places: list[int], 
 
 
 @pytest.mark.parametrize("hidden", [False, True])
-def test_partial_queries_with_dropout_equal_the_reference(hidden: bool) -> None:
-    """A narrower rectangle draws other numbers than the whole one, so the reference gets the same rectangle."""
+def test_partial_queries_with_dropout_match_the_reference(hidden: bool) -> None:
+    """Dropout draws different random numbers for a narrower rectangle, so the reference uses the same rectangle."""
     key_mask = torch.arange(18) % 4 != 2 if hidden else None
     layout = plan_layout(PackedBatch(torch.arange(18), [5, 6, 7], key_mask=key_mask), torch.float32)
     (group,) = layout.groups
@@ -116,7 +116,7 @@ def test_partial_queries_with_dropout_equal_the_reference(hidden: bool) -> None:
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_the_flat_kernel_equals_the_reference(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_flat_kernel_matches_the_reference(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     layout, qkv = make_layout(causal), random_qkv()
     reference, _ = attend_with_weights(qkv, layout, HEADS, NO_DROPOUT)
     monkeypatch.setattr(attention.varlen, "varlen_attn", slow_kernel)
@@ -154,7 +154,7 @@ def test_the_flat_kernel_is_used_only_where_it_is_supported_and_equivalent(chang
 
 
 @pytest.mark.parametrize("rows_at_once", [4, 3, 1])
-def test_the_gradient_of_partial_queries_with_dropout_equals_the_numerical_one(
+def test_the_gradient_of_partial_queries_with_dropout_matches_the_numerical_one(
     rows_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     B, A, Q, T, d = 2, 2, 3, 5, 4

@@ -1,4 +1,4 @@
-"""Models equal Hugging Face's with the same weights, and packed batches equal padded ones."""
+"""Models match Hugging Face's with the same weights, and packed batches match padded ones."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def inputs_for(name: str, **how: Any) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("side", ["right", "left", "holes", "none"])
 @pytest.mark.parametrize("name", CLASSES)
-def test_every_class_equals_hugging_face_wherever_the_padding_is(name: str, side: str) -> None:
+def test_every_class_matches_hugging_face_wherever_the_padding_is(name: str, side: str) -> None:
     inputs = inputs_for(name, side=side)
     assert_equals_hugging_face(*twins(name), inputs, targets_for(name, inputs, V))
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_every_class_equals_hugging_face_on_single_sequences_without_a_mask(name: str) -> None:
+def test_every_class_matches_hugging_face_on_single_sequences_without_a_mask(name: str) -> None:
     inputs = inputs_for(name, side="none", pairs=False)
     targets = targets_for(name, inputs, V)
     del inputs["attention_mask"]
@@ -100,7 +100,7 @@ def test_sequence_labels_of_each_kind_give_the_loss_of_hugging_face(num_labels: 
 
 @pytest.mark.parametrize("side", ["left", "holes"])
 @pytest.mark.parametrize("name", ["BertForMaskedLM", "BertForTokenClassification"])
-def test_causal_models_equal_hugging_face_wherever_the_padding_is(name: str, side: str) -> None:
+def test_causal_models_match_hugging_face_wherever_the_padding_is(name: str, side: str) -> None:
     inputs = inputs_for(name, side=side)
     assert_equals_hugging_face(*twins(name, BertConfig(**SMALL, causal=True)), inputs, targets_for(name, inputs, V))
 
@@ -117,7 +117,7 @@ def test_embeddings_and_positions_can_be_passed_as_in_hugging_face() -> None:
 
 
 @pytest.mark.parametrize("side", ["right", "left", "holes"])
-def test_attention_weights_equal_hugging_face(side: str) -> None:
+def test_attention_weights_match_hugging_face(side: str) -> None:
     ours, theirs = twins("BertModel")
     theirs.set_attn_implementation("eager")
     inputs = padded_inputs(V, side=side)
@@ -165,7 +165,7 @@ def test_pretrained_weights_give_hugging_faces_vectors_in_a_small_batch() -> Non
     "size",
     ["tiny", "mini", pytest.param("small", marks=pytest.mark.slow), pytest.param("base", marks=pytest.mark.slow)],
 )
-def test_random_models_of_every_size_equal_hugging_face_and_start_at_the_expected_loss(size: str) -> None:
+def test_random_models_of_every_size_match_hugging_face_and_start_at_the_expected_loss(size: str) -> None:
     torch.manual_seed(0)
     ours = BertForPreTraining(BertConfig.of_size(size)).eval()
     theirs = transformers.BertForPreTraining(transformers.BertConfig(**their_settings(ours.config))).eval()
@@ -201,7 +201,7 @@ def packed(inputs: dict[str, Tensor]) -> PackedBatch:
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=9), st.booleans(), st.integers(0, 99))
-def test_packed_padded_and_single_sequences_give_equal_outputs(lengths: list[int], causal: bool, seed: int) -> None:
+def test_packed_padded_and_single_sequences_give_the_same_outputs(lengths: list[int], causal: bool, seed: int) -> None:
     torch.manual_seed(0)
     model = BertModel(BertConfig(**SMALL, causal=causal)).eval()
     inputs = padded_inputs(V, lengths=tuple(lengths), seed=seed)
@@ -221,7 +221,7 @@ def test_packed_padded_and_single_sequences_give_equal_outputs(lengths: list[int
 
 
 @pytest.mark.parametrize("name", [name for name in CLASSES if name not in ("BertModel", "BertForQuestionAnswering")])
-def test_packed_losses_and_gradients_equal_padded_ones(name: str) -> None:
+def test_packed_losses_and_gradients_match_padded_ones(name: str) -> None:
     ours, _ = twins(name)
     other, _ = twins(name)
     inputs = padded_inputs(V)
@@ -234,7 +234,7 @@ def test_packed_losses_and_gradients_equal_padded_ones(name: str) -> None:
     assert_equal_gradients(ours, other, mine.loss, other(**shaped, **targets).loss)
 
 
-def test_a_packed_span_is_chosen_among_the_pieces_of_its_own_sequence() -> None:
+def test_a_packed_span_is_chosen_among_the_pieces_of_its_sequence() -> None:
     ours, _ = twins("BertForQuestionAnswering")
     inputs = padded_inputs(V)
     positions = {"start_positions": torch.tensor(LENGTHS) - 1, "end_positions": torch.zeros(len(LENGTHS), dtype=int)}
@@ -280,7 +280,7 @@ def test_outputs_can_be_read_as_attributes_keys_indices_and_tuples() -> None:
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_a_training_step_runs_the_last_layer_only_where_it_is_read_and_equals_hugging_face(name: str) -> None:
+def test_a_training_step_runs_the_last_layer_only_where_it_is_read_and_matches_hugging_face(name: str) -> None:
     inputs = inputs_for(name)
     targets = targets_for(name, inputs, V)
     config = BertConfig(**SMALL, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)

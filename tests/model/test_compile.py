@@ -16,7 +16,7 @@ LARGE = {"hidden_size": 1024, "num_attention_heads": 16, "intermediate_size": 64
 
 
 @pytest.mark.usefixtures("compiler")
-@pytest.mark.filterwarnings("ignore")  # torch's compiler causes warnings in torch
+@pytest.mark.filterwarnings("ignore")  # torch.compile triggers warnings inside torch
 @pytest.mark.parametrize(
     ("dropout", "sizes"),
     [

@@ -1,4 +1,4 @@
-"""The chunked loss and its gradients equal torch's for any chunk size."""
+"""The chunked loss and its gradients match torch's for any chunk size."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bertmill.model.cross_entropy import linear_cross_entropy
 
 @pytest.mark.parametrize("elements", [1, 500, 1 << 23])
 @pytest.mark.parametrize("rows", [1, 17])
-def test_loss_and_gradients_equal_those_of_torch(elements: int, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loss_and_gradients_match_torch(elements: int, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cross_entropy, "_ELEMENTS_PER_CHUNK", elements)
     monkeypatch.setattr(cross_entropy, "_COLUMNS_PER_PRODUCT", 40)
     torch.manual_seed(0)

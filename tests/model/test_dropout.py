@@ -1,4 +1,4 @@
-"""Dropout drops the right share and is unbiased, independent and keyed; training steps are repeatable bit by bit."""
+"""Dropout drops the right fraction and is unbiased, independent and keyed; training steps repeat bit for bit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bertmill.model.packing import PackedBatch, plan_layout
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.03, 0.9])
-def test_the_dropped_share_and_the_mean_are_right(p: float) -> None:
+def test_the_dropped_fraction_and_the_mean_are_right(p: float) -> None:
     torch.manual_seed(0)
     count = 4_000_001
     dropped = Dropout(p, 0, "test")(torch.ones(count))
@@ -69,7 +69,7 @@ def test_inside_a_training_loop_dropout_depends_only_on_the_key() -> None:
     assert len({tuple(each.tolist()) for each in drawn}) == len(drawn)
 
 
-def test_attention_with_dropout_equals_its_plain_form_and_has_the_numerical_gradient() -> None:
+def test_attention_with_dropout_matches_its_plain_form_and_has_the_numerical_gradient() -> None:
     lengths = [5, 3, 5, 1, 2]
     layout = plan_layout(PackedBatch(torch.arange(sum(lengths)), lengths), torch.float64)
     dropout = Dropout(0.4, 0, "weights")

@@ -1,4 +1,4 @@
-"""The plain padded forward equals the packed models and Hugging Face's, and can be exported."""
+"""The plain padded forward matches the packed models and Hugging Face's, and can be exported."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAMES = ("input_ids", "attention_mask", "token_type_ids")
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("name", CLASSES)
-def test_the_padded_forward_equals_the_packed_model_and_hugging_face(name: str, causal: bool) -> None:
+def test_the_padded_forward_matches_the_packed_model_and_hugging_face(name: str, causal: bool) -> None:
     ours, theirs = twins(name, BertConfig(**SMALL, causal=causal))
     theirs.config.use_cache = False  # otherwise, their causal models return keys and values too
     inputs = padded_inputs(SMALL["vocab_size"])

@@ -15,7 +15,7 @@ HOSTILE = '<script>document.title="run"</script> & "quoted"'
 
 @pytest.fixture(scope="session")
 def pretrained_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A short pre-training with held-out text."""
+    """A short pre-training run with held-out text."""
     folder = tmp_path_factory.mktemp("pretraining")
     sentences = [
         f"The {one} film has a {other} plot. It is {one}." for one in ("good", "bad") for other in ("warm", "cold")
@@ -35,7 +35,7 @@ def pretrained_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def hostile_run(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fine-tuning on pairs whose texts and labels contain HTML."""
+    """A fine-tuning run on pairs whose texts and labels contain HTML."""
     folder = tmp_path_factory.mktemp("hostile")
     rows = [
         {"text": f"good film {HOSTILE}", "pair": "<b>bold</b>", "label": ("<i>x</i>", "y", "z")[number % 3]}

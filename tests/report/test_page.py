@@ -24,7 +24,7 @@ def data_of(page: str) -> dict[str, Any]:
     return content
 
 
-def test_every_training_writes_a_report(pretrained_run: Path, finished: Path, tagger: Path, answerer: Path) -> None:
+def test_every_run_writes_a_report(pretrained_run: Path, finished: Path, tagger: Path, answerer: Path) -> None:
     for run, command in (
         (pretrained_run, "pretrain"),
         (finished, "finetune"),

@@ -94,7 +94,7 @@ def read_last_values(page: Page, plot: str) -> str:
     return figure.locator(".readout").inner_text()
 
 
-def test_a_pretraining_report_shows_the_figures_of_the_log(open_page: OpenPage, pretrained_run: Path) -> None:
+def test_a_pretraining_report_shows_the_metrics_of_the_log(open_page: OpenPage, pretrained_run: Path) -> None:
     page = open_page(pretrained_run / "report.html")
     assert page.title() == "bertmill: run"
     assert headings(page) == ["Curves", "Predicted pieces", "Attention", "Settings and provenance"]
@@ -102,7 +102,7 @@ def test_a_pretraining_report_shows_the_figures_of_the_log(open_page: OpenPage, 
     readout = read_last_values(page, "MLM loss")
     assert readout == f"step 12: training {trained['mlm_loss']:.4f}, held-out {evaluated['heldout_mlm_loss']:.4f}"
     tiles = page.locator(".tiles").inner_text()
-    assert f"{100 * evaluated['heldout_mlm_accuracy']:.1f} %" in tiles
+    assert f"{100 * evaluated['heldout_mlm_accuracy']:.1f}%" in tiles
     assert evaluation_of(pretrained_run)["baseline"]["answer"] in tiles
     texts = page.locator("svg text").all_text_contents()
     vocabulary_size = evaluation_of(pretrained_run)["vocabulary_size"]
@@ -121,7 +121,7 @@ def test_predicted_pieces_match_the_evaluation(open_page: OpenPage, pretrained_r
     assert f"expected {position['expected']}" in detail
     for guess in position["guesses"]:
         assert guess["piece"] in detail
-        assert f"{100 * guess['probability']:.1f} %" in detail
+        assert f"{100 * guess['probability']:.1f}%" in detail
 
 
 def test_a_classifier_report_shows_metrics_classes_and_confusion(open_page: OpenPage, finished: Path) -> None:
@@ -160,7 +160,7 @@ def test_attention_shows_the_weights_of_the_selected_layer_head_and_piece(open_p
     best = int(weights[1, 1, 1].argmax())
     first_bar = detail.locator(".bar").first.inner_text()
     assert f"{text['pieces'][best]} ·{best}" in first_bar
-    assert f"{100 * weights[1, 1, 1, best]:.1f} %" in first_bar
+    assert f"{100 * weights[1, 1, 1, best]:.1f}%" in first_bar
 
 
 def test_segments_of_a_pair_have_different_styles(open_page: OpenPage, hostile_run: Path) -> None:

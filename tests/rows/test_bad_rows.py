@@ -1,4 +1,4 @@
-"""Bad rows are counted by reason; more than 5 % of them stop reading."""
+"""Bad rows are counted by reason; more than 5% of them stop reading."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bertmill.rows.bad_rows import BadRowError, RowCounts, unknown_label
 from bertmill.text.repair import Repairs
 
 
-def test_remarks_list_corrected_skipped_and_repaired_rows() -> None:
+def test_notes_list_corrected_skipped_and_repaired_rows() -> None:
     counts = RowCounts(num_rows=1000, repairs=Repairs(nuls=2), notices=["a notice"])
     counts.corrected["tags"] += 3
     for reason in ("empty text", "empty label", "empty text"):
@@ -20,7 +20,7 @@ def test_remarks_list_corrected_skipped_and_repaired_rows() -> None:
         "a notice",
         "corrected in a.tsv: tags 3",
         "skipped in a.tsv: 3 of 1,000 rows (empty text 2, empty label 1)",
-        "repaired in a.tsv: 2 nuls",
+        "repaired in a.tsv: 2 NUL characters",
     ]
     assert not list(RowCounts(num_rows=7).remarks())
 

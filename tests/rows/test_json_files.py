@@ -36,7 +36,7 @@ def parts(value: Any) -> Iterator[JsonObject | JsonList]:
 
 
 @given(value=VALUES)
-def test_values_equal_those_of_the_standard_library_and_record_their_lines(tmp_path_factory: Any, value: Any) -> None:
+def test_values_match_the_standard_library_and_record_their_lines(tmp_path_factory: Any, value: Any) -> None:
     text = json.dumps(value, indent=1)
     found = read(tmp_path_factory.getbasetemp(), text)
     assert found == value

@@ -123,4 +123,4 @@ def test_a_file_without_rows_is_rejected(tmp_path: Path, name: str, content: str
 def test_repairs_are_counted_for_every_format(tmp_path: Path) -> None:
     file = row_file(write(tmp_path / "a.json", json.dumps([{"text": "a\ud800", "label": 1}])))
     assert [row.texts for row in read_labelled(file)] == [("a\ufffd",)]
-    assert list(file.counts.remarks()) == ["repaired: 1 lone surrogates"]
+    assert list(file.counts.remarks()) == ["repaired: 1 lone surrogate"]

@@ -82,7 +82,7 @@ def test_labels_keep_their_proportions(data: Path) -> None:
 
 
 @pytest.mark.parametrize("share", [0.1, 0.2, 0.3, 0.5])
-def test_a_text_with_many_rows_does_not_use_up_the_share(share: float) -> None:
+def test_a_text_with_many_rows_does_not_use_up_the_fraction(share: float) -> None:
     sizes = [100, *[1] * 20, *[7] * 20]
     rows = [(f"text {text}", "") for text, size in enumerate(sizes) for _ in range(size)]
     for seed in range(5):
@@ -96,7 +96,7 @@ def test_many_small_strata_contribute_together() -> None:
     assert len({label for _, label in train}) == 100
 
 
-def test_without_strata_the_share_is_exact() -> None:
+def test_without_strata_the_fraction_is_exact() -> None:
     train, dev = split_rows(make_rows(100, 100), 0.25, 0, by_text)
     assert (len(train), len(dev)) == (75, 25)
 
@@ -105,5 +105,6 @@ def test_too_few_rows_are_rejected() -> None:
     with pytest.raises(DataError) as caught:
         split_rows(make_rows(100, 100), 0.25, 0, stratified, where="a.tsv")  # each label must stay in training
     assert str(caught.value) == (
-        "a.tsv: 100 rows with 100 different texts are too few for a dev share of 0.25; provide more rows, or a dev file"
+        "a.tsv: 100 rows with 100 different texts are too few for a dev fraction of 0.25; "
+        "provide more rows, or a dev file"
     )

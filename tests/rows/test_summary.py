@@ -36,8 +36,8 @@ def test_the_summary_lists_counts_and_sample_rows() -> None:
     ]
     dev = [LabelledRow("dev:1", ("one two",), "odd")]
     assert list(summarise(train, dev, count_words, one_label)) == [
-        "train: 4 rows; pieces: min 1, 50 % 2, 90 % 100, 99 % 100, max 100",
-        "dev: 1 row; pieces: min 2, 50 % 2, 90 % 2, 99 % 2, max 2",
+        "train: 4 rows; pieces: min 1, 50% 2, 90% 100, 99% 100, max 100",
+        "dev: 1 row; pieces: min 2, 50% 2, 90% 2, 99% 2, max 2",
         "label good: train 3 (75.0%), dev 0 (0.0%)",
         "label bad: train 1 (25.0%), dev 0 (0.0%)",
         "label odd: train 0 (0.0%), dev 1 (100.0%)",
@@ -52,10 +52,10 @@ def test_the_summary_lists_counts_and_sample_rows() -> None:
 
 
 @given(lengths=st.lists(st.integers(1, 30), min_size=1, max_size=50))
-def test_a_quantile_is_the_smallest_length_that_covers_its_share_of_the_rows(lengths: list[int]) -> None:
+def test_a_quantile_is_the_smallest_length_that_covers_its_fraction_of_the_rows(lengths: list[int]) -> None:
     found = quantiles(lengths)
     assert (found["min"], found["max"]) == (min(lengths), max(lengths))
-    for name, percent in (("50 %", 50), ("90 %", 90), ("99 %", 99)):
+    for name, percent in (("50%", 50), ("90%", 90), ("99%", 99)):
         reached = [
             length for length in sorted(lengths) if 100 * sum(n <= length for n in lengths) >= percent * len(lengths)
         ]
@@ -65,7 +65,7 @@ def test_a_quantile_is_the_smallest_length_that_covers_its_share_of_the_rows(len
 def test_the_length_of_a_row_is_that_of_all_its_texts() -> None:
     row = LabelledRow("a:1", ("a b", "c", "d e f"), "g")
     lines = list(summarise([row], [row], count_words, one_label))
-    assert lines[0] == "train: 1 row; pieces: min 6, 50 % 6, 90 % 6, 99 % 6, max 6"
+    assert lines[0] == "train: 1 row; pieces: min 6, 50% 6, 90% 6, 99% 6, max 6"
     assert lines[-3:] == ["    a b", "    c", "    d e f"]
 
 

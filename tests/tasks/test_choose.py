@@ -1,4 +1,4 @@
-"""Tests for choose: sequences, the correct choice, losses and answers."""
+"""Tests for choose: sequences, the correct choice, losses and predictions."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_request_needs_at_least_two_choices(choices: object, message: str) -> 
         TASK.request({"text": "She ran.", "choices": choices})
 
 
-def test_an_answer_has_the_number_and_the_text_of_the_choice() -> None:
+def test_a_prediction_has_the_number_and_the_text_of_the_choice() -> None:
     (answer,) = TASK.decode([encoded(("a",), "x", "y")], [np.array([0.0, np.log(3)], np.float32)])
     assert answer == {"choice": 1, "answer": "y", "score": pytest.approx(0.75), "scores": pytest.approx([0.25, 0.75])}
     assert TASK.show(answer) == "choice 1 0.7500 y"

@@ -1,4 +1,4 @@
-"""Tests for classify: labels, targets, losses, answers and metrics."""
+"""Tests for classify: labels, targets, losses, predictions and metrics."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_the_task_has_the_labels_of_its_rows_and_its_options() -> None:
         ClassifyOptions(multi_label=True, class_weights="balanced")
 
 
-def test_many_numbers_as_labels_give_a_remark() -> None:
+def test_many_numeric_labels_suggest_regress() -> None:
     remark = "all 30 labels are numbers, and each is a class; use regress to predict a number"
     for multi_label, count, expected in ((False, 2, []), (True, 30, []), (False, 30, [remark])):
         file = RowFile("f.tsv")
@@ -137,7 +137,9 @@ def test_balanced_weights_give_every_class_the_same_total() -> None:
     with pytest.raises(UsageError, match="names an unknown or repeated label"):
         parse_class_weights("ham=1,ham=2", counts)
     for wrong in ("spam", "Balanced", "spam=x", "spam=-1"):
-        with pytest.raises(UsageError, match=r"is not LABEL=NUMBER with a number above 0; correct it, or use balanced"):
+        with pytest.raises(
+            UsageError, match=r"expected LABEL=NUMBER with a positive number, got .*; correct it, or use balanced"
+        ):
             parse_class_weights(wrong, counts)
 
 
@@ -155,10 +157,10 @@ def test_the_loss_is_the_weighted_mean_as_in_torch(smoothing: float, weights: tu
     assert float(mean) == pytest.approx(float(expected), rel=1e-6)
 
 
-# Answers
+# Predictions
 
 
-def test_answers_have_labels_and_probabilities() -> None:
+def test_predictions_have_labels_and_probabilities() -> None:
     task = Classify(("no", "yes"))
     (answer,) = task.decode([encoded(task, None)], [np.array([0.0, np.log(3)], np.float32)])
     assert answer["label"] == "yes"
@@ -167,7 +169,7 @@ def test_answers_have_labels_and_probabilities() -> None:
     assert task.show(answer) == "yes 0.7500"
 
 
-def test_multi_label_answers_list_the_labels_above_the_threshold() -> None:
+def test_multi_label_predictions_list_the_labels_above_the_threshold() -> None:
     task = Classify(("a", "b", "c"), multi_label=True)
     examples = [encoded(task, None)] * 2
     both, none = task.decode(examples, [np.array([3, -3, 3], np.float32), np.array([-3, -3, -3], np.float32)])
@@ -180,7 +182,7 @@ def test_multi_label_answers_list_the_labels_above_the_threshold() -> None:
 
 @pytest.mark.filterwarnings("ignore:A single label")
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=40), st.integers(2, 4))
-def test_single_label_metrics_equal_scikit_learn(answers: list[tuple[int, int]], num_classes: int) -> None:
+def test_single_label_metrics_match_scikit_learn(answers: list[tuple[int, int]], num_classes: int) -> None:
     scores = np.minimum(np.array(answers), num_classes - 1)
     predicted, expected = scores[:, 0], scores[:, 1]
     average = "binary" if num_classes == 2 else "macro"
@@ -194,7 +196,7 @@ def test_single_label_metrics_equal_scikit_learn(answers: list[tuple[int, int]],
 
 
 @given(st.lists(st.lists(st.booleans(), min_size=6, max_size=6), min_size=1, max_size=20))
-def test_multi_label_metrics_equal_scikit_learn(answers: list[list[bool]]) -> None:
+def test_multi_label_metrics_match_scikit_learn(answers: list[list[bool]]) -> None:
     scores = np.array(answers).reshape(-1, 2, 3)
     predicted, expected = scores[:, 0], scores[:, 1]
     task = Classify(("a", "b", "c"), multi_label=True)
@@ -219,7 +221,7 @@ def test_a_score_contains_what_the_metrics_need() -> None:
     assert single.mistake(encoded(single, "a"), np.array([0, 1], np.float32), score) == (1.0, ("a",))
 
 
-def test_the_class_report_has_figures_and_a_confusion_matrix() -> None:
+def test_the_class_report_has_metrics_and_a_confusion_matrix() -> None:
     scores = np.array([[0, 0], [1, 0], [1, 1]])
     report = Classify(("a", "b")).class_report(scores)
     assert report.confusion == [[1, 1], [0, 1]]
@@ -243,7 +245,7 @@ def test_the_baseline_is_the_majority_class() -> None:
 def test_the_baseline_of_several_labels_is_none() -> None:
     task = Classify(("a", "b"), multi_label=True)
     answer, scores = task.baseline([encoded(task, label) for label in ("a", (), "a|b")])
-    assert (answer, task.metrics(scores)["all_right"]) == ("no label", pytest.approx(1 / 3))
+    assert (answer, task.metrics(scores)["subset_accuracy"]) == ("no label", pytest.approx(1 / 3))
 
 
 def test_confidence_is_the_probability_of_each_decision() -> None:

@@ -45,7 +45,7 @@ def test_there_is_no_confusion_matrix_for_too_many_classes() -> None:
         lambda n: st.tuples(st.just(n), st.lists(st.tuples(*[st.integers(0, n - 1)] * 2), min_size=1))
     )
 )
-def test_metrics_of_classes_equal_those_of_scikit_learn(case: tuple[int, list[tuple[int, int]]]) -> None:
+def test_class_metrics_match_scikit_learn(case: tuple[int, list[tuple[int, int]]]) -> None:
     from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
     num_classes, answers = case

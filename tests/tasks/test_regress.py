@@ -1,4 +1,4 @@
-"""Tests for regress: numbers as labels, answers and metrics."""
+"""Tests for regress: numeric labels, predictions and metrics."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_label_whose_square_overflows_is_rejected(tmp_path: Path) -> None:
         read(tmp_path / "a.tsv", "-1e300")
 
 
-def test_numbers_that_are_all_equal_cannot_be_learned(tmp_path: Path) -> None:
+def test_identical_numbers_cannot_be_learned(tmp_path: Path) -> None:
     for labels in (["1", "1.0"], ["1"]):
         rows = read(tmp_path / "a.tsv", *labels)
         with pytest.raises(DataError, match=r"a.tsv: all rows have the same number; regress needs at least two"):
@@ -62,7 +62,7 @@ def test_the_loss_is_the_squared_error() -> None:
     assert float(TASK.loss([torch.tensor([2.0]), torch.tensor([2.0])], examples)) == 5.0
 
 
-def test_an_answer_is_a_number() -> None:
+def test_a_prediction_is_a_number() -> None:
     example = TASK.encode(NumberRow("f:1", ("a",), 3.0), WINDOWS)
     output = np.array([2.5], np.float32)
     (answer,) = TASK.decode([example], [output])
@@ -74,7 +74,7 @@ def test_an_answer_is_a_number() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(-9, 9), st.integers(-9, 9)), min_size=2, max_size=20))
-def test_correlations_equal_scipy(pairs: list[tuple[int, int]]) -> None:
+def test_correlations_match_scipy(pairs: list[tuple[int, int]]) -> None:
     scores = np.array(pairs, np.float64)
     assume(all(len(set(column)) > 1 for column in scores.T.tolist()))
     metrics = TASK.metrics(scores)

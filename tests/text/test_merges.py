@@ -40,7 +40,7 @@ def learn_naively(counted_words: dict[str, int], num_pieces: int, min_frequency:
 
 @given(WORDS, st.integers(0, 40), st.integers(1, 6), st.randoms())
 @example({"aaaa": 1, "aaa": 2, "abab": 3}, 40, 1, random.Random(0))
-def test_pieces_equal_those_of_the_naive_algorithm(
+def test_pieces_match_the_naive_algorithm(
     words: dict[str, int], num_pieces: int, min_frequency: int, rng: random.Random
 ) -> None:
     shuffled = list(words.items())

@@ -64,5 +64,5 @@ def test_the_result_does_not_depend_on_block_boundaries(content: bytes, cuts: st
 
 
 def test_repairs_are_described_in_words() -> None:
-    assert str(Repairs(bad_bytes=1200, nuls=1)) == "1,200 bad bytes, 1 nuls"
+    assert str(Repairs(bad_bytes=1200, nuls=1)) == "1,200 invalid bytes, 1 NUL character"
     assert not Repairs()

@@ -43,9 +43,7 @@ def their_words(lines: Iterable[str], *, held_out: bool, cased: bool = False) ->
 
 
 @pytest.mark.parametrize("cased", [False, True])
-def test_words_equal_those_of_the_tokenizer(
-    read_lines: Callable[[str, int], list[str]], tmp_path: Path, cased: bool
-) -> None:
+def test_words_match_the_tokenizer(read_lines: Callable[[str, int], list[str]], tmp_path: Path, cased: bool) -> None:
     lines = [
         *read_lines("text/enwiki-heldout.txt.xz", 300_000),
         *read_lines("text/zhwiki.txt.xz", 200_000),
@@ -61,7 +59,7 @@ def test_words_equal_those_of_the_tokenizer(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\r\0")))
-def test_words_of_any_text_equal_those_of_the_tokenizer(tmp_path: Path, text: str) -> None:
+def test_words_of_any_text_match_the_tokenizer(tmp_path: Path, text: str) -> None:
     lines = text.removeprefix("\ufeff").split("\n")
     rows = rows_of(lines, tmp_path)
     theirs = their_words([*lines, "end"], held_out=False) + their_words([*lines, "end"], held_out=True)

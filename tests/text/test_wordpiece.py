@@ -1,4 +1,4 @@
-"""Pieces equal those of Hugging Face's tokenizer, and their offsets refer to the original text."""
+"""Pieces match Hugging Face's tokenizer, and their offsets refer to the original text."""
 
 import random
 from collections.abc import Callable
@@ -48,7 +48,7 @@ def their_tokenizer(vocabulary: dict[str, int], lowercase: bool, strip_accents: 
 
 
 def assert_equal_to_theirs(ours: WordPiece, theirs: Tokenizer, texts: list[str]) -> None:
-    """Ids and words are equal; offsets are equal except for stripped marks after a piece, which ours include."""
+    """Ids and words match; offsets match except for stripped marks after a piece, which ours include."""
     for text, encoding in zip(texts, theirs.encode_batch(texts, add_special_tokens=False), strict=True):
         pieces = ours.pieces(text)
         assert ours.ids(text).tolist() == encoding.ids, text
@@ -87,7 +87,7 @@ REAL_TEXTS = [
 @pytest.mark.parametrize("lowercase", [True, False], ids=["uncased", "cased"])
 @pytest.mark.parametrize("vocabulary", ["bert-base-uncased", "bert-base-chinese"])
 @pytest.mark.parametrize(("name", "num_bytes"), REAL_TEXTS)
-def test_ids_equal_those_of_hugging_face_on_real_text(
+def test_ids_match_hugging_face_on_real_text(
     data: Path,
     read_lines: Callable[[str, int], list[str]],
     name: str,
@@ -103,7 +103,7 @@ def test_ids_equal_those_of_hugging_face_on_real_text(
 
 
 @pytest.mark.parametrize(("lowercase", "strip_accents"), SETTINGS)
-def test_words_and_offsets_equal_those_of_hugging_face_on_real_text(
+def test_words_and_offsets_match_hugging_face_on_real_text(
     data: Path, read_lines: Callable[[str, int], list[str]], lowercase: bool, strip_accents: bool | None
 ) -> None:
     pieces = read_vocabulary(data / "vocab/bert-base-chinese-vocab.txt")
@@ -181,7 +181,7 @@ def test_every_piece_covers_its_original_characters(text: str, settings: tuple[b
 
 
 def assert_normalises_to(wordpiece: WordPiece, covered: str, piece: str) -> None:
-    """Equal, unless a covered character becomes several, and the piece may be one of them: 한 is three letters."""
+    """The same, unless a covered character becomes several, and the piece may be one of them: 한 is three letters."""
     characters = normalise(covered, strip_accents=wordpiece.strip_accents, lowercase=wordpiece.lowercase)
     normalised = "".join(character for character, _ in characters)
     expands = any(len(decompose(character)) > 1 or len(LOWER.get(character, "")) > 1 for character in covered)

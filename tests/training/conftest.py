@@ -49,7 +49,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="package", autouse=True)
 def _small_matrix_products() -> Iterator[None]:
-    """Use small matrices to measure the peak rate at the start of a pre-training; large ones take half a second."""
+    """Use small matrices to measure the peak rate at the start of a pre-training run; large ones take half a second."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bertmill.machine.RATE_SIZES", (256,))
         yield

@@ -1,4 +1,4 @@
-"""Runs a training that is repeatedly killed and resumed until it ends: a program for test_resume.py.
+"""Executes a training run that is repeatedly killed and resumed until it ends: a program for test_resume.py.
 
     killed_training.py MODE COMMAND FLAGS…     prints how often it was killed
 MODE is one of

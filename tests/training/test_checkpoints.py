@@ -1,4 +1,4 @@
-"""Checkpoints of a training: what is kept, and what cannot be restored."""
+"""Checkpoints of a training run: what is kept, and what cannot be restored."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.training.test_loop import CountingTrainable, EvaluatedTrainable, one_
 
 
 def test_a_removed_best_step_is_forgotten(tmp_path: Path) -> None:
-    """A better checkpoint replaced it and is damaged, so the training is back at a step before both."""
+    """A better checkpoint replaced it and is damaged, so the run is back at a step before both."""
     trainer = trainer_in(tmp_path, Schedule(0.1, steps=4), keep=9, save_every=1, eval_every=2)
     trainer.train(one_phase(EvaluatedTrainable(1.0)))
     assert trainer.state.best_step == 2

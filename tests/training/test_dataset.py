@@ -1,4 +1,4 @@
-"""The data of a fine-tuning: labels of all rows, bad rows reported or counted, the metric, remarks."""
+"""The data of a fine-tuning run: labels of all rows, bad rows reported or counted, the metric, notes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def tokenizer() -> BertTokenizer:
 
 
 class Reader:
-    """Reads the data set of a fine-tuning whose training rows are given as lines, below a header."""
+    """Reads the data set of a fine-tuning run whose training rows are given as lines, below a header."""
 
     def __init__(self, folder: Path, tokenizer: BertTokenizer) -> None:
         self.folder = folder
@@ -59,7 +59,7 @@ def test_a_rare_label_may_be_on_either_side_of_the_split(read: Reader) -> None:
         assert (0.0, 0.0, 0.0) in [example.target for example in data.train]
 
 
-def test_the_split_does_not_depend_on_the_seed_of_the_training(read: Reader) -> None:
+def test_the_split_does_not_depend_on_the_training_seed(read: Reader) -> None:
     lines = [f"text {number}\t{number % 2}" for number in range(40)]
     parts = [read(lines, seed=seed, dev="0.25") for seed in (0, 1)]
     texts = [[example.row.texts for example in data.dev] for data in parts]
@@ -96,7 +96,7 @@ def test_a_label_that_the_task_cannot_use_is_a_bad_row(
     assert data.remarks[-1] == f"skipped in {file}: 1 of 41 rows ({reason} 1)"
 
 
-def test_numbers_that_are_all_the_same_cannot_be_learned(read: Reader) -> None:
+def test_identical_numbers_cannot_be_learned(read: Reader) -> None:
     with pytest.raises(DataError, match=r"rows\.tsv: all rows have the same number"):
         read([f"text {number}\t2.5" for number in range(40)], "regress")
 
@@ -109,7 +109,7 @@ def test_too_many_bad_rows_name_the_training_file(read: Reader) -> None:
 
 def test_repairs_are_reported(read: Reader) -> None:
     data = read(["one\tno\r", "two\x00\tyes\r", "three\tno\r", "four\tyes\r"], dev="0.5")
-    assert data.remarks[-1] == f"repaired in {read.folder / 'rows.tsv'}: 1 nuls, 4 carriage returns"
+    assert data.remarks[-1] == f"repaired in {read.folder / 'rows.tsv'}: 1 NUL character, 4 carriage returns"
 
 
 def test_cells_that_look_quoted_are_reported_once_per_file(read: Reader) -> None:

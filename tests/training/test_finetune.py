@@ -51,7 +51,7 @@ def test_settings_without_options_get_the_defaults_of_the_task(tiny: Path, rows_
     assert finetune_once_or_more(trials, Listener()) == tmp_path / "trials/model"
 
 
-# The same bits after a kill
+# Bit-identical after a kill
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_settings_without_options_get_the_defaults_of_the_task(tiny: Path, rows_
     ],
     ids=["learning", "patience"],
 )
-def test_a_run_that_is_killed_and_resumed_gives_the_same_bits(
+def test_a_run_that_is_killed_and_resumed_is_bit_identical(
     mode: str, more: dict[str, Any], tiny: Path, rows_file: Path, tmp_path: Path
 ) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
@@ -83,7 +83,7 @@ def test_a_run_that_is_killed_and_resumed_gives_the_same_bits(
 # Which weights are kept
 
 
-def test_patience_ends_a_training_that_does_not_improve(tiny: Path, rows_file: Path, tmp_path: Path) -> None:
+def test_patience_ends_a_run_that_does_not_improve(tiny: Path, rows_file: Path, tmp_path: Path) -> None:
     words = finetune_words(tiny, rows_file, tmp_path / "run", epochs=50, patience=2, learning_rate=1e-9)
     assert main([*words, "--quiet"]) == 0
     metadata = read_metadata(tmp_path / "run/model")
@@ -210,7 +210,7 @@ def test_a_metric_that_the_task_does_not_have_is_refused(
     assert "there is no metric called 'f1'; known: accuracy" in capsys.readouterr().err
 
 
-def test_metrics_that_are_not_finite_stop_a_training(
+def test_metrics_that_are_not_finite_stop_a_run(
     tiny: Path, rows_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(Classify, "metrics", lambda *_: {"accuracy": float("nan")})
@@ -275,7 +275,7 @@ def rows_for(task: str) -> list[dict[str, Any]]:
     ],
     ids=["multi-label", "regress", "choose"],
 )
-def test_a_task_learns_is_evaluated_and_answers(
+def test_a_task_learns_is_evaluated_and_predicts(
     task: str, flags: list[str], metric: str, keys: list[str], tiny: Path, tmp_path: Path, run_main: RunMain
 ) -> None:
     file = tmp_path / "rows.jsonl"
@@ -305,7 +305,7 @@ def test_a_tagger_learns(tagger: Path, tagged_file: Path, run_main: RunMain) -> 
 def test_an_answerer_learns_and_records_its_threshold(answerer: Path, questions_file: Path, run_main: RunMain) -> None:
     metrics = json.loads(run_main("evaluate", answerer, "--data", questions_file, "--json", "--quiet"))["metrics"]
     assert metrics["f1"]["value"] > 0.8
-    assert {"exact", "f1", "exact_at_zero", "f1_at_zero", "answerable_f1", "unanswerable_right"} == set(metrics)
+    assert {"exact", "f1", "exact_at_zero", "f1_at_zero", "answerable_f1", "unanswerable_accuracy"} == set(metrics)
     metadata = read_metadata(answerer)
     assert isinstance(metadata["null_threshold"], float)
     assert metadata["max_answer_pieces"] == 30

@@ -136,7 +136,7 @@ def test_every_head_of_the_first_layers_attends_mostly_to_its_offset(size: str, 
             assert max(by_offset, key=by_offset.__getitem__) == offset, (layer, head)
 
 
-def test_equal_offsets_have_equal_scores_at_all_positions() -> None:
+def test_scores_of_an_offset_are_the_same_at_all_positions() -> None:
     model = corpus_model()
     weight = model.bert.embeddings.position_embeddings.weight
     near, far = weight[10] @ weight[13], weight[410] @ weight[413]
@@ -167,7 +167,7 @@ def test_pieces_keep_their_geometry_and_unseen_ones_stay_random() -> None:
     assert not weight[0].any()  # padding
 
 
-def test_the_same_seed_gives_the_same_bits() -> None:
+def test_weights_with_the_same_seed_are_bit_identical() -> None:
     first, again, other = corpus_model(), corpus_model(), corpus_model(seed=1)
     weights = [dict(model.named_parameters()) for model in (first, again, other)]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])

@@ -105,7 +105,14 @@ def test_reloading_a_checkpoint_of_an_earlier_phase_repeats_its_batches(tmp_path
     first, second = CountingTrainable(), CountingTrainable(not_finite=[1])
     trainer = trainer_in(tmp_path, Schedule(0.1, steps=10), save_every=4, on_nonfinite="reload")
     trainer.train(two_phases(first, second))
-    assert first.taken == [0, 1, 2, 3, 4, 4]  # the checkpoint is of step 4, and the second phase starts at step 5
+    assert first.taken == [
+        0,
+        1,
+        2,
+        3,
+        4,
+        4,
+    ]  # the checkpoint was saved at step 4, and the second phase starts at step 5
     assert second.taken == [0, 1, 0, 2, 3, 4]
     assert (trainer.state.phase, trainer.state.phase_start, trainer.state.left_out) == (1, 5, [6])
 
@@ -184,14 +191,14 @@ def test_patience_ignores_tie_breakers_and_its_last_step_is_logged(tmp_path: Pat
 
 
 @pytest.mark.parametrize("action", ["skip", "reload"])
-def test_a_training_stops_if_every_step_from_some_point_on_fails(action: OnNonFinite, tmp_path: Path) -> None:
+def test_a_run_stops_if_every_step_from_some_point_on_fails(action: OnNonFinite, tmp_path: Path) -> None:
     trainable = CountingTrainable(not_finite=range(7, 100))
     trainer = trainer_in(tmp_path, Schedule(0.1, steps=100), save_every=5, on_nonfinite=action)
     with pytest.raises(NonFiniteError, match=r"step 17 .* lower the learning rate$"):
         trainer.train(one_phase(trainable))
 
 
-def test_a_training_killed_before_its_first_checkpoint_restarts_its_log(tmp_path: Path) -> None:
+def test_a_run_killed_before_its_first_checkpoint_restarts_its_log(tmp_path: Path) -> None:
     killed = trainer_in(tmp_path, Schedule(0.1, steps=9), log_every=1)
     with pytest.raises(NonFiniteError):
         killed.train(one_phase(CountingTrainable(not_finite=[5])))
@@ -263,7 +270,7 @@ def test_a_budget_ends_on_time_with_the_rate_at_zero(corpus: Path, tmp_path: Pat
     assert time.monotonic() - started < 20
 
 
-def test_a_loss_that_is_not_a_number_stops_the_training(
+def test_a_loss_that_is_not_a_number_stops_the_run(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     NanLossAt({7}, monkeypatch)
@@ -286,7 +293,7 @@ def test_a_non_finite_step_can_be_skipped(
     assert state["left_out"] == [7]
 
 
-def test_a_training_that_always_fails_stops(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_always_fails_stops(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     NanLossAt(set(range(100)), monkeypatch)
     assert pretrain(corpus, tmp_path / "run", "--steps", 40, "--on-nonfinite", "skip") == 5
 

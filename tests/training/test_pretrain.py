@@ -60,7 +60,7 @@ def test_weights_from_the_corpus_start_with_a_lower_loss_than_random_ones(
     assert losses["corpus"] < losses["random"] - 0.3
 
 
-def test_initial_weights_are_the_same_bits_and_computed_once(
+def test_initial_weights_are_bit_identical_and_computed_once(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flags = ("--steps", 3, "--objective", "mlm", "--save-every", 1, "--keep", 9)
@@ -204,20 +204,20 @@ def test_unusable_held_out_text_is_named_and_leaves_nothing_behind(
 @pytest.mark.parametrize(
     ("flag", "value", "message"),
     [
-        ("--length", "128:nan", "shares above 0 that add up to 1"),
-        ("--length", "64:0.5,128:nan", "shares above 0 that add up to 1"),
-        ("--length", "64:0.5,128:0.4", "shares above 0 that add up to 1"),
-        ("--length", "0", "lengths of 1 or more"),
-        ("--length", "128:most", "the form 128 or 128:0.9,512:0.1"),
-        ("--mask-mix", "nan/50/50", "three shares that add up to 100"),
-        ("--mask-mix", "80/20", "the form 80/10/10"),
+        ("--length", "128:nan", "fractions must be positive and add up to 1"),
+        ("--length", "64:0.5,128:nan", "fractions must be positive and add up to 1"),
+        ("--length", "64:0.5,128:0.4", "fractions must be positive and add up to 1"),
+        ("--length", "0", "lengths must be at least 1"),
+        ("--length", "128:most", "must have the form 128 or 128:0.9,512:0.1"),
+        ("--mask-mix", "nan/50/50", "must be three percentages that add up to 100"),
+        ("--mask-mix", "80/20", "must have the form 80/10/10"),
     ],
 )
-def test_invalid_shares_are_refused(
+def test_invalid_fractions_are_refused(
     flag: str, value: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["pretrain", "--corpus", "corpus", "--out", str(tmp_path / "run"), flag, value]) == 2
-    assert capsys.readouterr().err == f"bertmill: {flag}: should have {message} (got {value!r})\n"
+    assert capsys.readouterr().err == f"bertmill: {flag}: {message} (got {value!r})\n"
 
 
 def test_held_out_text_is_planned_once(corpus: Path, tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_held_out_text_is_planned_once(corpus: Path, tmp_path: Path) -> None:
     assert plans == ["epoch-00000.json", "epoch-00000.records"]
 
 
-def test_a_share_of_documents_can_be_held_out(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fraction_of_documents_can_be_held_out(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     used: dict[str, set[int]] = {}
     original = Instances.make_batch
 
@@ -251,20 +251,20 @@ def test_a_share_of_documents_can_be_held_out(corpus: Path, tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("share", ["0", "1", "5", "nan", "-0.1"])
-def test_a_share_outside_0_to_1_is_refused(
+def test_a_fraction_outside_0_to_1_is_refused(
     share: str, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert pretrain(corpus, tmp_path / "run", f"--heldout={share}") == 2
-    assert "should be a share between 0 and 1" in capsys.readouterr().err
+    assert "must be a fraction between 0 and 1" in capsys.readouterr().err
 
 
-def test_a_share_may_be_a_number_in_a_file(corpus: Path, tmp_path: Path) -> None:
+def test_a_fraction_may_be_a_number_in_a_file(corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "some.toml").write_text("heldout = 0.05\nsteps = 1\n", encoding="utf-8")
     assert pretrain(corpus, tmp_path / "run", "--config", tmp_path / "some.toml") == 0
     assert (tmp_path / "run/plans/rank-0/heldout-32").is_dir()
 
 
-def test_a_share_that_holds_out_no_document_is_refused(
+def test_a_fraction_that_holds_out_no_document_is_refused(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert pretrain(corpus, tmp_path / "run", "--heldout", "0.001") == 3
@@ -273,7 +273,7 @@ def test_a_share_that_holds_out_no_document_is_refused(
 
 
 @pytest.mark.parametrize("redirected", ["2>&-", "2>&1 >{out}/printed | head -1"])
-def test_a_training_continues_if_its_output_is_not_read(redirected: str, corpus: Path, tmp_path: Path) -> None:
+def test_a_run_continues_if_its_output_is_not_read(redirected: str, corpus: Path, tmp_path: Path) -> None:
     flags = "--size tiny --length 32 --batch-size 8 --threads 1 --steps 4 --log-every 1"
     command = f"{sys.executable} -m bertmill pretrain --corpus {corpus} --out {tmp_path}/run {flags} "
     done = subprocess.run(
@@ -303,7 +303,7 @@ def test_a_model_with_nan_weights_is_refused(corpus: Path, tmp_path: Path, capsy
         (["--threads", "100000000"], "--threads"),
         (["--workers", "9999999"], "--workers"),
         (["--device", "meta"], "device meta cannot be used"),
-        (["--heldout", ""], "--heldout: should not be empty"),
+        (["--heldout", ""], "--heldout: must not be empty"),
         (["--out", "folder\udcff"], "out is not valid UTF-8"),
     ],
 )

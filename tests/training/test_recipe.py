@@ -54,7 +54,7 @@ def test_the_learning_rate_is_that_of_the_nearest_size(
         ({"epochs": 1, "dropout": 0.3, "mask_rate": 0.2}, 0.3, 0.2),
     ],
 )
-def test_a_short_training_has_no_dropout_and_selects_more_pieces(
+def test_a_short_run_has_no_dropout_and_selects_more_pieces(
     given: dict[str, Any], dropout: float, mask_rate: float, pieces: Corpus
 ) -> None:
     resolved = resolved_from(pieces, **given)
@@ -78,7 +78,7 @@ def test_weights_from_the_corpus_have_a_higher_learning_rate(pieces: Corpus) -> 
     assert rates == [2 * LEARNING_RATES["mini"], LEARNING_RATES["mini"]]
 
 
-def test_every_decision_and_nothing_else_has_a_reason(pieces: Corpus) -> None:
+def test_only_automatic_decisions_have_a_reason(pieces: Corpus) -> None:
     assert resolved_from(pieces).reasons == (
         "size mini (default): 4 layers, hidden size 256",
         "learning rate 0.002: default for mini with weights from the corpus",
@@ -99,7 +99,7 @@ def test_the_reason_for_a_learning_rate_names_where_it_comes_from(pieces: Corpus
     assert not continued.starts_from_corpus
 
 
-def test_a_long_training_has_its_reason(pieces: Corpus) -> None:
+def test_a_long_run_has_its_reason(pieces: Corpus) -> None:
     given = {"size": "tiny", "learning_rate": 1e-4, "epochs": 6}
     assert resolved_from(pieces, **given).reasons == ("dropout 0.1, mask rate 0.15: 4 epochs or more (about 6)",)
 

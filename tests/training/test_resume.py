@@ -1,4 +1,4 @@
-"""A training that is stopped anywhere and resumed computes the same bits as an uninterrupted one."""
+"""A run that is stopped anywhere and resumed is bit-identical to an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from bertmill.cli.main import main
 
 PROGRAM = Path(__file__).with_name("killed_training.py")
-# The trainings to interrupt. `saving` has no evaluation, since each kill repeats its steps.
+# The runs to interrupt. `saving` has no evaluation, since each kill repeats its steps.
 TRAININGS: dict[str, dict[str, object]] = {
     "short": {"--steps": 24, "--log-every": 7, "--eval-every": 10, "--save-every": 4},
     "saving": {"--steps": 6, "--log-every": 4, "--save-every": 2},
@@ -49,7 +49,7 @@ def outcome(run: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def uninterrupted(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, Any]]:
-    """Returns the outcome of an uninterrupted training, which is run once."""
+    """Returns the outcome of an uninterrupted run, which is executed once."""
 
     @cache
     def made(training: str) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def uninterrupted(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Cal
 
 
 def killed(mode: str, training: str, corpus: Path, out: Path, *more: str) -> int:
-    """Run a training that is killed as `mode` says (killed_training.py) and return how often it was killed."""
+    """Execute a run that is killed as `mode` says (killed_training.py) and return how often it was killed."""
     command = [sys.executable, str(PROGRAM), mode, *flags_of(training, corpus, out, *more)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -84,7 +84,7 @@ def killed(mode: str, training: str, corpus: Path, out: Path, *more: str) -> int
         ),
     ],
 )
-def test_interrupted_equals_uninterrupted(
+def test_an_interrupted_run_matches_an_uninterrupted_one(
     mode: str, training: str, corpus: Path, uninterrupted: Callable[[str], dict[str, Any]], tmp_path: Path
 ) -> None:
     assert killed(mode, training, corpus, tmp_path / "run") > 0
@@ -103,7 +103,7 @@ def test_workers_do_not_change_what_is_learned(
 @pytest.mark.slow
 @pytest.mark.usefixtures("compiler")
 @pytest.mark.parametrize("flags", [[], ["--dropout", "0", "--threads", "2"]])
-def test_an_interrupted_compiled_training_equals_an_uninterrupted_one(
+def test_an_interrupted_compiled_run_matches_an_uninterrupted_one(
     flags: list[str], corpus: Path, tmp_path: Path
 ) -> None:
     killed("random:0:0", "long", corpus, tmp_path / "whole", "--compile", *flags)

@@ -172,7 +172,7 @@ def test_a_folder_with_other_files_is_refused(corpus: Path, tmp_path: Path, caps
     assert [path.name for path in tmp_path.iterdir()] == ["vocab.txt"]
 
 
-def test_a_folder_belongs_to_one_training_at_a_time(
+def test_a_folder_belongs_to_one_run_at_a_time(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(storage, "_LOCK_PATIENCE_S", 0.1)

@@ -1,4 +1,4 @@
-"""The schedule of a training: its learning rate, its progress, and when it is over."""
+"""The schedule of a training run: its learning rate, its progress, and when it is over."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_the_rate_rises_over_six_percent_of_the_steps_and_falls_to_zero() -> Non
     assert schedule.rate(1000, 0.0) == 0
 
 
-def test_a_long_training_warms_up_for_ten_thousand_steps() -> None:
+def test_a_long_run_warms_up_for_ten_thousand_steps() -> None:
     schedule = Schedule(1.0, steps=1_000_000)
     assert schedule.rate(MAX_WARMUP_STEPS // 2 - 1, 0.0) == pytest.approx(0.5)
     assert schedule.rate(MAX_WARMUP_STEPS, 0.0) == pytest.approx(1.0)

@@ -1,4 +1,4 @@
-"""The state of a training."""
+"""The state of a training run."""
 
 from __future__ import annotations
 

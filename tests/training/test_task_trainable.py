@@ -1,4 +1,4 @@
-"""Tests for tasks as trainables: losses equal to Hugging Face, and batches that depend on the seed only."""
+"""Tests for tasks as trainables: losses that match Hugging Face, and batches that depend on the seed only."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def words_row(draw: random.Random, place: str) -> WordsRow:
 
 
 def question_row(draw: random.Random, place: str) -> QuestionRow:
-    words = draw.choices(WORDS, k=20)  # of equal length, since the softmax of Hugging Face includes padding
+    words = draw.choices(WORDS, k=20)  # of the same length, since Hugging Face's softmax includes padding
     start = sum(len(word) + 1 for word in words[:7])
     span = (start, start + len(" ".join(words[7:9])))
     return QuestionRow(place, ("good film", " ".join(words)), (span,) if draw.random() < 0.8 else ())
@@ -83,13 +83,13 @@ def trainable_of(
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_losses_of_fifty_steps_equal_hugging_face(name: str, tiny: Path, tmp_path: Path) -> None:
+def test_losses_of_fifty_steps_match_hugging_face(name: str, tiny: Path, tmp_path: Path) -> None:
     compare_with_hugging_face(name, tiny, 1e-3, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-def test_losses_of_fifty_steps_with_real_weights_equal_hugging_face(name: str, tmp_path: Path) -> None:
+def test_losses_of_fifty_steps_with_real_weights_match_hugging_face(name: str, tmp_path: Path) -> None:
     compare_with_hugging_face(name, "minilm", 5e-5, tmp_path)
 
 

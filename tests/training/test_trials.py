@@ -1,4 +1,4 @@
-"""Tests for several fine-tunings: each equals a separate run, and the best one is kept."""
+"""Tests for several fine-tuning runs: each matches a separate run, and the best one is kept."""
 
 from __future__ import annotations
 

@@ -20,12 +20,12 @@ LOOK_AHEAD_PIECES = 1 << 18  # limits the look-ahead if inputs are long
 
 
 def batches_by_length(sizes: Sequence[int], max_pieces: int = PIECES_PER_BATCH) -> list[list[int]]:
-    """Return the indices of all inputs in batches, longest first; see `in_portions`."""
+    """Return the indices of all inputs grouped into batches, longest first."""
     by_length = sorted(range(len(sizes)), key=lambda number: -sizes[number])
-    return list(in_portions(by_length, sizes.__getitem__, max_pieces))
+    return list(split_into_batches(by_length, sizes.__getitem__, max_pieces))
 
 
-def in_portions(
+def split_into_batches(
     inputs: Iterable[InputT], size: Callable[[InputT], int], max_pieces: int = PIECES_PER_BATCH
 ) -> Iterator[list[InputT]]:
     """Yield the inputs in order, in batches of at most `max_pieces`. A larger input gets its own batch."""

@@ -47,7 +47,7 @@ class Window:
 class Windows:
     """Cuts texts into windows of at most `max_length` pieces. With `truncate`, only the first window is kept.
 
-    Inputs that do not fit are counted for one remark at the end. Thread-safe.
+    Inputs that do not fit are counted for one note at the end. Thread-safe.
     """
 
     tokenizer: BertTokenizer
@@ -62,7 +62,7 @@ class Windows:
     def remark(self) -> str | None:
         """How many inputs did not fit and how they were handled; None if all fit."""
         with self._lock:
-            return "; ".join(f"{count:,} {what}" for what, count in self._counts.items() if count) or None
+            return "; ".join(f"{what}: {count:,}" for what, count in self._counts.items() if count) or None
 
     def count(self, what: str) -> None:
         """Count an event for `remark`."""
@@ -86,7 +86,7 @@ class Windows:
     def _count_long(self, num_windows: int) -> None:
         if num_windows > 1:
             treatment = "truncated" if self.truncate else "read in windows"
-            self.count(f"rows are longer than {self.max_length} pieces: {treatment}")
+            self.count(f"rows longer than {self.max_length} pieces ({treatment})")
 
     def slide(self, num_pieces: int, room: int) -> list[Range]:
         """Return the ranges of pieces in windows with this room, for tasks that need every piece."""
@@ -202,10 +202,10 @@ def merge_windows(rows: Tensor, sequences: Sequence[Sequence[Window]]) -> Tensor
     """Average the rows of all windows per sequence, weighted by text pieces: [windows, …] → [sequences, …]."""
     if all(len(windows) == 1 for windows in sequences):
         return rows
-    shares = torch.zeros(len(sequences), len(rows))
+    fractions = torch.zeros(len(sequences), len(rows))
     column = 0
     for number, windows in enumerate(sequences):
         weights = torch.tensor([float(window.weight) for window in windows])
-        shares[number, column : column + len(windows)] = weights / weights.sum()
+        fractions[number, column : column + len(windows)] = weights / weights.sum()
         column += len(windows)
-    return shares.to(rows) @ rows
+    return fractions.to(rows) @ rows

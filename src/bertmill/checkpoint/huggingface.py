@@ -112,7 +112,7 @@ def folder_sha256(folder: Path) -> str:
 
 
 def write_folder(folder: Path, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-    """Write a folder that Hugging Face can open, with a manifest; the same content gives the same bytes.
+    """Write a folder that Hugging Face can open, with a manifest. The output is deterministic.
 
     A new folder appears complete or not at all. In an existing folder, which may already contain a tokenizer, each file
     is replaced atomically, the manifest last.

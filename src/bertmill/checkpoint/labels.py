@@ -22,7 +22,7 @@ def default_labels(count: int) -> dict[int, str]:
 def settle_labels(
     settings: Mapping[str, Any], head_sizes: Collection[int] = ()
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Replace the three settings by `id2label`; also returns a remark if `num_labels` and the names disagree.
+    """Replace the three settings by `id2label`; also returns a note if `num_labels` and the names disagree.
 
     Values that cannot be names are kept; `BertConfig` rejects them.
     """

@@ -22,7 +22,7 @@ _MAX_LISTED = 500  # differences in one message: more than BERT-large has tensor
 # Buffers of 0, 1, 2, … and of zeros that older versions saved with the weights.
 _BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 _PIECE_EMBEDDING = "embeddings.word_embeddings.weight"
-# Second names of tied tensors.
+# Aliases of tied tensors.
 _TIED = {"cls.predictions.decoder.weight": _PIECE_EMBEDDING, "cls.predictions.decoder.bias": "cls.predictions.bias"}
 
 
@@ -107,7 +107,7 @@ def _check_vocabulary(folder: Path, num_rows: int) -> None:
 
 
 def _check_ties(folder: ModelFolder, sources: Mapping[str, StoredTensor]) -> None:
-    """Raise IntegrityError if a tied tensor has a different value under its second name."""
+    """Raise IntegrityError if a tied tensor has a different value under its alias."""
     used = {canonical(name): stored for name, stored in sources.items()}
     for second, first in _TIED.items():
         other = folder.tensors.get(second)

@@ -2,7 +2,7 @@
 
     weights.safetensors     the tensors of the model by name
     optimizer.safetensors   the tensors of the optimizer, as `<kind>.<parameter>`
-    state.json              the state of the training: step, seconds, sums since the last line of the log
+    state.json              the state of the training run: step, seconds, sums since the last line of the log
     manifest.json           size and sha256 of the three files; written last
 
 A folder is filled under a temporary name and renamed (storage.py), so a kill at any moment leaves older checkpoints
@@ -71,7 +71,7 @@ def saved_steps(folder: Path) -> list[int]:
 
 
 def newest_whole(folder: Path) -> tuple[int | None, Checkpoint | None, list[str]]:
-    """The step of the newest readable checkpoint, the checkpoint, and a remark for every newer one that was skipped."""
+    """The step of the newest readable checkpoint, the checkpoint, and a note for every newer one that was skipped."""
     remarks: list[str] = []
     for step in reversed(saved_steps(folder)):
         try:

@@ -52,7 +52,7 @@ def read_tensors(wanted: Iterable[StoredTensor]) -> Iterator[Tensor]:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write a safetensors file; equal tensors give equal bytes."""
+    """Write a safetensors file. The output is deterministic."""
     with new_file(path) as temporary:
         try:
             # A single metadata key: safetensors writes several in a random order.

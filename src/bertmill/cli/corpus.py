@@ -10,6 +10,7 @@ from bertmill.config.commands import CorpusSettings
 from bertmill.corpus.build import build_corpus
 from bertmill.corpus.statistics import summarize
 from bertmill.text.files import find_files, size_of_files
+from bertmill.text.printable import counted
 from bertmill.text.repair import Repairs
 from bertmill.text.tokenizer import BertTokenizer
 
@@ -26,6 +27,6 @@ def run(settings: CorpusSettings) -> None:
         if repairs:
             print(f"repaired: {repairs}", file=sys.stderr)
         if facts["dropped_sentences"]:
-            print(f"dropped: {facts['dropped_sentences']:,} sentences without pieces", file=sys.stderr)
+            print(f"dropped: {counted(facts['dropped_sentences'], 'sentence')} without pieces", file=sys.stderr)
     print(summary(facts))
     print("\n".join(summarize(facts)))

@@ -25,7 +25,7 @@ _WRAPPING: Any = {"width": 100, "break_long_words": False, "break_on_hyphens": F
 
 
 def facts(path: Path) -> dict[str, Any]:
-    """What `inspect` shows: the facts recorded in the manifest, if the files are unchanged."""
+    """Return what `inspect` shows, from the manifest. Raises IntegrityError if a file has changed."""
     verify_manifest(path)
     facts = {"folder": str(path), **read_facts(path)}
     if not isinstance(facts.get("statistics"), dict):
@@ -48,8 +48,8 @@ def sentences(facts: dict[str, Any]) -> list[str]:
 def summary(facts: dict[str, Any]) -> str:
     """The size of a corpus in one line."""
     return (
-        f"{facts['documents']:,} documents, {facts['sentences']:,} sentences, {facts['pieces']:,} pieces "
-        f"from {facts['text_bytes']:,} bytes of text"
+        f"{counted(facts['documents'], 'document')}, {counted(facts['sentences'], 'sentence')}, "
+        f"{counted(facts['pieces'], 'piece')} from {counted(facts['text_bytes'], 'byte')} of text"
     )
 
 
@@ -96,11 +96,10 @@ def instance_lines(path: Path, settings: InspectSettings) -> Iterator[str]:
         vocabulary = VocabularyIds.of(tokenizer)
         instances = Instances(corpus, vocabulary, Path(plan_folder), plan_settings, masking, seed=settings.seed)
         facts = instances.plan_epoch(0)
-        size = f"of {facts.counts['pieces'] / facts.num_instances:,.1f} pieces on average"
-        yield (
-            f"{settings.objective} in {settings.length} pieces: {facts.num_instances:,} instances in the first epoch, "
-            f"{', '.join([size, *instances.objective.describe_plan(facts)])}"
-        )
+        size = f"{facts.counts['pieces'] / facts.num_instances:,.1f} pieces on average"
+        count = f"{counted(facts.num_instances, 'instance')} in the first epoch"
+        details = ", ".join([count, size, *instances.objective.describe_plan(facts)])
+        yield f"{settings.objective}, length {settings.length}: {details}"
         yield from instances.objective.plan_remarks(facts, corpus.num_pieces)
         batch = instances.make_in_order(0, 0, min(settings.show, facts.num_instances))
     yield from show_instances(batch, instances.objective, tokenizer)

@@ -1,4 +1,4 @@
-"""`bertmill demo`: goes from raw text to answers stage by stage, and prints a table of results."""
+"""`bertmill demo`: runs the whole pipeline on the documentation of installed packages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from bertmill.text.printable import one_line
 TABLE_WIDTH = 100  # characters; no cell needs to wrap
 START_NAMES = {PRETRAINED: "pre-trained here", RANDOM: "random weights", MINILM: "MiniLM"}
 SHOWN = ("classify-minilm", "tag-pretrained", "answer-minilm")  # one model per task
-Figures = Mapping[str, Any]
+Results = Mapping[str, Any]
 
 
 def run(settings: DemoSettings) -> None:
@@ -37,7 +37,7 @@ def run(settings: DemoSettings) -> None:
         _train(demo, stages)
         results = _measure(demo, stages)
         print(f"\n{_table(demo, results)}\n{_gain(results['gain'])}")
-        print("\n".join(["", *_answers(results["tasks"]), "", *_next_steps(demo)]))
+        print("\n".join(["", *_predictions(results["tasks"]), "", *_next_steps(demo)]))
 
 
 class _Stages:
@@ -84,7 +84,7 @@ def _prepare(demo: Demo, stages: _Stages) -> None:
             work(demo, progress.update)
 
 
-def _collected(facts: Figures) -> str:
+def _collected(facts: Results) -> str:
     """A one-line summary of the collected documentation."""
     objects, characters, train, heldout = (
         sum(of_library[name] for of_library in facts.values())
@@ -111,7 +111,7 @@ def _train(demo: Demo, stages: _Stages) -> None:
     title, is_done = "filling masks in sentences from held-out modules", demo.figures_of(FILLED).exists()
     with stages.stage("fill", title, is_done=is_done):
         lines = [_filled(sentence) for sentence in fill_masks(demo)]
-    print("\n".join(["What the encoder predicts for [MASK]:", *lines]), flush=True)
+    print("\n".join(["Predictions for [MASK]:", *lines]), flush=True)
     with stages.stage("random", "initializing the same encoder with random weights", is_done=demo.random.exists()):
         write_random_encoder(demo)
     for tuning in plan.tunings:
@@ -120,7 +120,7 @@ def _train(demo: Demo, stages: _Stages) -> None:
             finetune_model(demo, tuning, shown)
 
 
-def _measure(demo: Demo, stages: _Stages) -> Figures:
+def _measure(demo: Demo, stages: _Stages) -> Results:
     from bertmill.demo.measurement import measure_masked_words, measure_tuning, write_demo_report, write_results
 
     with stages.stage("measure", "evaluating every model on held-out modules", is_done=demo.results.exists()):
@@ -132,17 +132,17 @@ def _measure(demo: Demo, stages: _Stages) -> Figures:
     return write_results(demo)
 
 
-def _filled(sentence: Figures) -> str:
+def _filled(sentence: Results) -> str:
     guesses = ", ".join(f"{guess['piece']} {guess['score']:.0%}" for guess in sentence["guesses"])
     return f"  {one_line(sentence['text'])}\n    {guesses} (expected: {sentence['expected']})"
 
 
-def _table(demo: Demo, results: Figures) -> str:
-    """The results on held-out modules, next to those of the best constant answer."""
+def _table(demo: Demo, results: Results) -> str:
+    """The results on held-out modules, next to those of the best constant prediction."""
     table = Table(box=box.SIMPLE, title="Results on held-out modules", title_justify="left")
     for name in ("task", "model", "metric"):
         table.add_column(name)
-    for name in ("result", "95 % interval", "baseline", "count"):
+    for name in ("result", "95% CI", "baseline", "count"):
         table.add_column(name, justify="right")
     rows = [("MLM", PRETRAINED, results["masked_words"])]
     rows += [(tuning.task, tuning.start, results["tasks"][tuning.name]) for tuning in demo.plan.tunings]
@@ -155,14 +155,14 @@ def _table(demo: Demo, results: Figures) -> str:
     return "\n".join(line.rstrip() for line in text.getvalue().strip("\n").split("\n"))
 
 
-def _gain(figures: Figures) -> str:
+def _gain(figures: Results) -> str:
     value, low, high = (f"{100 * figures[name]:+.1f}" for name in ("value", "low", "high"))
-    interval = f"95 %: {low} … {high}, {figures['rows']:,} rows"
+    interval = f"95% CI: {low} to {high}, {figures['rows']:,} rows"
     return f"Gain from pre-training on classify: {value} points of accuracy ({interval})."
 
 
-def _answers(tasks: Figures) -> Iterator[str]:
-    yield "Answers to test rows:"
+def _predictions(tasks: Results) -> Iterator[str]:
+    yield "Predictions for test rows:"
     for name in SHOWN:
         for row in tasks[name]["shown"]:
             yield f"  {name}: {' | '.join(map(one_line, row['texts']))}"
@@ -175,5 +175,5 @@ def _next_steps(demo: Demo) -> Iterator[str]:
     yield f"Time: {sum(demo.read_seconds().values()):,.0f} s"
     yield "Next, with your own files:"
     yield "  bertmill finetune classify --model minilm --train rows.tsv --out classifier"
-    yield "  bertmill predict classifier/model texts.tsv --out answers.jsonl"
+    yield "  bertmill predict classifier/model texts.tsv --out predictions.jsonl"
     yield "  bertmill vocab texts/ --out vocabulary    (then corpus and pretrain, for your own encoder)"

@@ -37,7 +37,7 @@ def _lines(evaluation: Evaluation) -> list[str]:
     lines = [counted(evaluation.num_rows, "row")]
     for name, value in evaluation.metrics.items():
         low, high = evaluation.intervals[name]
-        lines.append(f"  {name.replace('_', ' '):<20} {value:8.4f}   95 %: {low:.4f} … {high:.4f}")
+        lines.append(f"  {name.replace('_', ' '):<20} {value:8.4f}   95% CI: {low:.4f} … {high:.4f}")
     lines += _class_lines(evaluation.classes)
     for error in evaluation.errors:
         expected = one_line(" | ".join(error.expected)) or "none"

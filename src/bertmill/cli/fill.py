@@ -9,7 +9,7 @@ from bertmill.inference.predictor import load
 
 
 def run(settings: FillSettings) -> None:
-    """Print the best guesses for every [MASK] of every text."""
+    """Print the best predictions for every [MASK] in every text."""
     model = load(settings.model, settings.device)
     for text in settings.texts:
         guesses = model.fill(text, settings.top_k)

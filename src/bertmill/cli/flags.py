@@ -124,7 +124,7 @@ def _usage(command: str, kind: type[Settings]) -> str:
     words = [f"bertmill {command}"]
     for name, field in kind.model_fields.items():
         if POSITIONAL in field.metadata:
-            word = kind.__name__ if kind.__name__ in TASKS else _singular(name)
+            word = kind.__name__ if kind.__name__ in TASKS else _argument(name, field)
             words.append(word if field.is_required() else f"[{word}]")
     for name, field in kind.model_fields.items():
         if field.is_required() and POSITIONAL not in field.metadata:
@@ -147,7 +147,7 @@ def _add_field(parser: argparse._ArgumentGroup, name: str, field: FieldInfo) -> 
     key, flag = key_of(name, field), flag_of(name, field)
     if POSITIONAL in field.metadata:
         nargs = "*" if is_list else "?"  # the file of --config may provide it instead
-        parser.add_argument(key, nargs=nargs, metavar=_singular(name), help=help_text)
+        parser.add_argument(key, nargs=nargs, metavar=_argument(name, field), help=help_text)
     elif kind is bool:
         parser.add_argument(flag, dest=key, action=argparse.BooleanOptionalAction, help=help_text)
     else:
@@ -178,5 +178,6 @@ def _default_text(field: FieldInfo) -> str:
     return f" (default: {default})"
 
 
-def _singular(name: str) -> str:
-    return name.removesuffix("s").upper()
+def _argument(name: str, field: FieldInfo) -> str:
+    """The name of a positional argument in help: `FILE`, or `FILE…` if it may be repeated."""
+    return name.removesuffix("s").upper() + "…" * _value_type(field.annotation)[1]

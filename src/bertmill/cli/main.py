@@ -23,15 +23,15 @@ from bertmill.errors import INTERRUPTED, TERMINATED, BertmillError, ResourceErro
 from bertmill.version import __version__
 
 COMMANDS = {
-    "demo": "go from text to answers on the documentation of installed packages",
+    "demo": "run the whole pipeline on the documentation of installed packages",
     "tokenize": "show the pieces, ids and offsets of a text",
     "vocab": "learn a vocabulary from text",
     "corpus": "turn text into a corpus for pre-training",
     "pretrain": "pre-train a BERT model on a corpus, or continue pre-training a model",
     "finetune": "fine-tune a model on labeled rows",
     "evaluate": "evaluate a fine-tuned model on labeled rows",
-    "predict": "predict answers with a fine-tuned model",
-    "fill": "predict the piece at each [MASK] of a text",
+    "predict": "make predictions with a fine-tuned model",
+    "fill": "predict the piece at each [MASK] in a text",
     "report": "show one run, or compare several, in one HTML file",
     "inspect": "describe a model, vocabulary or corpus",
     "check": "verify a model, vocabulary or corpus",

@@ -78,7 +78,7 @@ def sentences(facts: dict[str, Any]) -> list[str]:
         f"attention:  {facts['heads_of_attention']} heads of size {facts['hidden'] // facts['heads_of_attention']}; "
         f"feed-forward size {facts['inner']:,}, {facts['activation']}",
         f"input:      up to {facts['positions']} pieces, {facts['segments']} segments",
-        f"weights:    {facts['weights']:,} numbers in {facts['tensors']} tensors ({types}); {files}",
+        f"weights:    {facts['weights']:,} values in {facts['tensors']} tensors ({types}); {files}",
         f"heads:      {'; '.join(facts['heads']) or 'none (vectors only)'}",
     ]
     if facts["labels"]:

@@ -1,4 +1,4 @@
-"""`bertmill predict`: answers the rows of a file, as a stream, or a single request."""
+"""`bertmill predict`: makes predictions for the rows of a file, as a stream, or for a single request."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Writer = Callable[[Answers, AnyTask, TextIO], None]
 
 
 def run(settings: PredictSettings) -> None:
-    """Print the answers, or write them to a file."""
+    """Print the predictions, or write them to a file."""
     _refuse_overwriting(settings)
     set_threads(settings.threads)
     runner = Runner(settings.model, settings.device, settings)
@@ -89,7 +89,7 @@ def _write_table(answers: Answers, task: AnyTask, out: TextIO) -> None:
 
 
 def _write_csv(answers: Answers, task: AnyTask, out: TextIO) -> None:
-    """Write the id, the answer and the fields of each row; the first row decides the columns."""
+    """Write the id, the prediction and the fields of each row; the first row decides the columns."""
     table = csv.writer(out, lineterminator="\n")
     header: list[str] = []
     for row, answer in answers:
@@ -102,7 +102,7 @@ def _write_csv(answers: Answers, task: AnyTask, out: TextIO) -> None:
 
 
 def answer_columns(answer: Answer) -> dict[str, Any]:
-    """An answer as columns of a table: one column per label score, labels joined by |, other lists as lists."""
+    """A prediction as columns of a table: one column per label score, labels joined by |, other lists as lists."""
     columns: dict[str, Any] = {}
     for name, value in answer.items():
         if isinstance(value, dict):

@@ -1,7 +1,7 @@
 """Progress of long commands on standard error: MB of text, MB/s and time left.
 
 A terminal shows a bar. Elsewhere, a plain line is printed every few seconds, so that logs stay readable; --quiet prints
-nothing. The share done is that of bytes on disk, which are known in advance even for compressed files; MB count text.
+nothing. The percentage counts bytes on disk, which are known in advance even for compressed files; MB count text.
 Nothing here starts a thread, since a process with threads cannot safely fork its workers.
 """
 

@@ -16,5 +16,5 @@ def say(text: str, end: str = "\n") -> None:
 
 
 def forget(stream: TextIO) -> None:
-    """Redirect a stream that cannot be written to /dev/null; otherwise Python reports its buffer again on closing."""
+    """Redirect an unwritable stream to /dev/null, so that Python does not fail again when flushing it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

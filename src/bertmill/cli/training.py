@@ -1,4 +1,4 @@
-"""Progress of a training on standard error: a live bar on a terminal, plain lines elsewhere.
+"""Progress of a training run on standard error: a live bar on a terminal, plain lines elsewhere.
 
 A pre-training loss is compared with ln V, the loss of random guessing among V pieces, and with the unigram entropy of
 the corpus, the loss of a model that knows only piece frequencies. Speed is compared with a large matrix product.
@@ -20,7 +20,7 @@ from bertmill.training.progress import Beginning, Line, Listener
 from bertmill.training.recipe import OPERATIONS_PER_WEIGHT
 
 BAR_INTERVAL_S = 0.2
-# After this progress, a training is stuck if the losses of its last lines are this close to the unigram entropy.
+# After this progress, a run is stuck if the losses of its last lines are this close to the unigram entropy.
 STUCK_AFTER = 0.2
 STUCK_LINES = 5
 STUCK_WITHIN = 0.03
@@ -112,7 +112,7 @@ class TrainingDisplay(Listener):
 
 
 class PretrainingDisplay(TrainingDisplay):
-    """Shows a pre-training: its loss next to reference losses, its speed next to the peak of the machine."""
+    """Shows a pre-training run: its loss next to reference losses, its speed next to the peak of the machine."""
 
     def __init__(self, *, quiet: bool) -> None:
         super().__init__(quiet=quiet)

@@ -22,7 +22,7 @@ def run(settings: VocabSettings) -> None:
 
     def announce(table: WordTable) -> None:
         if not settings.quiet:
-            print(f"learning from {len(table.words):,} different words …", file=sys.stderr, flush=True)
+            print(f"learning from {len(table.words):,} distinct words …", file=sys.stderr, flush=True)
 
     names = {"size", "cased", "alphabet", "unused", "min_frequency", "workers", "text_field"}
     options = settings.model_dump(include=names)
@@ -39,12 +39,12 @@ def run(settings: VocabSettings) -> None:
 
 def _sentences(settings: VocabSettings, facts: dict[str, Any]) -> list[str]:
     case = "cased" if settings.cased else "uncased"
-    lines = [f"{settings.out} holds a vocabulary of {facts['pieces']:,} pieces, {case}."]
+    lines = [f"Wrote {settings.out}: {facts['pieces']:,} pieces, {case}."]
     if facts["pieces"] < settings.size:
         lines.append(f"size:      fewer than the requested {settings.size:,} pieces, because no more can be learned")
     lines.append(
-        f"words:     {facts['words']:,}, {facts['different_words']:,} different, "
-        f"{facts['words_learnt_from']:,} of them frequent enough to learn from"
+        f"words:     {facts['words']:,} in total, {facts['different_words']:,} distinct, "
+        f"{facts['words_learnt_from']:,} frequent enough to learn from"
     )
     lines.append(f"alphabet:  {facts['alphabet']:,} characters{_dropped(facts)}")
     held_out = facts["held_out"]

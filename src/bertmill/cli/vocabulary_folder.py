@@ -46,7 +46,7 @@ def sentences(facts: dict[str, Any]) -> list[str]:
         f"{facts['path']} is a vocabulary of {facts['pieces']:,} pieces, {case}.",
         f"special:    {' '.join(facts['special'])}{unused}",
         f"pieces:     {facts['begin_a_word']:,} start a word, {facts['go_on_a_word']:,} continue one ({CONTINUATION}); "
-        f"{facts['characters']:,} different characters",
+        f"{facts['characters']:,} distinct characters",
         f"sha256:     {facts['sha256']} (of pieces and settings)",
         "pieces by characters:",
         *histogram(facts["lengths"]),

@@ -34,7 +34,7 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    quiet: Annotated[bool, MAY_CHANGE] = Field(False, description="print only results, no progress or remarks")
+    quiet: Annotated[bool, MAY_CHANGE] = Field(False, description="print only results, without progress or notes")
 
 
 class TokenizeSettings(Settings):
@@ -51,24 +51,24 @@ class TokenizeSettings(Settings):
 
 
 class VocabSettings(Settings):
-    """Learn a WordPiece vocabulary from text. The same text gives the same bytes, in any order of files."""
+    """Learn a WordPiece vocabulary from text. The output is byte-identical for any file order."""
 
     files: TextFiles
     out: Path = Field(description="folder to write; it must not exist yet")
     size: int = Field(30_522, ge=6, le=1_000_000, description="number of pieces, including special tokens")
     cased: bool = Field(False, description="keep case and accents")
     alphabet: int | None = Field(
-        None, ge=1, description="maximum number of characters (default: enough to cover 99.995 % of the text)"
+        None, ge=1, description="maximum number of distinct characters (default: enough to cover 99.995% of the text)"
     )
     unused: int = Field(0, ge=0, le=100_000, description="number of [unused…] tokens to reserve")
     min_frequency: int = Field(2, ge=1, description="minimum frequency of words to learn from and of pairs to merge")
     workers: int | None = Field(None, ge=1, le=1024, description="processes to use (default: one per core)")
     text_field: str = Field("text", description="field of a .jsonl record that contains the text")
-    as_json: bool = Field(False, alias="json", description="print one JSON object instead of sentences")
+    as_json: bool = Field(False, alias="json", description="print one JSON object instead of text")
 
 
 class CorpusSettings(Settings):
-    """Turn text into a corpus for pre-training: sentences as pieces, on disk. Continues an interrupted build."""
+    """Turn text into a corpus: sentences are split into pieces and stored on disk. Resumes an interrupted build."""
 
     files: TextFiles
     vocab: str = Field(description="vocabulary folder or file, model folder or name of an installed model")
@@ -87,33 +87,33 @@ DURATIONS = ("steps", "epochs", "budget")  # of pre-training; mutually exclusive
 
 
 class TrainingFields(Settings):
-    """Fields shared by the settings and the resolved settings of a training; none is optional."""
+    """Fields shared by the settings and the resolved settings of a training run; none is optional."""
 
     out: Annotated[Path, MAY_CHANGE] = Field(description="run folder for settings, log, checkpoints and the model")
     resume: Annotated[bool, MAY_CHANGE, COMMON] = Field(
-        False, description="continue the run in --out where it stopped; start it if there is none"
+        False, description="resume the run in --out, or start one if there is none"
     )
     batch_size: Annotated[int, COMMON] = Field(
-        32, ge=1, le=1_000_000, description="instances or examples per step, over all processes"
+        32, ge=1, le=1_000_000, description="instances or examples per step, across all processes"
     )
-    seed: Annotated[int, COMMON] = Field(0, description="seed of initial weights, order, masks and dropout")
-    micro_batch_pieces: int = Field(8192, ge=1, description="pieces that go through the model at once")
-    weight_decay: float = Field(0.01, ge=0, description="weight decay of matrices; biases and LayerNorm have none")
-    max_gradient_norm: float = Field(1.0, gt=0, description="scale larger gradients down to this norm")
+    seed: Annotated[int, COMMON] = Field(0, description="random seed for initial weights, order, masks and dropout")
+    micro_batch_pieces: int = Field(8192, ge=1, description="maximum number of pieces per micro-batch")
+    weight_decay: float = Field(0.01, ge=0, description="weight decay for matrices, not for biases and LayerNorm")
+    max_gradient_norm: float = Field(1.0, gt=0, description="clip gradients to this norm")
     log_every: Annotated[int, MAY_CHANGE] = Field(50, ge=1, description="steps between log lines")
     save_every: Annotated[int, MAY_CHANGE] = Field(
-        1000, ge=1, description="steps between checkpoints; each new best step is saved too"
+        1000, ge=1, description="steps between checkpoints; a new best checkpoint is always saved"
     )
-    keep: Annotated[int, MAY_CHANGE] = Field(2, ge=1, description="number of checkpoints to keep, besides the best")
+    keep: Annotated[int, MAY_CHANGE] = Field(2, ge=1, description="recent checkpoints to keep in addition to the best")
     on_nonfinite: Annotated[OnNonFinite, MAY_CHANGE] = Field(
         "stop", description="what to do if a loss or gradient is not finite"
     )
-    precision: Precision = Field("fp32", description="number format; auto measures both and uses the faster")
+    precision: Precision = Field("fp32", description="floating-point precision; auto times both and uses the faster")
     gradient_checkpointing: Annotated[bool, MAY_CHANGE] = Field(
         False, description="recompute activations instead of keeping them, to save memory"
     )
     compile: Annotated[bool, MAY_CHANGE] = Field(
-        False, description="fuse the parts of layers around attention; needs a C++ compiler"
+        False, description="compile the layers, except attention, with torch.compile; needs a C++ compiler"
     )
     device: Annotated[str, MAY_CHANGE] = Field("auto", description="device: cpu, cuda or auto")
 
@@ -126,17 +126,17 @@ class TrainingSettings(TrainingFields):
 
 
 class PretrainFields(TrainingFields):
-    """Fields shared by the settings and the resolved settings of a pre-training."""
+    """Fields shared by the settings and the resolved settings of a pre-training run."""
 
     corpus: Annotated[Path, PATH, MAY_MOVE] = Field(description="corpus folder made by `bertmill corpus`")
     objective: Annotated[str, COMMON] = Field("mlm", description="pre-training objective")
     length: Annotated[Phases, COMMON] = Field(
-        "128", description="pieces per instance, or lengths with shares: 128:0.9,512:0.1"
+        "128", description="pieces per instance, or lengths with fractions of the training: 128:0.9,512:0.1"
     )
     initial_weights: Literal["corpus", "random"] = Field(
         "corpus", description="compute the weights of a new model from corpus statistics, or draw them at random"
     )
-    short_seq_prob: float = Field(0.1, ge=0, le=1, description="share of instances with a random shorter length")
+    short_seq_prob: float = Field(0.1, ge=0, le=1, description="fraction of instances with a random shorter length")
     mask_mix: MaskMix = Field(
         "80/10/10", description="percentages of selected pieces: replaced by [MASK] / by a random piece / unchanged"
     )
@@ -144,7 +144,7 @@ class PretrainFields(TrainingFields):
     fixed_masks: bool = Field(False, description="use the same masks in every epoch")
     eval_every: Annotated[int, MAY_CHANGE] = Field(1000, ge=1, description="steps between held-out evaluations")
     workers: Annotated[int, MAY_CHANGE] = Field(
-        1, ge=0, le=1024, description="threads that prepare batches ahead (0: none)"
+        1, ge=0, le=1024, description="threads that prefetch batches (0 disables prefetching)"
     )
 
 
@@ -161,27 +161,24 @@ class PretrainSettings(TrainingSettings, PretrainFields):
         None, gt=0, le=1e6, description="train for this many epochs (default: 1)"
     )
     budget: Annotated[Seconds | None, COMMON] = Field(
-        None, description="train for a time such as 30m or 2h; a plain number means seconds"
+        None, description="train for a fixed time such as 30m or 2h (a plain number is seconds)"
     )
     learning_rate: Annotated[float | None, COMMON] = Field(
-        None, gt=0, description="peak learning rate (default: by model size and initial weights)"
+        None, gt=0, description="peak learning rate (default: depends on model size and initial weights)"
     )
     dropout: float | None = Field(
-        None,
-        ge=0,
-        lt=1,
-        description="share of activations and attention weights to drop (default: 0; 0.1 for four epochs or more)",
+        None, ge=0, lt=1, description="dropout probability (default: 0, or 0.1 for four or more epochs)"
     )
     mask_rate: float | None = Field(
         None,
         gt=0,
         le=1,
-        description="share of pieces to select for prediction (default: 0.3; 0.15 for four epochs or more)",
+        description="fraction of pieces to select for prediction (default: 0.3, or 0.15 for four or more epochs)",
     )
     heldout: Annotated[Heldout | None, PATH, COMMON] = Field(
         None,
-        description="text to evaluate on: a file, folder or glob, or a share of the corpus's documents such as 0.01, "
-        "which are then not trained on",
+        description="held-out text: a file, folder or glob, or a fraction such as 0.01 of the corpus's documents to "
+        "exclude from training",
     )
 
     @model_validator(mode="after")
@@ -196,20 +193,22 @@ class RowSettings(Settings):
     """Settings for reading rows."""
 
     columns: Annotated[str | None, COMMON] = Field(
-        None, description="columns to use: text=sentence,label=stars; numbers if the file has no header"
+        None, description="columns to use, such as text=sentence,label=stars; use column numbers if there is no header"
     )
     preset: Annotated[str | None, COMMON] = Field(
         None, description="columns of a known data set: sst2, cola, mrpc, rte, stsb, …"
     )
-    format: str | None = Field(None, description="file format, one that the task reads (default: by the suffix)")
+    format: str | None = Field(None, description="file format that the task supports (default: from the file suffix)")
     separator: Separator | None = Field(
         None, description="column separator, one character or tab (default: a comma in .csv, else a tab)"
     )
     quotes: Quotes | None = Field(
-        None, description="whether quotes wrap fields or are literal (default: standard in .csv, else literal)"
+        None,
+        description="standard: quotes enclose fields; literal: quotes are ordinary characters "
+        "(default: standard in .csv, else literal)",
     )
     on_bad_row: Literal["stop", "skip"] = Field(
-        "stop", description="what to do with an unusable row; more than 5 % bad rows always stop"
+        "stop", description="what to do with an unusable row; always stops if more than 5% of rows are bad"
     )
 
 
@@ -217,14 +216,14 @@ class WindowSettings(Settings):
     """Settings for inputs that are longer than the model reads."""
 
     max_length: Annotated[int | None, COMMON] = Field(
-        None, ge=5, description="pieces per window (default: by the task and the model)"
+        None, ge=5, description="pieces per window (default: depends on the task and the model)"
     )
-    stride: int | None = Field(None, ge=1, description="pieces from one window to the next (default: by the task)")
+    stride: int | None = Field(None, ge=1, description="pieces between window starts (default: depends on the task)")
     truncate: bool | None = Field(None, description="read only the first window of a long input")
 
 
 class FinetuneSettings(TrainingSettings, RowSettings, WindowSettings):
-    """Fine-tune a model on labeled rows. `bertmill finetune TASK --help` adds the options of a task."""
+    """Fine-tune a model on labeled rows. `bertmill finetune TASK --help` also lists the task's options."""
 
     task: Annotated[str, POSITIONAL] = Field(description="task to learn")
     model: Annotated[str, NAME_OR_PATH, MAY_MOVE] = Field(
@@ -232,7 +231,7 @@ class FinetuneSettings(TrainingSettings, RowSettings, WindowSettings):
     )
     train: Annotated[Path, PATH, MAY_MOVE] = Field(description="file of labeled rows to train on")
     dev: Annotated[Heldout, PATH, MAY_MOVE, COMMON] = Field(
-        "0.1", description="rows to evaluate on: a file, or a share of the training rows"
+        "0.1", description="dev set: a file, or a fraction of the training rows"
     )
     epochs: Annotated[float, COMMON] = Field(3.0, gt=0, le=1e6, description="train for this many epochs")
     learning_rate: Annotated[float, COMMON] = Field(
@@ -240,10 +239,10 @@ class FinetuneSettings(TrainingSettings, RowSettings, WindowSettings):
     )
     # Smaller than in pre-training, so that activations stay in the caches until the backward pass. In pre-training,
     # each micro-batch also adds a gradient for the whole vocabulary, so larger ones pay off.
-    micro_batch_pieces: int = Field(2048, ge=1, description="pieces that go through the model at once")
-    dropout: float | None = Field(None, ge=0, lt=1, description="share of activations to drop (default: the model's)")
+    micro_batch_pieces: int = Field(2048, ge=1, description="maximum number of pieces per micro-batch")
+    dropout: float | None = Field(None, ge=0, lt=1, description="dropout probability (default: the model's)")
     freeze: bool = Field(False, description="train only the head, not the encoder")
-    metric: str | None = Field(None, description="metric that selects the best checkpoint (default: by the task)")
+    metric: str | None = Field(None, description="metric to select the best checkpoint (default: depends on the task)")
     patience: int | None = Field(None, ge=1, description="stop after N evaluations without improvement")
     eval_every: int | None = Field(None, ge=1, description="steps between evaluations (default: one epoch)")
     seeds: int = Field(1, ge=1, description="train with this many seeds, starting at --seed; keep the best")
@@ -253,7 +252,7 @@ class FinetuneSettings(TrainingSettings, RowSettings, WindowSettings):
 
 
 class EvaluateSettings(RowSettings, WindowSettings):
-    """Evaluate a fine-tuned model on labeled rows: metrics with 95 % intervals, and its worst errors."""
+    """Evaluate a fine-tuned model: metrics with 95% confidence intervals, and the most confident errors."""
 
     model: Annotated[str, Field(description="fine-tuned model folder"), POSITIONAL]
     data: Path = Field(description="file of labeled rows, in any format that finetune reads")
@@ -264,17 +263,17 @@ class EvaluateSettings(RowSettings, WindowSettings):
 
 
 class PredictSettings(RowSettings, WindowSettings):
-    """Predict answers for rows or one text. `bertmill predict MODEL --help` adds the options of the model's task."""
+    """Make predictions for rows or one text. `bertmill predict MODEL --help` also lists the task's options."""
 
     model: Annotated[str, Field(description="fine-tuned model folder"), POSITIONAL]
-    file: Annotated[str | None, Field(description="file of rows to predict; - is standard input"), POSITIONAL] = None
-    text: Annotated[str | None, COMMON] = Field(None, description="text to predict instead of a file")
-    pair: Annotated[str | None, COMMON] = Field(None, description="second text, after --text")
+    file: Annotated[str | None, Field(description="file of input rows; - is standard input"), POSITIONAL] = None
+    text: Annotated[str | None, COMMON] = Field(None, description="a single text to use instead of a file")
+    pair: Annotated[str | None, COMMON] = Field(None, description="second text of a pair, used with --text")
     question: Annotated[str | None, COMMON] = Field(None, description="question to answer from --text")
-    choice: Annotated[list[str], COMMON] = Field([], description="choice for --text; give it at least twice")
+    choice: Annotated[list[str], COMMON] = Field([], description="a choice for --text; repeat for each choice")
     out: Annotated[Path | None, COMMON] = Field(None, description="file to write instead of printing")
     output_format: Annotated[str, COMMON] = Field(
-        "jsonl", description="format of the answers: jsonl, csv, table, or one of the task"
+        "jsonl", description="output format: jsonl, csv, table, or a task-specific format"
     )
     device: str = Field("auto", description="device: cpu, cuda or auto")
     threads: Threads | None = Field(None, description="threads to use (default: one per core)")
@@ -290,11 +289,11 @@ class PredictSettings(RowSettings, WindowSettings):
 
 
 class FillSettings(Settings):
-    """Predict the piece at each [MASK] of a text."""
+    """Predict the piece at each [MASK] in a text."""
 
     model: Annotated[str, Field(description="model folder or name of an installed model"), POSITIONAL]
     texts: Annotated[list[str], Field(min_length=1, description="texts that contain [MASK]"), POSITIONAL]
-    top_k: int = Field(5, ge=1, description="number of guesses for each [MASK]")
+    top_k: int = Field(5, ge=1, description="number of predictions for each [MASK]")
     device: str = Field("auto", description="device: cpu, cuda or auto")
     as_json: bool = Field(False, alias="json", description="print one JSON object per text instead of a table")
 
@@ -307,8 +306,8 @@ class InspectSettings(Settings):
     objective: str = Field("mlm", description="objective of the instances")
     length: int = Field(128, ge=3, description="maximum number of pieces per instance")
     whole_words: bool = Field(False, description="select all pieces of a word or none")
-    seed: int = Field(0, ge=0, description="seed of instances and masks")
-    as_json: bool = Field(False, alias="json", description="print one JSON object instead of sentences")
+    seed: int = Field(0, ge=0, description="random seed for instances and masks")
+    as_json: bool = Field(False, alias="json", description="print one JSON object instead of text")
 
 
 class CheckSettings(Settings):
@@ -321,15 +320,17 @@ class ReportSettings(Settings):
     """Write a report of one run, or compare several: curves, metrics, errors and attention in one HTML file."""
 
     runs: Annotated[list[Path], Field(min_length=1, description="run folders"), POSITIONAL]
-    out: Path | None = Field(None, description="file to write (default: report.html in the run, or here for several)")
+    out: Path | None = Field(
+        None, description="HTML file (default: report.html in the run folder, or the current folder for several runs)"
+    )
 
 
 class DemoSettings(Settings):
-    """Go from text to answers on the documentation of installed packages. Continues where it was interrupted."""
+    """Run the whole pipeline on the documentation of installed packages. Resumes if it was interrupted."""
 
-    out: Annotated[Path, COMMON] = Field(Path("bertmill-demo"), description="the folder to work in")
-    quick: Annotated[bool, COMMON] = Field(False, description="a smaller encoder and fewer rows: at most 90 s")
-    steps: Annotated[int | None, COMMON] = Field(None, ge=1, description="pre-train by steps, not by the clock")
+    out: Annotated[Path, COMMON] = Field(Path("bertmill-demo"), description="folder to work in")
+    quick: Annotated[bool, COMMON] = Field(False, description="use a smaller encoder and fewer rows; takes up to 90 s")
+    steps: Annotated[int | None, COMMON] = Field(None, ge=1, description="pre-train for N steps instead of a set time")
     threads: Threads | None = Field(None, description="threads and worker processes (default: one per core)")
 
 

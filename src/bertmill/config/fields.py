@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 # Markers in the annotations of fields:
 POSITIONAL: Final = "positional"  # an argument without a flag
 COMMON: Final = "common"  # often changed; help shows it before the rest
-PATH: Final = "path"  # a file or folder; some fields accept a share instead
+PATH: Final = "path"  # a file or folder; some fields accept a fraction instead
 NAME_OR_PATH: Final = "name or path"  # a folder or the name of an installed model
 MAY_CHANGE: Final = "may change"  # on resume; it does not affect what is learned
 MAY_MOVE: Final = "may move"  # on resume; data that the run identifies by its hash
@@ -30,39 +30,39 @@ def _seconds(text: Any) -> Any:
         return text
     match = _DURATION.fullmatch(text)
     if match is None:
-        raise ValueError("should be a time such as 45s, 30m or 1h30m")
+        raise ValueError("must be a time such as 45s, 30m or 1h30m")
     hours, minutes, seconds = (int(number or 0) for number in match.groups())
     return 3600 * hours + 60 * minutes + seconds
 
 
 def parse_phases(text: str) -> list[tuple[int, float]]:
-    """Parse instance lengths and their shares of a training, such as 128:0.9,512:0.1."""
+    """Parse instance lengths and their fractions of a training run, such as 128:0.9,512:0.1."""
     parts = [part.partition(":") for part in text.split(",")]
     try:
-        phases = [(int(length), float(share) if share else 1.0) for length, _, share in parts]
+        phases = [(int(length), float(fraction) if fraction else 1.0) for length, _, fraction in parts]
     except ValueError:
-        raise ValueError("should have the form 128 or 128:0.9,512:0.1") from None
+        raise ValueError("must have the form 128 or 128:0.9,512:0.1") from None
     if any(length < 1 for length, _ in phases):
-        raise ValueError("should have lengths of 1 or more")
+        raise ValueError("lengths must be at least 1")
     # Negated, so that NaN, for which every comparison is false, is rejected.
-    if not (all(share > 0 for _, share in phases) and abs(sum(share for _, share in phases) - 1) <= 1e-6):
-        raise ValueError("should have shares above 0 that add up to 1")
+    if not (all(fraction > 0 for _, fraction in phases) and abs(sum(fraction for _, fraction in phases) - 1) <= 1e-6):
+        raise ValueError("fractions must be positive and add up to 1")
     return phases
 
 
 def parse_mask_mix(text: str) -> tuple[float, float, float]:
-    """Parse the percentages of masked, random and unchanged pieces, such as 80/10/10, into shares."""
+    """Parse the percentages of masked, random and unchanged pieces, such as 80/10/10, into fractions."""
     try:
         mask, random, same = (float(number) / 100 for number in text.split("/"))
     except ValueError:
-        raise ValueError("should have the form 80/10/10") from None
-    if not (all(share >= 0 for share in (mask, random, same)) and abs(mask + random + same - 1) <= 1e-6):
-        raise ValueError("should have three shares that add up to 100")
+        raise ValueError("must have the form 80/10/10") from None
+    if not (all(fraction >= 0 for fraction in (mask, random, same)) and abs(mask + random + same - 1) <= 1e-6):
+        raise ValueError("must be three percentages that add up to 100")
     return mask, random, same
 
 
 def heldout_share(text: str | None) -> float | None:
-    """The share of the data that `heldout` or `dev` gives; None if it names files, or is None."""
+    """The fraction given as `heldout` or `dev`; None if the value is a file name or None."""
     try:
         return None if text is None else float(text)
     except ValueError:
@@ -70,15 +70,15 @@ def heldout_share(text: str | None) -> float | None:
 
 
 def _heldout(given: Any) -> Any:
-    """Write a share, which may be a number in a TOML file, in one way, so that settings can be compared."""
-    share = heldout_share(str(given)) if isinstance(given, str | int | float) else None
-    if share is None:
+    """Normalize a fraction, which may be a number in a TOML file, so that settings can be compared."""
+    fraction = heldout_share(str(given)) if isinstance(given, str | int | float) else None
+    if fraction is None:
         if given == "":
-            raise ValueError("should not be empty")
+            raise ValueError("must not be empty")
         return given
-    if not 0 < share < 1:
-        raise ValueError(f"should be a share between 0 and 1, or files (write ./{given} for a file named {given})")
-    return str(share)
+    if not 0 < fraction < 1:
+        raise ValueError(f"must be a fraction between 0 and 1 or a file name; for a file named {given}, use ./{given}")
+    return str(fraction)
 
 
 def _written(given: Any) -> Any:
@@ -91,7 +91,7 @@ def _separator(text: Any) -> Any:
     if isinstance(text, str):
         text = {"tab": "\t", "\\t": "\t"}.get(text, text)
         if len(text) != 1 or text in '"\n\r':
-            raise ValueError("should be a single character, or tab")
+            raise ValueError("must be a single character, or tab")
     return text
 
 

@@ -203,8 +203,8 @@ def with_whole_paths(settings: TrainingT) -> TrainingT:
     for name, field in type(settings).model_fields.items():
         value = getattr(settings, name)
         is_path, may_be_path = PATH in field.metadata, NAME_OR_PATH in field.metadata
-        is_share = isinstance(value, str) and heldout_share(value) is not None
-        if not (is_path or may_be_path) or value is None or is_share or str(value) == "-":
+        is_fraction = isinstance(value, str) and heldout_share(value) is not None
+        if not (is_path or may_be_path) or value is None or is_fraction or str(value) == "-":
             continue
         if is_path or Path(value).exists():
             whole[name] = type(value)(Path(value).resolve())

@@ -40,7 +40,7 @@ def document_starts(corpus: Corpus, documents: Numbers) -> Numbers:
 
 
 def shards_of(numbers: Numbers, offsets: Numbers) -> Numbers:
-    """Return the shard of each number. An empty shard, whose offset equals that of the next one, has no numbers."""
+    """Return the shard of each number. An empty shard, which has the same offset as the next one, has no numbers."""
     return np.searchsorted(offsets, numbers, side="right") - 1
 
 

@@ -2,7 +2,7 @@
 
 A worker splits lines into sentences, tokenizes them, writes the shard's files and finally a record with the hashes of
 the text, the recipe and the files. An interrupted build reads the text again, which is cheap, and skips every shard
-whose record matches. So the result has the same bytes for any number of workers and interruptions.
+whose record matches. So the result is byte-identical for any number of workers and interruptions.
 """
 
 from __future__ import annotations

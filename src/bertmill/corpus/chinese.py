@@ -36,7 +36,7 @@ def goes_on_word(text: str) -> NDArray[np.bool_]:
 
 
 def version() -> str:
-    """Return the version of the dictionary. Another version gives another corpus."""
+    """Return the version of the dictionary. A different version gives a different corpus."""
     return str(_module().__version__)
 
 

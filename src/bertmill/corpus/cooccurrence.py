@@ -64,12 +64,12 @@ def count_pairs(
 
 
 def sample(part: DocumentPart, max_pieces: int, on_progress: OnProgress = lambda _: None) -> Iterator[NDArray[Any]]:
-    """The beginning of every shard, the same share of each; all pieces if the corpus has no more than `max_pieces`."""
-    share = min(1.0, max_pieces / part.corpus.num_pieces)
+    """The same fraction of every shard, from its beginning; all pieces if there are no more than `max_pieces`."""
+    fraction = min(1.0, max_pieces / part.corpus.num_pieces)
     num_shards = len(part.corpus.shards)
     for number in range(num_shards):
         pieces = part.pieces(number)
-        stop = math.ceil(share * len(pieces))
+        stop = math.ceil(fraction * len(pieces))
         for start in range(0, stop, CHUNK_PIECES):
             on_progress((number + start / stop) / num_shards)
             yield pieces[start : min(start + CHUNK_PIECES, stop)]

@@ -1,7 +1,7 @@
 """Training batches: which instances each step and rank gets, prepared in advance.
 
 The epochs, each in its own keyed order, form one endless sequence of instances. Step s takes `batch_size` instances
-starting at s · batch_size, across the end of an epoch if necessary. A rank takes its share of them, starting at
+starting at s · batch_size, across the end of an epoch if necessary. A rank takes its part of them, starting at
 batch_size · rank / world_size.
 
 A step is computed from its number alone, so any step can be the first, and threads can prepare the next steps in any

@@ -1,7 +1,7 @@
 """Which positions the MLM head must predict, and what the model sees there.
 
 Of an instance's n ordinary pieces, rate · n are selected, but at least one. The number is rounded up or down at random,
-so the rate is right on average. Of the selected pieces, one share becomes [MASK], one share a random ordinary piece,
+so the rate is right on average. Of the selected pieces, one part becomes [MASK], one part a random ordinary piece,
 and the rest stays. A Philox generator with the key (seed, epoch, "masking") and a counter that starts at the instance's
 number draws the random numbers, so an instance is masked identically in any batch.
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from bertmill.corpus.instances import Layout
 
 NOT_SELECTED = -100  # label that losses ignore
-MOST_SELECTED = 25 / 24  # limit, relative to rate · length: 20 of 128 and 80 of 512 pieces at 15 %
+MOST_SELECTED = 25 / 24  # limit, relative to rate · length: 20 of 128 and 80 of 512 pieces at 15%
 _SCORE, _KIND, _PIECE = range(3)  # numbers drawn for each piece: its rank, how to replace it, a random piece
 
 Flags = NDArray[np.bool_]
@@ -37,21 +37,21 @@ Draws = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class MaskingSettings:
-    """How many pieces are selected and how they are replaced. The defaults are the paper's 15 % and 80/10/10."""
+    """How many pieces are selected and how they are replaced. The defaults are the paper's 15% and 80/10/10."""
 
     rate: float = 0.15
     mask: float = 0.8
     random: float = 0.1
     same: float = 0.1
     whole_words: bool = False
-    fixed: bool = False  # every epoch has the same instances and masks, in another order
+    fixed: bool = False  # every epoch has the same instances and masks, in a different order
 
     def __post_init__(self) -> None:
         if not 0 < self.rate <= 1:
             raise UsageError(f"rate must be above 0 and at most 1, not {self.rate}")
-        shares = (self.mask, self.random, self.same)
-        if min(shares) < 0 or not math.isclose(sum(shares), 1, abs_tol=1e-6):
-            what = "mask, random and same must be shares of at least 0 that add up to 1"
+        fractions = (self.mask, self.random, self.same)
+        if min(fractions) < 0 or not math.isclose(sum(fractions), 1, abs_tol=1e-6):
+            what = "mask, random and same must be fractions of at least 0 that add up to 1"
             raise UsageError(f"{what}, not {self.mask:g}, {self.random:g} and {self.same:g}")
 
 

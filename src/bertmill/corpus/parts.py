@@ -2,7 +2,7 @@
 
 A keyed shuffle renumbers the documents, and the first ones are held out. So the parts have exactly the requested sizes,
 the part of a document follows from its number, and the n-th document of a part is found without a list. The key is
-constant: runs with other seeds hold out the same documents, and a larger share holds out a superset.
+constant: runs with different seeds hold out the same documents, and a larger fraction holds out a superset.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ class DocumentPart:
         if heldout_share and not 0 < num_heldout < corpus.num_documents:
             what = f"{heldout_share} of {corpus.num_documents:,} documents cannot be held out: "
             what += "at least one document must be held out, and at least one must remain for training"
-            raise DataError(what, where=corpus.folder, remedy="use another share, or a text file as held-out text")
+            raise DataError(
+                what, where=corpus.folder, remedy="use a different fraction, or a text file as held-out text"
+            )
         self.corpus = corpus
         self._shuffle = Permutation(corpus.num_documents, HELDOUT_SEED, "heldout") if heldout_share else None
         self._first, self._stop = (0, num_heldout) if name == "heldout" else (num_heldout, corpus.num_documents)

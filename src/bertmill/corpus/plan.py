@@ -39,7 +39,7 @@ class PlanSettings:
 
     objective: str = "mlm+nsp"
     length: int = 128  # maximum length of an instance, including [CLS] and [SEP]
-    short_seq_prob: float = 0.1  # share of instances with a random shorter target length
+    short_seq_prob: float = 0.1  # fraction of instances with a random shorter target length
     heldout_share: float = 0.0  # of the documents
     part: PartName = "train"  # make instances from training documents or from held-out documents
 

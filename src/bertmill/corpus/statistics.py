@@ -3,7 +3,7 @@
 The statistics take one pass over the shards, in constant memory. Duplicates are found by 64-bit hashes of sentences and
 documents: h = Σ value[piece] · base^position, and likewise for a document from the hashes of its sentences. If there
 are too many hashes to keep, only those whose last bits are zero are kept. This keeps either all copies of a text or
-none, so the share of duplicates remains correct.
+none, so the fraction of duplicates remains correct.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from bertmill.corpus.shards import Shard
 from bertmill.randomness import keyed_generator
+from bertmill.text.printable import counted
 
 MAX_HASHES = 1 << 23
 SHORT_SENTENCES = 2  # documents with fewer sentences have no pair of sentences
@@ -131,8 +132,8 @@ def compute_statistics(shards: Iterable[Shard], vocabulary_size: int, unknown_id
 
 def _entropy(counts: NDArray[np.int64]) -> float:
     """Return the entropy in nats: the loss of a model that knows only how often each piece occurs."""
-    shares = counts[counts > 0] / counts.sum()
-    return float(-(shares * np.log(shares)).sum())
+    fractions = counts[counts > 0] / counts.sum()
+    return float(-(fractions * np.log(fractions)).sum())
 
 
 def _by_power_of_two(lengths: NDArray[np.int64], num_bins: int) -> NDArray[np.int64]:
@@ -151,12 +152,12 @@ def summarize(facts: dict[str, Any]) -> list[str]:
         f"entropy:    {found['unigram_entropy']:.2f} nats per piece (the loss of a model that knows only frequencies)",
         f"unknown:    {found['unknown_share']:.2%} of the pieces"
         + ("; use a vocabulary that fits this text" if found["unknown_share"] > _SOME_UNKNOWN else ""),
-        f"duplicates: {_part(found['duplicate_documents'], documents)} of the documents, "
-        f"{_part(found['duplicate_sentences'], sentences)} of the sentences{estimated}"
+        f"duplicates: {_part(found['duplicate_documents'], documents, 'document')}, "
+        f"{_part(found['duplicate_sentences'], sentences, 'sentence')}{estimated}"
         + ("; remove repeated documents first" if found["duplicate_documents"] > _MANY * documents else ""),
-        f"short:      {_part(found['short_documents'], documents)} of the documents have fewer than "
+        f"short:      {_part(found['short_documents'], documents, 'document')} with fewer than "
         f"{SHORT_SENTENCES} sentences or {SHORT_PIECES} pieces",
-        f"instances:  about {found['instances_of_128']:,} of {LENGTH} pieces per epoch",
+        f"instances:  about {found['instances_of_128']:,} per epoch, of {LENGTH} pieces each",
     ]
     if documents == 1:
         lines.append(
@@ -166,5 +167,5 @@ def summarize(facts: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _part(count: int, total: int) -> str:
-    return f"{count:,} ({count / total:.1%})"
+def _part(count: int, total: int, noun: str) -> str:
+    return f"{counted(count, noun)} ({count / total:.1%})"

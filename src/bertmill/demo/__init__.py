@@ -1,1 +1,1 @@
-"""The demo: from raw text to answers, on the documentation of installed packages."""
+"""The demo: the whole pipeline on the documentation of installed packages."""

@@ -21,7 +21,7 @@ CODE, TYPE, END = "\ue000", "\ue001", "\ue002"  # marks: start of code, start of
 
 MAX_TITLE = 40  # characters; a longer underlined line is not a section title
 MAX_TYPE = 60  # characters; a longer text is a description, not a type
-MIN_LETTERS = 0.85  # minimum share of letters and spaces in prose
+MIN_LETTERS = 0.85  # minimum fraction of letters and spaces in prose
 
 _PARAMETERS = {"parameters", "other parameters", "args", "arguments", "keyword args", "keyword arguments", "params"}
 _RETURNS = {"returns", "return", "yields", "yield"}

@@ -29,7 +29,7 @@ from bertmill.rows.split import SplitKey, split_rows
 
 STANDARD_LIBRARY = "stdlib"
 LIBRARIES = (STANDARD_LIBRARY, "torch", "numpy", "scipy", "sklearn", "sympy", "networkx")
-MIN_DOCUMENTED = 0.15  # minimum share of a file inside triple quotes
+MIN_DOCUMENTED = 0.15  # minimum fraction of a file inside triple quotes
 UNIT_BYTES = 1 << 20  # of source per unit of work
 GROUP_DEPTH = 3  # parts of a module name: scipy.stats.distributions
 SEED = 0
@@ -101,7 +101,7 @@ def _root(library: str) -> Path:
 def find_sources(roots: Mapping[str, Path], share: float = 1.0) -> list[SourceFile]:
     """The source files of the libraries, in a fixed order; UsageError if a library has none.
 
-    A `share` below 1 keeps about that share of the groups of modules.
+    A `share` below 1 keeps about that fraction of the groups of modules.
     """
     found: list[SourceFile] = []
     for library, root in roots.items():
@@ -226,7 +226,7 @@ def _literal(node: ast.expr) -> str:
 
 
 def split_by_group(docs: Sequence[Doc], share: float) -> tuple[list[Doc], list[Doc]]:
-    """Split docs into (train, held-out) by group; about `share` of each library is held out.
+    """Split docs into (train, held-out) by group; the fraction `share` of each library is held out.
 
     Paragraphs that also occur in train are removed from the held-out docs.
     """

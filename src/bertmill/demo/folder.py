@@ -6,10 +6,10 @@
     OUT/corpus/          the corpus folder
     OUT/pretrain/        the pre-training run
     OUT/random/          the same encoder with random weights: a model folder
-    OUT/TASK-START/      the run folder of each fine-tuning
+    OUT/TASK-START/      the run folder of each fine-tuning run
     OUT/measured/        the results of each model on held-out text or test rows
     OUT/seconds.json     how long each stage took
-    OUT/results.json     all results and the answers shown
+    OUT/results.json     all results and the predictions shown
     OUT/report.html      the report that compares all runs
 
 A file or folder that exists is complete, so its stage is skipped. An unfinished run is resumed.
@@ -32,13 +32,13 @@ from bertmill.storage import locked_folder, read_json, require_format, write_fil
 
 RECORD = "demo.json"
 FORMAT = 1
-PRETRAINED, RANDOM, MINILM = "pretrained", "random", "minilm"  # the weights from which a fine-tuning starts
+PRETRAINED, RANDOM, MINILM = "pretrained", "random", "minilm"  # the initial weights of a fine-tuning run
 FILLED, MASKED_WORDS = "filled", "masked-words"  # measurements of the encoder itself
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """A fine-tuning of the demo."""
+    """A fine-tuning run of the demo."""
 
     task: str
     start: str
@@ -56,7 +56,7 @@ class Tuning:
 class Plan:
     """The amounts of text, rows and training in a demo."""
 
-    documentation_share: float  # the share of modules to read
+    documentation_share: float  # the fraction of modules to read
     heldout_characters: int  # of the text on which MLM accuracy is measured
     vocabulary_size: int
     encoder: SizeName
@@ -133,7 +133,7 @@ class Demo:
         return self.settings.model_dump(include={"quick", "steps"})
 
     def run_of(self, tuning: Tuning) -> Path:
-        """The run folder of a fine-tuning."""
+        """The run folder of a fine-tuning run."""
         return self.path / tuning.name
 
     def start_of(self, tuning: Tuning) -> str:
@@ -146,7 +146,7 @@ class Demo:
         return next(self.rows.glob(f"{task}-{part}.*"))
 
     def figures_of(self, name: str) -> Path:
-        """The file with the results of a fine-tuning (by name), FILLED or MASKED_WORDS."""
+        """The file with the results of a fine-tuning run (by name), FILLED or MASKED_WORDS."""
         return self.measured / f"{name}.json"
 
     def add_seconds(self, stage: str, seconds: float) -> None:
@@ -163,7 +163,7 @@ class Demo:
 def open_demo(settings: DemoSettings) -> Iterator[Demo]:
     """Open or create the demo in `settings.out`, and lock its folder while the block runs.
 
-    UsageError if the folder contains anything else, or a demo with other settings.
+    UsageError if the folder contains anything else, or a demo with different settings.
     """
     demo = Demo(settings)
     _require_usable(demo)
@@ -184,5 +184,5 @@ def _require_usable(demo: Demo) -> None:
     require_format(recorded.pop("format", None), FORMAT, demo.record)
     if recorded != demo.recorded_settings:
         values = ", ".join(f"{name}={value}" for name, value in recorded.items())
-        what = f"contains a demo with other settings ({values})"
+        what = f"contains a demo with different settings ({values})"
         raise UsageError(what, where=demo.path, remedy="use the same settings, or choose another folder")

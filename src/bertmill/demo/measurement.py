@@ -1,7 +1,7 @@
 """Measure every model of the demo on held-out text or test rows, and write the results.
 
-Intervals are 95 % bootstrap intervals. They resample groups of instances for MLM accuracy, rows for tasks, and rows
-with the answers of both models (paired) for the gain from pre-training. Baselines are constant answers.
+Intervals are 95% bootstrap intervals. They resample groups of instances for MLM accuracy, rows for tasks, and rows
+with the predictions of both models (paired) for the gain from pre-training. Baselines are constant predictions.
 """
 
 from __future__ import annotations
@@ -43,31 +43,31 @@ GROUP = 8  # instances to resample together, since neighbors may come from the s
 LENGTH = 128  # pieces per instance, the default of pre-training
 NUM_SENTENCES = 4  # with a masked word
 NUM_GUESSES = 3
-NUM_SHOWN = 2  # test rows per model with their answers
+NUM_SHOWN = 2  # test rows per model with their predictions
 
-Figures = dict[str, Any]
+Results = dict[str, Any]
 
 
-def _measured(demo: Demo, name: str, measure: Callable[[], Figures]) -> Figures:
+def _measured(demo: Demo, name: str, measure: Callable[[], Results]) -> Results:
     """The result of `measure`, read from its file if it has been called before."""
     path = demo.figures_of(name)
     if not path.exists():
         set_threads(demo.settings.threads)
-        figures = measure()
+        results = measure()
         demo.measured.mkdir(exist_ok=True)
-        write_file(path, json.dumps(figures, ensure_ascii=False) + "\n")
+        write_file(path, json.dumps(results, ensure_ascii=False) + "\n")
     return read_json(path)
 
 
 # MLM accuracy
 
 
-def measure_masked_words(demo: Demo) -> Figures:
+def measure_masked_words(demo: Demo) -> Results:
     """The MLM accuracy of the encoder on held-out text; the baseline always predicts the most frequent piece."""
     return _measured(demo, MASKED_WORDS, lambda: _measure_masked_words(demo))
 
 
-def _measure_masked_words(demo: Demo) -> Figures:
+def _measure_masked_words(demo: Demo) -> Results:
     run = RunFolder(demo.pretraining)
     tokenizer, metadata = BertTokenizer.from_pretrained(run.model), read_metadata(run.model)
     # The same instances on which pre-training evaluates.
@@ -83,7 +83,7 @@ def _measure_masked_words(demo: Demo) -> Figures:
         return {"accuracy": right / selected, "baseline": baseline / selected}
 
     return {
-        **_figure("accuracy", metrics(counts), intervals(metrics, counts)),
+        **_result("accuracy", metrics(counts), intervals(metrics, counts)),
         "rows": int(counts[:, 0].sum()),
         "baseline": metrics(counts)["baseline"],
         "baseline_answer": f"always {tokenizer.convert_ids_to_tokens(most_frequent)!r}",
@@ -113,7 +113,7 @@ def _count_right(model_folder: Path, instances: Instances, most_frequent: int) -
     return np.array(rows, np.int64)
 
 
-def _figure(metric: str, values: Mapping[str, float], bounds: Mapping[str, tuple[float, float]]) -> Figures:
+def _result(metric: str, values: Mapping[str, float], bounds: Mapping[str, tuple[float, float]]) -> Results:
     low, high = bounds[metric]
     return {"metric": metric, "value": values[metric], "low": low, "high": high}
 
@@ -121,14 +121,14 @@ def _figure(metric: str, values: Mapping[str, float], bounds: Mapping[str, tuple
 # Filling masks
 
 
-def fill_masks(demo: Demo) -> list[Figures]:
+def fill_masks(demo: Demo) -> list[Results]:
     """Sentences from held-out modules with one masked word, the word, and what the encoder predicts."""
-    figures = _measured(demo, FILLED, lambda: {"sentences": _fill_masks(demo)})
-    sentences: list[Figures] = figures["sentences"]
+    results = _measured(demo, FILLED, lambda: {"sentences": _fill_masks(demo)})
+    sentences: list[Results] = results["sentences"]
     return sentences
 
 
-def _fill_masks(demo: Demo) -> list[Figures]:
+def _fill_masks(demo: Demo) -> list[Results]:
     model = load(RunFolder(demo.pretraining).model)
     lines = demo.heldout_text.read_text(encoding="utf-8").splitlines()
     sentences = sorted(
@@ -161,19 +161,19 @@ def mask_a_word(sentence: str, tokenizer: BertTokenizer) -> tuple[str, str] | No
 # Tasks
 
 
-def measure_tuning(demo: Demo, tuning: Tuning) -> Figures:
-    """The metric of a fine-tuned model on the test rows, the scores of each row, and a few answers."""
+def measure_tuning(demo: Demo, tuning: Tuning) -> Results:
+    """The metric of a fine-tuned model on the test rows, the scores of each row, and a few predictions."""
     return _measured(demo, tuning.name, lambda: _measure_tuning(demo, tuning))
 
 
-def _measure_tuning(demo: Demo, tuning: Tuning) -> Figures:
+def _measure_tuning(demo: Demo, tuning: Tuning) -> Results:
     folder = RunFolder(demo.run_of(tuning)).model
     runner = Runner(folder)
     task, file = runner.task, RowFile(str(demo.rows_of(tuning.task, "test")))
     examples = list(encode_rows(task, runner.read(file, labelled=True), runner.windows, file))
     outputs = list(stream_outputs(task, runner.model, examples, runner.device))
     scores = scores_of(task, outputs)
-    answer, constant = task.baseline(examples)
+    description, constant = task.baseline(examples)
     metric = str(read_metadata(folder)["metric"])
     shown = []
     for (example, output), score in zip(outputs[:NUM_SHOWN], scores, strict=False):
@@ -182,16 +182,16 @@ def _measure_tuning(demo: Demo, tuning: Tuning) -> Figures:
         texts = list(example.row.all_texts)
         shown.append({"texts": texts, "prediction": task.show(decoded), "expected": " | ".join(expected)})
     return {
-        **_figure(metric, task.metrics(scores), intervals(task.metrics, scores)),
+        **_result(metric, task.metrics(scores), intervals(task.metrics, scores)),
         "rows": len(examples),
         "baseline": task.metrics(constant)[metric],
-        "baseline_answer": answer,
+        "baseline_answer": description,
         "shown": shown,
         "scores": scores.tolist(),
     }
 
 
-def measure_gain(demo: Demo) -> Figures:
+def measure_gain(demo: Demo) -> Results:
     """The gain in classification accuracy from pre-training, with a paired bootstrap interval."""
     pretrained, random = (np.array(read_json(demo.figures_of(name))["scores"]) for name in GAIN)
     # The scores of a classifier are the predicted and the expected class.
@@ -200,13 +200,13 @@ def measure_gain(demo: Demo) -> Figures:
     def metrics(right: NDArray[np.float64]) -> Mapping[str, float]:
         return {"gain": float(right[:, 0].mean() - right[:, 1].mean())}
 
-    return {**_figure("gain", metrics(right), intervals(metrics, right)), "rows": len(right)}
+    return {**_result("gain", metrics(right), intervals(metrics, right)), "rows": len(right)}
 
 
 # Results and report
 
 
-def write_results(demo: Demo) -> Figures:
+def write_results(demo: Demo) -> Results:
     """Write and return all results; measures what has not been measured yet."""
     models = {tuning.name: measure_tuning(demo, tuning) for tuning in demo.plan.tunings}
     results = {

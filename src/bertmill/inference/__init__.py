@@ -1,1 +1,1 @@
-"""Inference with trained models: answers, metrics and filled masks."""
+"""Inference with trained models: predictions, metrics and filled masks."""

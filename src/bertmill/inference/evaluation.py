@@ -20,17 +20,17 @@ NUM_BINS = 10  # of confidence
 
 @dataclass(frozen=True)
 class Error:
-    """A wrong answer, its row and the expected answers."""
+    """A wrong prediction, its row and the expected results."""
 
     row: Row
     answer: Answer
-    shown: str  # the answer for display, on one line
+    shown: str  # the prediction for display, on one line
     expected: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class ConfidenceBin:
-    """Decisions of similar confidence. In a calibrated model, accuracy equals confidence."""
+    """Decisions of similar confidence. In a calibrated model, accuracy matches confidence."""
 
     confidence: float  # mean over the decisions
     accuracy: float
@@ -39,7 +39,7 @@ class ConfidenceBin:
 
 @dataclass(frozen=True)
 class Baseline:
-    """The best constant answer, which ignores the input, and its metrics."""
+    """The best constant prediction, which ignores the input, and its metrics."""
 
     answer: str
     metrics: dict[str, float]
@@ -86,7 +86,7 @@ class Evaluation:
 def evaluate(
     task: AnyTask, model: nn.Module, examples: Iterable[Example], device: torch.device, num_errors: int
 ) -> Evaluation:
-    """Answer labeled examples and compare the answers with the labels; keep the `num_errors` worst errors."""
+    """Compare predictions for labeled examples with the labels; keep the `num_errors` worst errors."""
     outputs = list(stream_outputs(task, model, examples, device))
     scores = scores_of(task, outputs)
     mistakes = [task.mistake(*each, score) for each, score in zip(outputs, scores, strict=True)]
@@ -109,7 +109,7 @@ def evaluate(
 
 
 def _reliability(task: AnyTask, outputs: Sequence[tuple[Example, Array]]) -> list[ConfidenceBin]:
-    """Group decisions into bins of equal width by confidence; empty bins are omitted."""
+    """Group decisions into equal-width bins by confidence; empty bins are omitted."""
     decisions = np.array([each for example, output in outputs for each in task.confidences(example, output)])
     if not len(decisions):
         return []

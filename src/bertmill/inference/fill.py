@@ -1,4 +1,4 @@
-"""Predict the most likely pieces at each [MASK] of a text.
+"""Predict the most likely pieces at each [MASK] in a text.
 
 If a text is longer than the model's positions, each [MASK] is predicted from as many surrounding pieces as fit. A
 left-to-right model predicts it only from the pieces before it.
@@ -37,7 +37,7 @@ class MaskFiller:
         self.tokenizer = tokenizer
 
     def fill(self, text: str, top_k: int) -> list[list[Guess]]:
-        """Return the `top_k` best guesses for each [MASK]: `score`, `token` (its id), `token_str` and `sequence`."""
+        """Return the `top_k` predictions for each [MASK]: `score`, `token` (its id), `token_str` and `sequence`."""
         if top_k < 1:
             raise UsageError(f"top_k must be at least 1, not {top_k}")
         pieces = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)

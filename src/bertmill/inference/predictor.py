@@ -1,7 +1,7 @@
 """`bertmill.load(MODEL)`: a model and its tokenizer, ready for inference.
 
 - `fill` predicts masked pieces. Its results have the keys of Hugging Face's fill-mask pipeline.
-- `predict` returns the answers of a fine-tuned model.
+- `predict` returns the predictions of a fine-tuned model.
 - `tag` and `answer` are shortcuts for two tasks. `answer` has the signature of Hugging Face's question-answering
   pipeline.
 """
@@ -38,7 +38,7 @@ class Predictor:
         self._runner: Runner | None = None
 
     def predict(self, inputs: Sequence[Input]) -> list[Answer]:
-        """Return the answer for each input, which is a text, a tuple of texts, or a dict of fields.
+        """Return the prediction for each input, which is a text, a tuple of texts, or a dict of fields.
 
         The fields depend on the task. The values of a tuple have the same order.
 
@@ -47,21 +47,21 @@ class Predictor:
         - tag: `text` or `words`
         - answer: `question` and `passage`
 
-        Answers have the same keys as those of `bertmill predict`.
+        Predictions have the same keys as in `bertmill predict`.
         """
         if isinstance(inputs, str):
             raise UsageError("predict expects a list of inputs", remedy="put the text in a list")
-        return _answers(self._task_runner(), _listed(inputs))
+        return _predictions(self._task_runner(), _listed(inputs))
 
     def tag(self, texts: str | Sequence[str] | Sequence[Sequence[str]]) -> Answer | list[Answer]:
         """Tag every word of one text, or of each text in a list. A text in a list may be a list of words.
 
-        An answer has `words`, `offsets`, `tags` and `scores`, and `entities` if tags mark spans of words.
+        A prediction has `words`, `offsets`, `tags` and `scores`, and `entities` if tags mark spans of words.
         """
         runner = self._task_runner("tag")
         inputs = [each if isinstance(each, str) else {"words": each} for each in _listed(texts)]
-        answers = _answers(runner, inputs)
-        return answers[0] if isinstance(texts, str) else answers
+        predictions = _predictions(runner, inputs)
+        return predictions[0] if isinstance(texts, str) else predictions
 
     def answer(
         self,
@@ -73,7 +73,7 @@ class Predictor:
     ) -> Answer | list[Answer] | list[list[Answer]]:
         """Return the part of `context` that answers `question`: `answer`, `start`, `end` (characters) and `score`.
 
-        A list of questions returns a list; they may share one context. If `top_k` is above 1, each result is a list of
+        A list of questions returns a list; they may share a context. If `top_k` is above 1, each result is a list of
         the best answers. With `handle_impossible_answer`, the answer may be "", decided by the tuned null threshold.
         """
         runner = self._task_runner("answer")
@@ -84,14 +84,14 @@ class Predictor:
         if len(contexts) != len(questions):
             what = f"got {counted(len(questions), 'question')} but {counted(len(contexts), 'context')}"
             raise UsageError(what, remedy="pass one context per question, or a single context as a string")
-        answers = _answers(runner, list(zip(questions, contexts, strict=True)))
+        answers = _predictions(runner, list(zip(questions, contexts, strict=True)))
         best = [each if top_k == 1 else each["answers"] for each in answers]
         return best[0] if isinstance(question, str) else best
 
     def fill(self, text: str, top_k: int = 5) -> list[Guess] | list[list[Guess]]:
         """Return the `top_k` most likely pieces for the [MASK] in `text`, or one list per [MASK] if there are several.
 
-        A guess has `score` (its probability), `token` (its id), `token_str` and `sequence` (the completed text).
+        A prediction has `score` (its probability), `token` (its id), `token_str` and `sequence` (the completed text).
         """
         with self._loading:
             if self._filler is None:
@@ -113,7 +113,7 @@ class Predictor:
         return self._runner
 
 
-def _answers(runner: Runner, inputs: Sequence[Any]) -> list[Answer]:
+def _predictions(runner: Runner, inputs: Sequence[Any]) -> list[Answer]:
     return runner.answer([_fields(each, runner.task.fields) for each in inputs])
 
 

@@ -1,4 +1,4 @@
-"""Run a fine-tuned model: rows in, answers out, in the same order.
+"""Run a fine-tuned model: rows in, predictions out, in the same order.
 
 `run_batch` is the only entry point to the model: it takes a batch of examples and returns one output per example.
 Precision, threads and devices are handled behind it.
@@ -61,7 +61,7 @@ class Runner:
         self.windows = make_windows(settings, tokenizer, config.max_position_embeddings, *self.task.Options.window)
 
     def read(self, file: RowFile, *, labelled: bool) -> Iterator[Row]:
-        """Yield the rows of a file, read with the options of the training."""
+        """Yield the rows of a file, read with the options used in training."""
         options = {name: getattr(self.task, name) for name in self.task.Options.model_fields}
         return self.task.read(file, self.task.Options(**options), labelled=labelled)
 
@@ -72,10 +72,10 @@ class Runner:
         return changed
 
     def answer(self, requests: Sequence[Mapping[str, Any]]) -> list[Answer]:
-        """Return the answers for a list of requests. Thread-safe."""
+        """Return the predictions for a list of requests. Thread-safe."""
         rows = [self._request(fields, f"request {number}") for number, fields in enumerate(requests)]
         examples = [self.task.encode(row, self.windows) for row in rows]
-        return [answer for _, answer in run_batched(examples, _num_pieces, self._answer_batch)]
+        return [answer for _, answer in run_batched(examples, _num_pieces, self._predict_batch)]
 
     def _request(self, fields: Mapping[str, Any], place: str) -> Row:
         try:
@@ -85,10 +85,10 @@ class Runner:
         return row
 
     def answers(self, examples: Iterable[Example]) -> Iterator[tuple[Row, Answer]]:
-        """Yield the row and the answer of each example of a stream."""
-        return stream_batched(examples, _num_pieces, self._answer_batch)
+        """Yield the row and the prediction of each example of a stream."""
+        return stream_batched(examples, _num_pieces, self._predict_batch)
 
-    def _answer_batch(self, batch: list[Example]) -> list[tuple[Row, Answer]]:
+    def _predict_batch(self, batch: list[Example]) -> list[tuple[Row, Answer]]:
         answers = self.task.decode(batch, run_batch(self.task, self.model, batch, self.device))
         return [(example.row, answer) for example, answer in zip(batch, answers, strict=True)]
 

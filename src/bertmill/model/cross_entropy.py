@@ -15,9 +15,9 @@ from torch import Tensor
 
 from bertmill.errors import UsageError
 
-# Logits per chunk: large enough for products at full speed, small enough for the caches.
+# Logits per chunk: large enough for full matmul speed, small enough to fit in cache.
 _ELEMENTS_PER_CHUNK = 1 << 23
-# Columns of the vocabulary per product: one product of few rows with 30,000 columns is up to 1.5 × slower (MKL).
+# Columns of the vocabulary per product: one product of few rows with 30,000 columns is up to 1.5× slower (MKL).
 _COLUMNS_PER_PRODUCT = 2048
 # Rows of logits start at multiples of this many elements (a cache line). Otherwise, products are a sixth slower.
 _ALIGNMENT = 16

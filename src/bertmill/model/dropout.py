@@ -99,7 +99,7 @@ def draw_outside_compiled_code() -> None:
 
 
 def _random_words(count: int, device: torch.device, seed: int | None) -> Tensor:
-    """Draw `count` numbers of 64 random bits from `seed`, or from torch's global generator if it is None."""
+    """Draw `count` random 64-bit numbers from `seed`, or from torch's global generator if it is None."""
     if device.type == "cpu":
         # numpy's SFC64 is twice as fast as torch's generator, which provides only the seed here.
         seed = int(torch.empty((), dtype=torch.int64).random_()) if seed is None else seed

@@ -28,7 +28,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
 }
 
-# Must not be the width of a model: torch would treat the two equal sizes as one and specialize the code for it.
+# Must not be the width of a model: torch would treat the two sizes as one and specialize the code for it.
 _PIECES_TO_COMPILE: Final = 1009
 _MAX_COMPILED: Final = 64  # variants that torch may compile: training or not, one piece or more, …
 
@@ -62,7 +62,7 @@ class BertSelfAttention(nn.Module):
 
     def _joined(self, states: Tensor, *modules: nn.Linear) -> Tensor:
         # Concatenating the weights copies them. Compared with three products, one product is up to twice as slow for a
-        # few pieces, equally fast if there are about as many pieces as the hidden size, and 5 to 20 % faster for 4096.
+        # few pieces, equally fast if there are about as many pieces as the hidden size, and 5 to 20% faster for 4096.
         if len(states) >= states.shape[1] and all(map(is_plain_linear, modules)):
             weight = torch.cat([module.weight for module in modules])  # [modules · H, H]
             return F.linear(states, weight, torch.cat([module.bias for module in modules]))

@@ -5,7 +5,7 @@
             [e f g -]]
 
 Linear layers run on the flat row. Attention needs rectangles, so the sequences are sorted by length once, before the
-embeddings, and each group is a slice of the row. A group of equal lengths is already a rectangle; other groups are
+embeddings, and each group is a slice of the row. A group of identical lengths is already a rectangle; other groups are
 padded to their longest sequence and masked. padding.py converts padded inputs and outputs.
 
 `key_mask` is Hugging Face's attention mask for flat pieces. Where it is False, a piece has a query and therefore an
@@ -23,9 +23,9 @@ from torch import Tensor
 
 from bertmill.errors import UsageError
 
-# A group's shortest sequence is at least this share of its longest. Measured with MiniLM on 30 lengths of SST-2 plus
+# A group's shortest sequence is at least this fraction of its longest. Measured with MiniLM on 30 lengths of SST-2 plus
 # two of 400, 2 threads, ms forward / forward + backward with dropout: one group 882 / 8405; 0.3 256 / 972;
-# 0.6 253 / 934; 0.8 243 / 893; 0.9 257 / 952; only equal lengths 246 / 923.
+# 0.6 253 / 934; 0.8 243 / 893; 0.9 257 / 952; only identical lengths 246 / 923.
 SHORTEST_IN_GROUP = 0.8
 # A rectangle with fewer slots takes shorter sequences too, because each group costs several calls. A training step
 # of MiniLM on 32 sentences of SST-2, ms: 0 305; 128 292; 256 284; 512 300; 1024 355.

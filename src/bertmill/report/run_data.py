@@ -72,7 +72,7 @@ def _parse_line(text: str, place: str) -> Line:
 
 
 def _training_curves(lines: Sequence[Line]) -> dict[str, list[float | None]]:
-    """The curve of each training figure, and of the pieces per second since the previous line."""
+    """The curve of each training metric, and of the pieces per second since the previous line."""
     trained = [line for line in lines if "progress" in line]
     rows = []
     before = 0.0
@@ -86,14 +86,14 @@ def _training_curves(lines: Sequence[Line]) -> dict[str, list[float | None]]:
 
 
 def _evaluation_curves(lines: Sequence[Line]) -> dict[str, list[float | None]]:
-    """The curve of each figure on held-out text or dev rows, without the prefix of its name."""
+    """The curve of each metric on held-out text or dev rows, without the prefix of its name."""
     rows = [line for line in lines if "progress" not in line]
     named = [{name.partition("_")[2] or name: value for name, value in row.items()} for row in rows]
     return _columns(named)
 
 
 def _columns(rows: Sequence[Line], leave_out: Sequence[str] = ()) -> dict[str, list[float | None]]:
-    """Lists of equal length by name, with None where a figure is missing or not finite."""
+    """Lists of the same length by name, with None where a metric is missing or not finite."""
     names = dict.fromkeys(name for row in rows for name in row if name not in leave_out)
     thinned = list(_thinned(rows))
     return {
@@ -117,7 +117,7 @@ def _last_or_mean(values: Sequence[float], *, is_last: bool) -> float | None:
 
 
 def _references(corpus: str | None, evaluation: Mapping[str, Any]) -> dict[str, float]:
-    """The loss of random guessing and of predicting piece frequencies, for comparison with a pre-training."""
+    """The loss of random guessing and of predicting piece frequencies, for comparison with a pre-training run."""
     size, entropy = evaluation.get("vocabulary_size"), evaluation.get("unigram_entropy")
     if size is None and corpus is not None:  # an unfinished run: read its corpus, if it still exists
         try:
@@ -139,7 +139,7 @@ def _read_evaluation(path: Path) -> dict[str, Any]:
         content |= _confusion(content.pop("confusion", []), labels)
     except (TypeError, LookupError):
         raise IntegrityError(
-            "is not the evaluation of a run", where=path, remedy="restore the file, or repeat the training"
+            "is not the evaluation of a run", where=path, remedy="restore the file, or repeat the run"
         ) from None
     return content
 

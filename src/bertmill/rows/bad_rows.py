@@ -1,6 +1,6 @@
 """Bad rows: the error class, the counts, and the limit.
 
-A bad row stops reading, or is skipped and counted. If more than 5 % of the rows are bad, reading stops in either case.
+A bad row stops reading, or is skipped and counted. If more than 5% of the rows are bad, reading stops in either case.
 This limit applies at the end of a file, and after every bad row once 1,000 rows have been read.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from bertmill.errors import DataError
 from bertmill.text.repair import Repairs
 
-MAX_BAD_SHARE = 0.05
+MAX_BAD_FRACTION = 0.05
 ROWS_BEFORE_STOPPING = 1000
 
 
@@ -51,14 +51,14 @@ class RowCounts:
             self.require_few_skipped(file)
 
     def require_few_skipped(self, file: str) -> None:
-        """Raise DataError if more than 5 % of the rows were skipped."""
-        if self.skipped.total() > MAX_BAD_SHARE * self.num_rows:
+        """Raise DataError if more than 5% of the rows were skipped."""
+        if self.skipped.total() > MAX_BAD_FRACTION * self.num_rows:
             remedy = f"look at {self.first_skipped} and check the format and the columns"
-            what = f"more than {MAX_BAD_SHARE:.0%} of the rows are bad: {self._skipped_text}"
+            what = f"more than {MAX_BAD_FRACTION:.0%} of the rows are bad: {self._skipped_text}"
             raise DataError(what, where=file, remedy=remedy)
 
     def remarks(self, where: str = "") -> Iterator[str]:
-        """Yield remarks for the user after all rows are read. `where` names the file if there are several."""
+        """Yield notes for the user after all rows are read. `where` names the file if there are several."""
         yield from self.notices
         skipped, repaired = self._skipped_text if self.skipped else "", str(self.repairs) if self.repairs else ""
         texts = {"corrected": _listed(self.corrected), "skipped": skipped, "repaired": repaired}

@@ -159,7 +159,7 @@ def _named_rows(rows: Iterator[Cells], given: Columns | None, labelled: bool) ->
     if columns is None and len(header) == 1 and not labelled:
         columns = Columns("1", has_header=False)
     if columns is None:
-        raise _unrecognised(first.place, dict(enumerate(first.values, start=1)), labelled)
+        raise _unrecognized(first.place, dict(enumerate(first.values, start=1)), labelled)
     if not columns.has_header:
         _refuse_header(columns, first)
         rows = chain([first], rows)
@@ -195,7 +195,7 @@ def _columns_of_records(
     lists = [name for name, value in first.fields.items() if isinstance(value, list)]
     columns = recognise_columns(list(first.fields), lists, labelled)
     if columns is None:
-        raise _unrecognised(first.place, first.fields, labelled)
+        raise _unrecognized(first.place, first.fields, labelled)
     records = chain(head, records)
     return (_refuse_new_pairs(records) if columns.pair is None else records), columns
 
@@ -274,7 +274,7 @@ def _refuse_header(columns: Columns, first: Cells) -> None:
         raise DataError(what, where=first.place, remedy="use names instead of numbers in columns")
 
 
-def _unrecognised(place: str, fields: Mapping[Any, Any], labelled: bool) -> DataError:
+def _unrecognized(place: str, fields: Mapping[Any, Any], labelled: bool) -> DataError:
     wanted, more = ("the text and the label", ",label=COLUMN") if labelled else ("the text", "")
     remedy = f"set columns to text=COLUMN{more}, with header names, or with numbers if there is no header"
     if len(fields) == 1 and labelled:

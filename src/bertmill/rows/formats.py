@@ -35,7 +35,7 @@ Unfold = Callable[[Any, RowFile], Iterator[Record] | None]
 
 
 class Cells(NamedTuple):
-    """The cells of one table row, and its place."""
+    """The cells of one table row and its location (file and line)."""
 
     place: str
     values: list[str]
@@ -55,7 +55,7 @@ def read_table(file: RowFile) -> Iterator[Cells]:
 def read_records(file: RowFile, unfold: Unfold = lambda _content, _file: None) -> Iterator[Record]:
     """Read the records of a .jsonl, .json or .parquet file.
 
-    `unfold` lets a task read a .json file in a structure of its own. It returns None for any other structure.
+    `unfold` lets a task read a .json file in its own structure. It returns None for any other structure.
     """
     if file.format == "parquet":
         return _parquet_records(file.path)

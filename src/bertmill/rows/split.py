@@ -2,7 +2,7 @@
 
 - Rows about the same subject (a text, a premise, a passage) stay together, so no subject is on both sides.
 - Subjects are drawn in the order of a hash of the seed and their text, which does not depend on other rows.
-- A subject with more rows than are still needed is skipped, unless taking it brings the dev share closer to the target.
+- A subject with more rows than are still needed is skipped, unless it brings the dev fraction closer to the target.
 - With strata, the subjects of each stratum are drawn separately, and at least one of them stays in the training rows. A
   subject with rows in several strata belongs to the group of subjects with the same set of strata.
 """
@@ -33,7 +33,7 @@ class SplitKey(NamedTuple):
 def split_rows(
     rows: Sequence[RowT], share: float, seed: int, key: Callable[[RowT], SplitKey], *, where: str | None = None
 ) -> tuple[list[RowT], list[RowT]]:
-    """Return the training rows and the dev rows (about `share` of all rows), both in the order of `rows`.
+    """Return the training rows and the dev rows (about the fraction `share` of all rows), both in the order of `rows`.
 
     Raises DataError if there are too few rows; `where` is the place named in its message.
     """
@@ -50,7 +50,7 @@ def split_rows(
     start = float(keyed_generator(seed, _PURPOSE).random())
     num_before = 0
     for _, group in sorted(groups.items()):
-        # The share is counted across all groups, so that many small groups contribute too.
+        # The fraction is counted across all groups, so that many small groups contribute too.
         num_after = num_before + sum(num_rows_of[subject] for subject in group)
         num_needed = math.floor(share * num_after + start) - math.floor(share * num_before + start)
         num_before = num_after
@@ -58,7 +58,7 @@ def split_rows(
         dev.update(_drawn(group, num_needed, num_rows_of)[: len(group) - 1])
     if not dev:
         available = f"{counted(len(rows), 'row')} with {counted(len(strata_of), 'different text')}"
-        what = f"{available} are too few for a dev share of {share:g}"
+        what = f"{available} are too few for a dev fraction of {share:g}"
         raise DataError(what, where=where, remedy="provide more rows, or a dev file")
     train = [row for row, each in zip(rows, keys, strict=True) if each.subject not in dev]
     return train, [row for row, each in zip(rows, keys, strict=True) if each.subject in dev]

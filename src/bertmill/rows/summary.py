@@ -20,7 +20,7 @@ from bertmill.text.printable import counted, one_line
 RowT = TypeVar("RowT", bound=Row)
 
 _NUM_SAMPLES = 3
-_QUANTILES = {"min": 0.0, "50 %": 0.5, "90 %": 0.9, "99 %": 0.99, "max": 1.0}
+_QUANTILES = {"min": 0.0, "50%": 0.5, "90%": 0.9, "99%": 0.99, "max": 1.0}
 
 
 def summarise(
@@ -48,13 +48,13 @@ def summarise(
 
 
 def quantiles(lengths: Sequence[int]) -> dict[str, int]:
-    """Return quantiles of the lengths by name (`50 %`): the smallest length that covers this share of the rows."""
+    """Return quantiles of the lengths by name (`50%`): the smallest length that covers this fraction of the rows."""
     found = np.quantile(lengths, list(_QUANTILES.values()), method="inverted_cdf")
     return dict(zip(_QUANTILES, map(int, found), strict=True))
 
 
 def _label_lines(counts: dict[str, Counter[str]], num_rows: dict[str, int]) -> Iterator[str]:
-    """Yield lines about the labels: their range in each set, or the counts of those most frequent in train."""
+    """Yield the range of numeric labels in each set, or the counts of the most frequent training labels."""
     in_train, in_dev = counts.values()
     if are_many_numbers(in_train | in_dev):
         for name, labels in counts.items():
@@ -64,7 +64,7 @@ def _label_lines(counts: dict[str, Counter[str]], num_rows: dict[str, int]) -> I
         return
     by_count = sorted(in_train | in_dev, key=lambda label: (-in_train[label], label))
     for label in by_count[:FEW_LABELS]:
-        shares = (f"{name} {of[label]:,} ({of[label] / num_rows[name]:.1%})" for name, of in counts.items())
-        yield f"label {one_line(label)}: {', '.join(shares)}"
+        in_sets = (f"{name} {of[label]:,} ({of[label] / num_rows[name]:.1%})" for name, of in counts.items())
+        yield f"label {one_line(label)}: {', '.join(in_sets)}"
     if len(by_count) > FEW_LABELS:
         yield f"… and {counted(len(by_count) - FEW_LABELS, 'more label')}"

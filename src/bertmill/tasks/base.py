@@ -1,7 +1,7 @@
 """The interface of a task, shared by training, evaluation and prediction.
 
     file ── read ──► rows ── encode ──► examples ── outputs ──┬──► loss
-    request ────────► row                                     ├──► decode ──► answers ── show
+    request ────────► row                                     ├──► decode ──► predictions ── show
                                                               └──► score ──► metrics, class report
 A task defines its rows, labels and head. The model returns one output tensor per example. A score is a small array with
 everything that the metrics need about one example, so resampling examples for an interval only indexes scores.
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
-from bertmill.batching.by_length import PIECES_PER_BATCH, in_portions
+from bertmill.batching.by_length import PIECES_PER_BATCH, split_into_batches
 from bertmill.batching.windows import Window, Windows, pack
 from bertmill.model.config import BertConfig
 from bertmill.rows.bad_rows import BadRowError
@@ -129,7 +129,7 @@ class Task(ABC, Generic[RowT, ExampleT]):
 
     @property
     def reads_cls(self) -> bool:
-        """Whether answers depend on the vector of [CLS]."""
+        """Whether predictions depend on the vector of [CLS]."""
         return True
 
     @abstractmethod
@@ -165,32 +165,32 @@ class Task(ABC, Generic[RowT, ExampleT]):
 
     @abstractmethod
     def mistake(self, example: ExampleT, output: Array, score: Score) -> tuple[float, tuple[str, ...]]:
-        """Return how wrong the output is, and the expected answer for display.
+        """Return how wrong the output is, and the expected result for display.
 
         The value is 0 for a correct output and largest for confident errors.
         """
 
     @abstractmethod
     def baseline(self, examples: Sequence[ExampleT]) -> tuple[str, Scores]:
-        """The best constant answer to these labelled examples, described in a few words, and its scores."""
+        """Return a short description of the best constant prediction for these labeled examples, and its scores."""
 
     def confidences(self, example: ExampleT, output: Array) -> Iterator[tuple[float, bool]]:
-        """The probability of each decision in an answer, and whether it is right; empty without probabilities."""
+        """Yield the probability of each decision in a prediction and whether it is right, if available."""
         yield from ()
 
     def class_report(self, scores: Scores) -> ClassReport:
         """Return precision, recall and F1 of each class, if there are classes."""
         return ClassReport()
 
-    # Answers and their display
+    # Predictions and their display
 
     @abstractmethod
     def decode(self, examples: Sequence[ExampleT], outputs: Sequence[Array]) -> list[Answer]:
-        """Return the answer for each example."""
+        """Return the prediction for each example."""
 
     @abstractmethod
     def show(self, answer: Answer) -> str:
-        """Format an answer as one line for a terminal."""
+        """Format a prediction as one line for a terminal."""
 
     output_formats: ClassVar[Mapping[str, Callable[[Answer], str]]] = {}  # in addition to jsonl, csv and table
 
@@ -215,8 +215,8 @@ def run_windows(model: nn.Module, examples: Sequence[Example], device: torch.dev
     windows = [window for example in examples for of_sequence in example.sequences for window in of_sequence]
     # Training keeps all activations until the backward pass. Without gradients, a long document runs in batches.
     max_pieces = sys.maxsize if torch.is_grad_enabled() else PIECES_PER_BATCH
-    for portion in in_portions(windows, lambda window: len(window.ids), max_pieces):
-        yield model(pack(portion).to(device), **inputs)
+    for batch in split_into_batches(windows, lambda window: len(window.ids), max_pieces):
+        yield model(pack(batch).to(device), **inputs)
 
 
 def probabilities(logits: Array) -> NDArray[np.float64]:

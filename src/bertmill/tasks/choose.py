@@ -50,9 +50,9 @@ class Choose(SequenceTask[ChoiceRow]):
     """Choose the continuation that fits a text.
 
     rows:     {"text": "She sat.", "choices": ["She slept.", "She flew."], "label": 0}, optionally
-              with a "pair" that starts every choice; .jsonl, .json (also in DREAM's format), .parquet,
-              or a .tsv or .csv with one column per choice; the label is the text, number (from 0) or
-              letter (from A) of a choice
+              with a "pair" text that precedes every choice; .jsonl, .json (also in DREAM's format),
+              .parquet, or a .tsv or .csv with one column per choice; the label is the text,
+              number (from 0) or letter (from A) of a choice
     columns:  text, pair, label, choices (a column that holds a list, or several columns: a+b+c)
     metrics:  accuracy (default)
     """

@@ -43,9 +43,9 @@ Label = str | tuple[str, ...]  # unparsed: one string, or a list of labels
 class ClassifyOptions(TaskOptions):
     """Options of classify."""
 
-    multi_label: bool = Field(False, description="allow several labels per text, a|b (or with , or ;), or none")
+    multi_label: bool = Field(False, description="allow any number of labels per text, separated by |, ; or ,")
     class_weights: str | None = Field(None, description="class weights in the loss: balanced, or ham=1,spam=5")
-    label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of each target that is spread over all classes")
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="fraction of each target to spread over all classes")
 
     @model_validator(mode="after")
     def _one_label_only(self) -> Self:
@@ -69,7 +69,7 @@ class Classify(SequenceTask[ClassRow]):
               .parquet, or the same columns in a .tsv or .csv; several labels are "a|b" or a list
     columns:  text, pair, label
     metrics:  accuracy (default), f1, matthews;
-              with several labels: micro_f1 (default), macro_f1, all_right
+              with several labels: micro_f1 (default), macro_f1, subset_accuracy
     """
 
     class_names: tuple[str, ...]  # in the order of the model's outputs
@@ -92,8 +92,8 @@ class Classify(SequenceTask[ClassRow]):
     ) -> Self:
         counts = count_labels(rows, options.multi_label, file.path)
         if not options.multi_label and are_many_numbers(counts):
-            remark = f"all {len(counts):,} labels are numbers, and each is a class; use regress to predict a number"
-            file.counts.notices.append(remark)
+            notice = f"all {len(counts):,} labels are numbers, and each is a class; use regress to predict a number"
+            file.counts.notices.append(notice)
         weights = None if options.class_weights is None else parse_class_weights(options.class_weights, counts)
         return cls(tuple(counts), options.multi_label, weights, options.label_smoothing)
 
@@ -151,9 +151,9 @@ class Classify(SequenceTask[ClassRow]):
         return F.cross_entropy(logits, expected, weights, reduction="sum", label_smoothing=self.label_smoothing)
 
     def decode(self, examples: Sequence[Example], outputs: Sequence[Array]) -> list[Answer]:
-        return list(map(self._answer, outputs))
+        return list(map(self._prediction, outputs))
 
-    def _answer(self, output: Array) -> Answer:
+    def _prediction(self, output: Array) -> Answer:
         if self.multi_label:
             likely = torch.from_numpy(np.asarray(output, dtype=np.float64)).sigmoid()
             scores = dict(zip(self.class_names, likely.tolist(), strict=True))
@@ -168,7 +168,7 @@ class Classify(SequenceTask[ClassRow]):
 
     @property
     def selection_metrics(self) -> tuple[str, ...]:
-        return ("micro_f1", "macro_f1", "all_right") if self.multi_label else ("accuracy", "f1", "matthews")
+        return ("micro_f1", "macro_f1", "subset_accuracy") if self.multi_label else ("accuracy", "f1", "matthews")
 
     def score(self, example: Example, output: Array) -> Score:
         """The predicted and the expected class, or with multi-label a flag per label for each of them."""
@@ -266,7 +266,7 @@ def parse_class_weights(text: str, counts: Counter[str]) -> tuple[float, ...]:
     for part in text.split(","):
         label, _, weight = (word.strip() for word in part.rpartition("="))
         if "=" not in part or not 0 < as_number(weight) < math.inf:
-            what = f"class_weights: {part!r} is not LABEL=NUMBER with a number above 0"
+            what = f"class_weights: expected LABEL=NUMBER with a positive number, got {part!r}"
             raise UsageError(what, remedy="correct it, or use balanced")
         if label not in counts or label in weights:
             remedy = f"the labels are {', '.join(counts)}"

@@ -1,4 +1,4 @@
-"""Metrics, equal to those of scikit-learn and scipy, and their bootstrap intervals.
+"""Metrics that match scikit-learn and scipy, with bootstrap intervals.
 
 Metrics are between 0 and 1, correlations between -1 and 1. Larger is better, except for the errors of regress. With two
 classes, F1 is that of the second class. With more, it is the mean over the classes that are expected or predicted.
@@ -36,7 +36,7 @@ def class_metrics(predicted: NDArray[np.integer], expected: NDArray[np.integer],
     f1 = 2 * right / np.maximum(given + wanted, 1)
     occurs = given + wanted > 0
     count = len(expected)
-    # The covariance of the one-hot vectors of the answers, over their deviations (Gorodkin, 2004).
+    # The covariance of the one-hot vectors of predictions and labels, over their deviations (Gorodkin, 2004).
     deviation = (count**2 - given @ given) * (count**2 - wanted @ wanted)
     return {
         "accuracy": float(right.sum() / count),
@@ -58,7 +58,7 @@ class ClassFigures:
 
 @dataclass(frozen=True)
 class ClassReport:
-    """The figures of each class, and the confusion matrix, which may be empty."""
+    """The metrics of each class, and the confusion matrix, which may be empty."""
 
     figures: list[ClassFigures] = field(default_factory=list)
     confusion: list[list[int]] = field(default_factory=list)  # rows: expected, columns: predicted
@@ -82,7 +82,7 @@ def report_label_sets(labels: Sequence[str], predicted: Booleans, expected: Bool
 
 
 def class_table(labels: Sequence[str], counts: Counts) -> list[ClassFigures]:
-    """Return the figures of each label from its correct, predicted and expected `counts` [labels, 3]."""
+    """Return the metrics of each label from its correct, predicted and expected `counts` [labels, 3]."""
     return [
         ClassFigures(label, *precision_recall_f1(*of_label), int(of_label[2]))
         for label, of_label in zip(labels, counts, strict=True)
@@ -105,12 +105,12 @@ def ratio(part: float, whole: float) -> float:
 
 
 def label_set_metrics(predicted: Booleans, expected: Booleans) -> dict[str, float]:
-    """Return micro F1, macro F1, and the share of rows with all labels correct, from flags [rows, labels]."""
+    """Return micro F1, macro F1, and the fraction of rows with all labels correct, from flags [rows, labels]."""
     counts = label_counts(predicted, expected)
     return {
         "micro_f1": precision_recall_f1(*counts.sum(0))[2],
         "macro_f1": float(np.mean([precision_recall_f1(*of_label)[2] for of_label in counts])),
-        "all_right": float((predicted == expected).all(axis=1).mean()),
+        "subset_accuracy": float((predicted == expected).all(axis=1).mean()),
     }
 
 
@@ -135,7 +135,7 @@ def number_metrics(predicted: Numbers, expected: Numbers) -> dict[str, float]:
 def intervals(
     metrics: Callable[[NDArray[Any]], Mapping[str, float]], scores: NDArray[Any]
 ) -> dict[str, tuple[float, float]]:
-    """Return the 95 % bootstrap interval of each metric, from resampling the rows with replacement."""
+    """Return the 95% bootstrap interval of each metric, from resampling the rows with replacement."""
     generator = keyed_generator(0, "bootstrap")
     count = len(scores)
     drawn: dict[str, list[float]] = defaultdict(list)

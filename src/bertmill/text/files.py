@@ -194,7 +194,7 @@ def _refuse_binary(blocks: Iterable[bytes], file: str) -> Iterator[bytes]:
             is_first = False
             repairs = Repairs()
             repair_text(block, repairs)
-            # In a very short file, a single accent in another encoding is a large share.
+            # In a very short file, a single accent in another encoding is a large fraction.
             if repairs.bad_bytes + repairs.nuls > max(_FEW_BYTES, _MAX_BINARY_SHARE * len(block)):
                 what = "is not UTF-8 text: it looks binary or has another encoding"
                 raise DataError(what, where=file, remedy="convert it to UTF-8")

@@ -2,7 +2,7 @@
 
 Pieces are ordered: special tokens, `[unused…]`, the alphabet by code point, then merged pieces as they were learned.
 The alphabet contains the most frequent characters: those that begin words and, with `##`, those inside words.
-The same text gives the same bytes, regardless of how it is split into files and of the number of processes.
+The output is byte-identical regardless of how the text is split into files and of the number of processes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bertmill.text.vocabulary import SPECIAL_TOKENS
 from bertmill.text.word_counts import Row, count_words
 from bertmill.text.wordpiece import CONTINUATION, UNKNOWN, WordPiece
 
-ALPHABET_COVERAGE = 0.99995  # share of all characters in the text
+ALPHABET_COVERAGE = 0.99995  # fraction of all characters in the text
 MAX_WORDS = 1_000_000  # to learn from
 
 
@@ -157,7 +157,7 @@ def _read_counts(path: Path) -> Iterator[tuple[str, int]]:
 
 
 def measure(wordpiece: WordPiece, counted_words: Iterable[tuple[str, int]]) -> dict[str, float]:
-    """Measure a vocabulary on counted words: their number, pieces per word, shares of whole and of unknown words."""
+    """Measure a vocabulary on counted words: their number, pieces per word, fractions of whole and of unknown words."""
     num_words = num_pieces = num_whole = num_unknown = 0
     unknown = [wordpiece.vocabulary[UNKNOWN]]
     for word, count in counted_words:

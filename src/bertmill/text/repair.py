@@ -17,12 +17,22 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
+from bertmill.text.printable import counted
+
 _BAD_BYTE = "\udcff"  # stands for an invalid byte until it is counted and replaced
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _REPLACEMENT = "\ufffd"
-# UTF-32 is not detected: its little-endian mark begins like UTF-16's, and text files hardly ever use it.
+# UTF-32 is not detected: its little-endian BOM starts with UTF-16's, and text files rarely use it.
 _MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 _LONGEST_MARK = max(map(len, _MARKS))
+_NOUNS = {
+    "byte_order_marks": "byte order mark",
+    "utf16": "UTF-16 text",
+    "bad_bytes": "invalid byte",
+    "lone_surrogates": "lone surrogate",
+    "nuls": "NUL character",
+    "carriage_returns": "carriage return",
+}
 
 
 @dataclass
@@ -40,7 +50,7 @@ class Repairs:
         return any(vars(self).values())
 
     def __str__(self) -> str:
-        counts = (f"{count:,} {name.replace('_', ' ')}" for name, count in vars(self).items() if count)
+        counts = (counted(count, _NOUNS[name]) for name, count in vars(self).items() if count)
         return ", ".join(counts) or "nothing"
 
 

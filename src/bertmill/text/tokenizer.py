@@ -1,8 +1,8 @@
 """BertTokenizer: texts in, model inputs out, with Hugging Face's names and defaults.
 
 It lays out the pieces of `WordPiece` as sequences: special tokens, pairs, truncation or windows, padding, tensors.
-Code written for `transformers.BertTokenizer` runs with the import line changed. Results are equal except for offsets,
-which include the accents that were stripped from a piece's last character.
+Code written for `transformers.BertTokenizer` runs with the import line changed. Results are identical, except for
+offsets, which include the accents that were stripped from a piece's last character.
 """
 
 from __future__ import annotations
@@ -137,8 +137,8 @@ class BertTokenizer:
     ) -> BatchEncoding:
         """Encode a text, a pair of texts, or a batch of either. Arguments and defaults are Hugging Face's.
 
-        `stride` is the number of pieces that adjacent windows share. A special string such as `[MASK]` in the text
-        becomes the special id unless `split_special_tokens` is set.
+        `stride` is the number of pieces by which adjacent windows overlap. A special string such as `[MASK]` in the
+        text becomes the special id unless `split_special_tokens` is set.
         """
         is_batch = isinstance(text, list | tuple) and (
             not is_split_into_words or (len(text) > 0 and isinstance(text[0], list | tuple))

@@ -9,7 +9,7 @@
 The pieces of a chunk or unit do not depend on its context, so both are cached. Text repeats itself, so almost all of
 the work is looking up chunks.
 
-Ids equal those of Hugging Face's BertTokenizer (`tokenizers`), which differs from Google's original code:
+Ids match Hugging Face's BertTokenizer (`tokenizers`), which differs from Google's original code:
 
 - Private-use characters and lone surrogates are dropped (Google keeps private use).
 - One CJK range starts at U+2B920 instead of U+2B820.
@@ -92,13 +92,13 @@ class WordPiece:
         self._max_piece_characters = max(map(len, vocabulary))
         self._units = _unit_pattern(chinese_characters, self.never_split)
         self._special = _any_of(special_tokens)
-        self._rows_of_unit = _Cache(self._analyse_unit)
-        self._rows_of_chunk = _Cache(self._analyse_chunk)
+        self._rows_of_unit = _Cache(self._analyze_unit)
+        self._rows_of_chunk = _Cache(self._analyze_chunk)
         self._ids_of_unit = _Cache(self._encode_unit)
         self._ids_of_chunk = _Cache(self._encode_chunk)
 
     def settings(self) -> dict[str, Any]:
-        """The arguments that create an equal tokenizer, as JSON values."""
+        """The arguments that recreate the tokenizer, as JSON values."""
         return {
             "vocabulary": self.vocabulary,
             "lowercase": self.lowercase,
@@ -181,15 +181,15 @@ class WordPiece:
         return text
 
     def _encode_chunk(self, chunk: str) -> bytes:
-        """Like `_analyse_chunk`, but only the ids."""
+        """Like `_analyze_chunk`, but returns only the ids."""
         if chunk.isascii() and chunk.isalnum() and not self.never_split:  # most chunks are a word
             return self._encode_unit(chunk)
         return b"".join(map(self._ids_of_unit.__getitem__, self.units(chunk)))
 
-    def _analyse_chunk(self, chunk: str) -> bytes:
+    def _analyze_chunk(self, chunk: str) -> bytes:
         is_simple = chunk.isascii() and chunk.isprintable() and not self.never_split
         if is_simple and chunk.isalnum():  # most chunks are a word
-            return _packed(self._analyse_unit(chunk))
+            return _packed(self._analyze_unit(chunk))
         rows = []
         for match in (_ASCII_UNITS if is_simple else self._units).finditer(chunk):
             offset = match.start()
@@ -198,20 +198,20 @@ class WordPiece:
         return _packed(rows)
 
     def _encode_unit(self, unit: str) -> bytes:
-        """Like `_analyse_unit`, but only the ids."""
+        """Like `_analyze_unit`, but returns only the ids."""
         if unit.isascii() and unit.isalnum() and unit not in self.never_split:
             return array("I", self.match(unit.lower() if self.lowercase else unit)[0]).tobytes()
-        return array("I", [row[0] for row in self._analyse_unit(unit)]).tobytes()
+        return array("I", [row[0] for row in self._analyze_unit(unit)]).tobytes()
 
-    def _analyse_unit(self, unit: str) -> list[Row]:
+    def _analyze_unit(self, unit: str) -> list[Row]:
         if unit in self.never_split:
             return [(self.vocabulary.get(unit, self._unknown_id), 0, len(unit), 1)]
         if unit.isascii() and unit.isprintable():
             ids, ends = self.match(unit.lower() if self.lowercase else unit)
             return [(*span, span[1] == 0) for span in zip(ids, [0, *ends], ends, strict=False)]
-        return self._analyse_carefully(unit)
+        return self._analyze_carefully(unit)
 
-    def _analyse_carefully(self, unit: str) -> list[Row]:
+    def _analyze_carefully(self, unit: str) -> list[Row]:
         """For units whose number of characters may change: offsets are those of each character's origin."""
         rows = []
         characters = normalise(unit, strip_accents=self.strip_accents, lowercase=self.lowercase)

@@ -1,4 +1,4 @@
-"""The checkpoints of a training: which are kept, and how model, optimizer and state are restored."""
+"""The checkpoints of a training run: which are kept, and how model, optimizer and state are restored."""
 
 from __future__ import annotations
 

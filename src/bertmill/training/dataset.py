@@ -1,4 +1,4 @@
-"""The data of a fine-tuning: reads, splits and encodes train and dev rows, and summarizes them."""
+"""The data of a fine-tuning run: reads, splits and encodes train and dev rows, and summarizes them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bertmill.rows.summary import summarise
 from bertmill.tasks.base import AnyTask, Example, encode_rows
 from bertmill.text.printable import counted
 
-SPLIT_SEED = 0  # the dev rows do not depend on the seed of the training
+SPLIT_SEED = 0  # the dev rows do not depend on the training seed
 
 
 @dataclass(frozen=True)
@@ -33,17 +33,17 @@ class Dataset:
 
 def read_dataset(settings: FinetuneSettings, kind: type[AnyTask], windows: Windows) -> Dataset:
     """Read the rows that `settings` name and encode them for a task of the class `kind`."""
-    share = heldout_share(settings.dev)
+    fraction = heldout_share(settings.dev)
     train_file = RowFile(str(settings.train), settings)
-    dev_file = RowFile(settings.dev, settings) if share is None else train_file
+    dev_file = RowFile(settings.dev, settings) if fraction is None else train_file
     train = list(kind.read(train_file, settings, labelled=True))
     # From all rows, so that a label is known even if its only row becomes a dev row.
     task = kind.from_rows(train, settings, windows.tokenizer, train_file)
     metric = choose_metric(settings, task)
-    if share is None:
+    if fraction is None:
         dev = list(kind.read(dev_file, settings, labelled=True))
     else:
-        train, dev = split_rows(train, share, SPLIT_SEED, task.split_key, where=train_file.path)
+        train, dev = split_rows(train, fraction, SPLIT_SEED, task.split_key, where=train_file.path)
     train_examples = list(encode_rows(task, train, windows, train_file))
     dev_examples = list(encode_rows(task, dev, windows, dev_file))
     if not train_examples or not dev_examples:
@@ -55,9 +55,9 @@ def read_dataset(settings: FinetuneSettings, kind: type[AnyTask], windows: Windo
         task.labels,
     )
     remarks = [*summary, *train_file.counts.remarks(f" in {train_file.path}")]
-    if share is None:
+    if fraction is None:
         remarks += dev_file.counts.remarks(f" in {dev_file.path}")
-    elif len(dev) < share * (len(train) + len(dev)) / 2:
+    elif len(dev) < fraction * (len(train) + len(dev)) / 2:
         why = "rows with the same text stay together, and every label keeps a text to train on"
         remarks.append(f"only {counted(len(dev), 'row')} could be held out for dev: {why}")
     remarks += [windows.remark] if windows.remark else []

@@ -59,7 +59,7 @@ def evaluate_pretraining(
 ) -> dict[str, Any]:
     """Describe a pre-trained model; returns the content of evaluation.json.
 
-    `figures` are those of the last evaluation on held-out text.
+    `figures` are the metrics of the last evaluation on held-out text.
     """
     instances = trainable.heldout or trainable.loader.instances
     head = trainable.objective.language_model_head

@@ -45,7 +45,7 @@ DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_d
 
 
 class ResolvedFinetuning(ResolvedTraining):
-    """The resolved settings of a fine-tuning, with its data."""
+    """The resolved settings of a fine-tuning run, with its data."""
 
     model: str
     freeze: bool
@@ -78,8 +78,8 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
         model.eval()
         task, tuning, tuned = trainable.tuned(model)
         if tuning:
-            figures = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in tuned.items())
-            run.journal.remark(f"tuned on dev: {tuning}; {figures}")
+            metrics = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in tuned.items())
+            run.journal.remark(f"tuned on dev: {tuning}; {metrics}")
         if run.ranks.is_first:
             tokenizer = resolved.windows.tokenizer
             evaluation = evaluate_finetuning(task, model, resolved.data, tokenizer, run.ranks.device)
@@ -151,8 +151,8 @@ def _make_model(resolved: ResolvedFinetuning, journal: Journal) -> BertPreTraine
 def hash_sources(settings: FinetuneSettings) -> dict[str, str]:
     """Hashes of rows, model and vocabulary, so that a resumed run detects changes."""
     tokenizer = BertTokenizer.from_pretrained(settings.model)
-    has_share = heldout_share(settings.dev) is not None
-    files = {"train": settings.train} | ({} if has_share else {"dev": Path(settings.dev)})
+    has_fraction = heldout_share(settings.dev) is not None
+    files = {"train": settings.train} | ({} if has_fraction else {"dev": Path(settings.dev)})
     for path in files.values():
         if str(path) == STANDARD_INPUT or (path.exists() and not path.is_file()):
             remedy = "write them to a file, since a resumed run reads them again"
@@ -161,7 +161,7 @@ def hash_sources(settings: FinetuneSettings) -> dict[str, str]:
     hashes = {f"{name}_sha256": sha256_of(path) for name, path in files.items() if path.is_file()}
     return {
         **hashes,
-        "dev_share": settings.dev if has_share else "",
+        "dev_share": settings.dev if has_fraction else "",
         "model_sha256": folder_sha256(find_model(settings.model)),
         "vocabulary_sha256": vocabulary_sha256(tokenizer.wordpiece),
     }

@@ -29,16 +29,16 @@ from bertmill.model.heads import BertWithMaskedLM
 from bertmill.model.layers import BertAttention
 from bertmill.randomness import keyed_seed
 
-NEIGHBOURS = {1: 4, 2: 3, 3: 2, 4: 1, 5: 1}  # weights of pairs by their distance
+NEIGHBORS = {1: 4, 2: 3, 3: 2, 4: 1, 5: 1}  # weights of pairs by their distance
 MAX_DIMENSIONS = 256  # of piece vectors; more dimensions barely help and take longer
 MAX_PIECES = 1 << 25  # counted at most; larger corpora are sampled
 MAX_CONTEXTS = 1 << 13
 MIN_CONTEXTS = 1 << 8
 POWER_ITERATIONS = 3
 EXTRA_DIMENSIONS = 16  # of the random projection; they make the smallest factors more exact
-BUDGET_SHARE = 0.1  # of a time budget, for initial weights
-COUNTING_SHARE = 0.6  # of the progress; the rest is the decomposition
-# Assumed speeds of one core, to fit the computation into its share of a budget:
+BUDGET_FRACTION = 0.1  # of a time budget, for initial weights
+COUNTING_FRACTION = 0.6  # of the progress; the rest is the decomposition
+# Assumed speeds of one core, to fit the computation into its part of a budget:
 PIECES_PER_SECOND = 1e6
 OPERATIONS_PER_SECOND = 2e10
 
@@ -65,8 +65,11 @@ class Effort(NamedTuple):
 
     @classmethod
     def within_budget(cls, budget_s: float, vocabulary_size: int, dimensions: int) -> Effort:
-        """The largest effort that fits a tenth of the budget at assumed speeds; it must not depend on the clock."""
-        half = budget_s * BUDGET_SHARE / 2  # for counting, and for the decomposition
+        """The largest sample that fits in a tenth of the budget at nominal speeds.
+
+        Measured speeds would make it irreproducible.
+        """
+        half = budget_s * BUDGET_FRACTION / 2  # for counting, and for the decomposition
         products = 2 * POWER_ITERATIONS + 2
         operations = 2 * products * vocabulary_size * (dimensions + EXTRA_DIMENSIONS)  # per context
         max_contexts = min(MAX_CONTEXTS, max(MIN_CONTEXTS, half * OPERATIONS_PER_SECOND / operations))
@@ -80,13 +83,13 @@ def compute_statistics(
     dimensions = min(MAX_DIMENSIONS, config.hidden_size - num_position_dimensions(config))
     effort = Effort.within_budget(budget_s, part.corpus.vocabulary_size, dimensions)
     counts = piece_counts(part, effort.max_pieces)
-    weights = {sign * distance: weight for distance, weight in NEIGHBOURS.items() for sign in (-1, 1)}
+    weights = {sign * distance: weight for distance, weight in NEIGHBORS.items() for sign in (-1, 1)}
     table = count_pairs(
         part,
         most_frequent(counts, effort.max_contexts),
         weights,
         max_pieces=effort.max_pieces,
-        on_progress=lambda share: on_progress(COUNTING_SHARE * share),
+        on_progress=lambda done: on_progress(COUNTING_FRACTION * done),
     )
     information = torch.from_numpy(positive_mutual_information(table))
     generator = torch.Generator().manual_seed(keyed_seed(seed, "random projection"))
@@ -94,7 +97,7 @@ def compute_statistics(
         information,
         dimensions,
         generator,
-        on_progress=lambda share: on_progress(COUNTING_SHARE + (1 - COUNTING_SHARE) * share),
+        on_progress=lambda done: on_progress(COUNTING_FRACTION + (1 - COUNTING_FRACTION) * done),
     )
     return PieceStatistics(counts, vectors)
 
@@ -187,7 +190,7 @@ def _look_at_offsets(
     query, key = (torch.randn(size, size, generator=generator) * NOISE for _ in range(2))
     value, output = torch.zeros(size, size), torch.zeros(size, size)
     head_size, num_reserved = size // len(offsets), 2 * len(frequencies)
-    # The score of equal positions is gain² · num_reserved / √head_size, since LayerNorm scales dimensions to 1.
+    # The score of identical positions is gain² · num_reserved / √head_size, since LayerNorm scales dimensions to 1.
     gain = math.sqrt(SHARPNESS * math.sqrt(head_size) / num_reserved)
     for head, offset in enumerate(offsets):
         rows = slice(head * head_size, head * head_size + num_reserved)

@@ -6,8 +6,8 @@ A step:
    change nothing except rounding and dropout masks.
 3. Sum the gradients over ranks. Their norm must be finite.
 4. Clip the gradients and update the weights with AdamW.
-Everything random is a function of (seed, step, …), so a training that is stopped anywhere and resumed from a
-checkpoint computes the same bits as an uninterrupted one.
+Everything random is a function of (seed, step, …), so a run that is stopped anywhere and resumed from a checkpoint is
+bit-identical to an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ GIVE_BACK_EVERY_S = 60.0  # freed memory, to the system: steps of varying size f
 
 
 class ResolvedTraining(TrainingFields, extra="ignore", allow_inf_nan=True):
-    """The resolved settings of a training; settings that do not apply are infinite, zero or empty."""
+    """The resolved settings of a training run; settings that do not apply are infinite, zero or empty."""
 
     precision: Literal["fp32", "bf16"] = "fp32"  # open_run resolves auto
     eval_every: int
@@ -72,7 +72,7 @@ class Trainer:
         Raises StoppedError after a stop signal, with the step saved, and NonFiniteError if a loss or gradient is not
         finite.
         """
-        self._started = time.monotonic() - self.state.seconds  # as if this process had run the whole training
+        self._started = time.monotonic() - self.state.seconds  # as if this process had trained from the start
         with StopSignal() as stop_signal:
             while not self._is_over():
                 while self._phase_is_over(phases):
@@ -89,7 +89,7 @@ class Trainer:
     def _begin_next_phase(self) -> None:
         state = self.state
         state.phase, state.phase_start = state.phase + 1, state.step
-        forget_best(state)  # figures of different phases are not comparable
+        forget_best(state)  # metrics of different phases are not comparable
 
     def _take_steps(self, phases: Sequence[Phase], batches: Iterator[Any], stop_signal: StopSignal) -> None:
         """Train to the end of the phase, or up to a non-finite step, which may have reloaded a checkpoint."""
@@ -173,7 +173,7 @@ class Trainer:
         if self._is_over() or step % settings.eval_every == 0:
             self._evaluate(trainable)
             (self.state.seconds,) = self.ranks.largest([self._seconds()])  # includes the evaluation
-            if self._is_over() and self.state.sums:  # the evaluation ended the training
+            if self._is_over() and self.state.sums:  # the evaluation ended the run
                 self._log(trainable)
         is_best = self.state.best_step == step
         if is_best or is_stopping or self._is_over() or step % settings.save_every == 0:
@@ -199,10 +199,10 @@ class Trainer:
         state = self.state
         self.model.eval()
         with torch.no_grad(), computing_in(self.settings.precision, self.ranks.device):
-            figures = trainable.evaluate(self.model)
-        # All ranks use the figures of the first: if they disagreed on the best step, they would wait forever.
-        agreed = self.ranks.sum([value if self.ranks.is_first else 0.0 for value in figures.values()])
-        state.heldout = dict(zip(figures, agreed, strict=True))
+            metrics = trainable.evaluate(self.model)
+        # All ranks use the metrics of the first: if they disagreed on the best step, they would wait forever.
+        agreed = self.ranks.sum([value if self.ranks.is_first else 0.0 for value in metrics.values()])
+        state.heldout = dict(zip(metrics, agreed, strict=True))
         if not all(map(math.isfinite, agreed)):
             what = f"the metrics after step {state.step:,} are not finite: {state.heldout}"
             raise NonFiniteError(what, where=self.run.path, remedy="lower the learning rate")
@@ -234,7 +234,7 @@ class Trainer:
         return True
 
     def save_initial_weights(self, seconds: float) -> None:
-        """Save weights that took `seconds` to compute, so that a resumed training does not compute them again.
+        """Save weights that took `seconds` to compute, so that a resumed run does not compute them again.
 
         A time budget includes these seconds; warm-up and phases start after them.
         """

@@ -1,6 +1,6 @@
 """A pre-training objective as a trainable, and its evaluation on held-out text.
 
-Losses are means over the global batch. A micro-batch contributes its own mean, weighted by its share of the elements
+Losses are means over the global batch. A micro-batch contributes its own mean, weighted by its fraction of the elements
 that the mean is over, such as selected positions.
 """
 
@@ -27,7 +27,7 @@ HELDOUT_BATCH = 32
 
 @dataclass(frozen=True)
 class PretrainingBeginning(Beginning):
-    """Reference values for the figures of a pre-training."""
+    """Reference values for the metrics of a pre-training run."""
 
     objective: Objective
     vocabulary_size: int
@@ -66,8 +66,8 @@ class ObjectiveTrainable:
     ) -> tuple[Tensor, Mapping[str, float]]:
         output = run_model(model, micro_batch, self.ranks.device)
         counts = self.objective.counts(micro_batch)
-        shares = [mean * (counts[name] / totals[name]) for name, mean in self.objective.losses(output).items()]
-        return reduce(add, shares), self.objective.sums(output, micro_batch)
+        parts = [mean * (counts[name] / totals[name]) for name, mean in self.objective.losses(output).items()]
+        return reduce(add, parts), self.objective.sums(output, micro_batch)
 
     def figures(self, sums: Mapping[str, float]) -> dict[str, float]:
         return {**self.objective.figures(sums), "pieces": sums["pieces"]}
@@ -89,7 +89,7 @@ def run_model(model: nn.Module, batch: InstanceBatch, device: torch.device) -> A
 
 
 def evaluate_on_heldout(model: nn.Module, instances: Instances, ranks: Ranks) -> dict[str, float]:
-    """Figures on held-out instances, whose first epoch must be planned; each rank evaluates its share of batches."""
+    """Metrics on held-out instances, whose first epoch must be planned; each rank evaluates some of the batches."""
     objective = instances.objective
     sums = dict.fromkeys(objective.sum_names, 0.0)
     count = min(instances.count(0), MAX_HELDOUT_INSTANCES)

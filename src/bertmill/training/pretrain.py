@@ -1,7 +1,7 @@
 """Pre-training: trains an encoder on a corpus, in a run folder from which any process can resume.
 
-recipe.py resolves the settings left open; config.toml records them, and a resumed run reads them from there. A training
-has one or more phases, each with its own instance length; all share one schedule. Only the first rank writes.
+recipe.py resolves the settings left open; config.toml records them, and a resumed run reads them from there. A run has
+one or more phases, each with its own instance length; all share one schedule. Only the first rank writes.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
             run.journal.remark(str(model.load_report).replace("\n", "; "))
         heldout = _build_heldout(resolved, corpus, folder, tokenizer, ranks)
         vocabulary = VocabularyIds.of(tokenizer)
-        lengths, shares = zip(*parse_phases(resolved.length), strict=True)
+        lengths, fractions = zip(*parse_phases(resolved.length), strict=True)
         # Plan before the folder becomes a run: a failure here leaves nothing to resume.
         trainables = [_prepare(resolved, length, corpus, heldout, vocabulary, ranks) for length in lengths]
         steps = resolved.steps
         if math.isfinite(resolved.epochs):
-            steps = steps_of_epochs(resolved.epochs, [each.loader.steps_per_epoch for each in trainables], shares)
+            steps = steps_of_epochs(resolved.epochs, [each.loader.steps_per_epoch for each in trainables], fractions)
         schedule = Schedule(resolved.learning_rate, steps, resolved.seconds)
         prepare_model(model, resolved, ranks)
         run.start(resolved.decisions(), sources)
@@ -88,12 +88,12 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
         if not trainer.resume() and resolved.starts_from_corpus:
             _start_from_corpus(trainer, resolved, corpus)
         run.journal.begin(_beginning(resolved, trainer, model.config, trainables[0]))
-        ends = [*(round(end, 9) for end in accumulate(shares[:-1])), 1.0]  # 0.1 + 0.2 exceeds 0.3
+        ends = [*(round(end, 9) for end in accumulate(fractions[:-1])), 1.0]  # 0.1 + 0.2 exceeds 0.3
         trainer.train([Phase(*each) for each in zip(trainables, ends, strict=True)])
         if ranks.is_first:
             model.eval()
-            figures = evaluate_pretraining(model, trainables[-1], tokenizer, trainer.state.heldout)
-            write_evaluation(folder.evaluation, figures)
+            results = evaluate_pretraining(model, trainables[-1], tokenizer, trainer.state.heldout)
+            write_evaluation(folder.evaluation, results)
         metadata = {
             "made_by": f"bertmill {__version__}",
             "task": "pretrain",
@@ -149,7 +149,7 @@ def _start_from_corpus(trainer: Trainer, resolved: ResolvedPretraining, corpus: 
             DocumentPart(corpus, "train", resolved.heldout_share),
             resolved.seed,
             budget_s=resolved.seconds,
-            on_progress=lambda share: trainer.journal.preparing("initial weights", share),
+            on_progress=lambda fraction: trainer.journal.preparing("initial weights", fraction),
         )
         set_corpus_weights(model, statistics, resolved.seed)
     trainer.ranks.share_weights(trainer.model)
@@ -163,7 +163,7 @@ def _start_from_corpus(trainer: Trainer, resolved: ResolvedPretraining, corpus: 
 def _build_heldout(
     resolved: ResolvedPretraining, corpus: Corpus, run: RunFolder, tokenizer: BertTokenizer, ranks: Ranks
 ) -> Corpus | None:
-    """The corpus with the held-out text: for a share the corpus itself, for files a small one in the run folder."""
+    """The corpus with the held-out text: the corpus itself for a fraction, a small one in the run folder for files."""
     if resolved.heldout_share:
         return corpus
     if not resolved.heldout_files:
@@ -182,11 +182,11 @@ def _prepare(
     heldout_cut = replace(cut, part="heldout") if resolved.heldout_share else cut
     mix = parse_mask_mix(resolved.mask_mix)
     masking = MaskingSettings(resolved.mask_rate, *mix, resolved.whole_words, resolved.fixed_masks)
-    # Always the default mask rate and mix, so that held-out figures are comparable across runs.
+    # Always the default mask rate and mix, so that held-out metrics are comparable across runs.
     heldout_masking = MaskingSettings(whole_words=resolved.whole_words)
 
     def instances(of: Corpus, name: str, cut: PlanSettings, masking: MaskingSettings, seed: int) -> Instances:
-        # Each rank has its own plan folder: the plans are equal, and no rank waits for files from another machine.
+        # Each rank has its own plan folder: the plans are identical, and no rank waits for files from another machine.
         folder = RunFolder(resolved.out).plans / f"{PLANS_OF_RANK}{ranks.rank}" / f"{name}-{length}"
         return Instances(of, ids, folder, cut, masking, seed=seed)
 
@@ -213,14 +213,14 @@ def _beginning(
     resolved: ResolvedPretraining, trainer: Trainer, config: BertConfig, trainable: ObjectiveTrainable
 ) -> PretrainingBeginning:
     """The reference values to show before the first step."""
-    share = trainable.objective.predicted_share(resolved.mask_rate)
+    fraction = trainable.objective.predicted_share(resolved.mask_rate)
     return PretrainingBeginning(
         trainer.schedule.steps,
         dict(trainer.state.sums),
         objective=trainable.objective,
         vocabulary_size=config.vocab_size,
         unigram_entropy=float(trainable.loader.instances.corpus.facts["statistics"]["unigram_entropy"]),
-        weights_used=config.weights_per_piece(share),
+        weights_used=config.weights_per_piece(fraction),
         ranks=trainable.ranks,
         precision=torch.bfloat16 if resolved.precision == "bf16" else torch.float32,
     )

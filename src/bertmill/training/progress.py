@@ -1,7 +1,7 @@
-"""Progress of a training: lines in log.jsonl, and calls of a listener such as the command line.
+"""Progress of a training run: lines in log.jsonl, and calls of a listener such as the command line.
 
-A line is a JSON object with `step`. A resumed training removes the lines after its checkpoint and writes them again,
-so the log of an interrupted training equals that of an uninterrupted one, except for times.
+A line is a JSON object with `step`. A resumed run removes the lines after its checkpoint and writes them again,
+so the log of an interrupted run matches that of an uninterrupted one, except for times.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ class Beginning:
     """What a listener receives before the first step."""
 
     steps: float  # infinite for a time budget
-    sums: Mapping[str, float]  # counted before a resumed training stopped, for its next log line
+    sums: Mapping[str, float]  # counted before a resumed run stopped, for its next log line
 
 
 class Listener:
-    """Receives the progress of a training; this base class ignores it."""
+    """Receives the progress of a training run; this base class ignores it."""
 
     def preparing(self, what: str, share: float) -> None:
-        """Called during long work before the first step; `share` of it is done."""
+        """Called during long work before the first step; the fraction `share` of it is done."""
 
     def begin(self, beginning: Beginning) -> None:
         """Called before the first step."""
 
     def step(self, line: Line) -> None:
-        """Called after each step; figures cover the steps since the last log line."""
+        """Called after each step; metrics cover the steps since the last log line."""
 
     def line(self, line: Line) -> None:
         """Called after a line is written to the log."""
@@ -86,7 +86,7 @@ class Journal:
         self._listener.line(line)
 
     def _draw(self, folder: Path, line: Line) -> None:
-        """Write the figures of a line for TensorBoard, if it is installed."""
+        """Write the metrics of a line for TensorBoard, if it is installed."""
         if importlib.util.find_spec("tensorboard") is None:
             return
         if self._board is None:

@@ -22,14 +22,14 @@ DEFAULT_EPOCHS = 1.0
 # Peak learning rates for random weights. Tuned up to base (docs/benchmarks.md); large uses the rate of base.
 LEARNING_RATES = {"tiny": 1e-3, "mini": 1e-3, "small": 2.5e-4, "medium": 1.25e-4, "base": 5e-5, "large": 5e-5}
 CORPUS_FACTOR = 2  # weights from the corpus train stably at twice the rate (tried with mini)
-SHORT_EPOCHS = 4.0  # shorter trainings do not overfit
+SHORT_EPOCHS = 4.0  # shorter runs do not overfit
 SHORT_TRAINING = {"dropout": 0.0, "mask_rate": 0.3}
 LONG_TRAINING = {"dropout": 0.1, "mask_rate": 0.15}  # the paper's
 OPERATIONS_PER_WEIGHT = 6  # forward 2, backward 4
 
 
 class ResolvedPretraining(ResolvedTraining, PretrainFields, extra="ignore", allow_inf_nan=True):
-    """The resolved settings of a pre-training."""
+    """The resolved settings of a pre-training run."""
 
     init: str  # the model to continue, or empty
     size: str  # of a new model, or the size nearest to `init`
@@ -69,15 +69,15 @@ def resolve(settings: PretrainSettings, corpus: Corpus, ranks: Ranks) -> Resolve
     if settings.init is not None:
         config = BertConfig.from_pretrained(settings.init)
         size = _nearest_size(config)
-    share = heldout_share(settings.heldout)
+    fraction = heldout_share(settings.heldout)
     values = {
         "init": settings.init or "",
         "size": size,
         "steps": settings.steps or math.inf,
         "epochs": settings.epochs or (math.inf if settings.steps or settings.budget else DEFAULT_EPOCHS),
         "seconds": settings.budget or math.inf,
-        "heldout_share": share or 0.0,
-        "heldout_files": (settings.heldout,) if settings.heldout and share is None else (),
+        "heldout_share": fraction or 0.0,
+        "heldout_files": (settings.heldout,) if settings.heldout and fraction is None else (),
     }
     given = {name: value for name, value in settings if value is not None}
     defaults = {**SHORT_TRAINING, "learning_rate": LEARNING_RATES[size]}
@@ -128,16 +128,16 @@ def _nearest_size(config: BertConfig) -> str:
 
 
 def _expected_epochs(resolved: ResolvedPretraining, config: BertConfig, corpus: Corpus, ranks: Ranks) -> float:
-    """Roughly how many epochs the training will take.
+    """Roughly how many epochs the run will take.
 
-    For a time budget, an upper bound: it assumes the rate of a large matrix product, which no training reaches.
+    For a time budget, an upper bound: it assumes the rate of a large matrix product, which no run reaches.
     """
     if math.isfinite(resolved.epochs):
         return resolved.epochs
     if math.isfinite(resolved.steps):
-        length = sum(length * share for length, share in parse_phases(resolved.length))
+        length = sum(length * fraction for length, fraction in parse_phases(resolved.length))
         return resolved.steps * resolved.batch_size * length / corpus.num_pieces
-    share = load_objective(resolved.objective).predicted_share(resolved.mask_rate)
+    fraction = load_objective(resolved.objective).predicted_share(resolved.mask_rate)
     rate = matrix_product_rate(ranks.device, torch.bfloat16 if resolved.precision == "bf16" else torch.float32)
-    pieces_per_second = ranks.count * rate / (OPERATIONS_PER_WEIGHT * config.weights_per_piece(share))
+    pieces_per_second = ranks.count * rate / (OPERATIONS_PER_WEIGHT * config.weights_per_piece(fraction))
     return ranks.largest([resolved.seconds * pieces_per_second / corpus.num_pieces])[0]

@@ -1,4 +1,4 @@
-"""Runs, a training and its folder each: opening, resuming and finishing them.
+"""Open, resume and finish training runs. A run has its own folder.
 
     open_run            locks the folder, finds out whether the run is new or finished, applies the rules for resuming
     Run.require_sources checks that the data is what the run started with
@@ -58,7 +58,7 @@ class Run(Generic[SettingsT]):
         return self.folder.model if self.ranks.is_first else None
 
     def require_sources(self, sources: Mapping[str, str]) -> None:
-        """Raise IntegrityError if a resumed run started with other data; `sources` are hashes by name."""
+        """Raise IntegrityError if a resumed run started with different data; `sources` are hashes by name."""
         recorded = read_run_sources(self.folder.path)
         for name, now in sources.items():
             if recorded.get(name, now) != now:
@@ -147,7 +147,7 @@ def prepare_model(model: BertPreTrainedModel, settings: ResolvedTraining, ranks:
 
 
 def _usable_precision(precision: Precision, ranks: Ranks, is_new: bool) -> Precision:
-    """The precision to use on the machines of all ranks: resolves auto; UsageError if bf16 does not work."""
+    """Resolve `auto` to a precision that all ranks support. Raises UsageError if bf16 is set but does not work."""
     if precision == "fp32":
         return precision
     smallest_speedup = -ranks.largest([-(bf16_speedup(ranks.device) or 0.0)])[0]

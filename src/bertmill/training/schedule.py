@@ -1,6 +1,6 @@
-"""Progress of a training and its learning rate: linear warm-up, then linear decay to zero.
+"""Progress of a training run and its learning rate: linear warm-up, then linear decay to zero.
 
-A training lasts a number of steps or a number of seconds. Warm-up takes a share of it (6 % by default), and at most
+A run lasts a number of steps or a number of seconds. Warm-up takes a fraction of it (6% by default), and at most
 10,000 steps if the duration is given in steps. With a time budget, the rate reaches zero when the time is up.
 """
 
@@ -16,7 +16,7 @@ MAX_WARMUP_STEPS = 10_000
 
 @dataclass(frozen=True)
 class Schedule:
-    """A training of `steps` or `seconds`, whichever is finite; its first step starts at `start_seconds`."""
+    """A run of `steps` or `seconds`, whichever is finite; its first step starts at `start_seconds`."""
 
     peak_rate: float
     steps: float = math.inf
@@ -41,11 +41,11 @@ class Schedule:
         return self.peak_rate * min(1.0, up, down)
 
     def is_over(self, step: int, seconds: float, seconds_of_step: float = 0.0) -> bool:
-        """Whether the training is over; with a time budget, a step that would end too late does not start."""
+        """Whether the run is over; with a time budget, a step that would end too late does not start."""
         return step >= self.steps or seconds + seconds_of_step > self.seconds
 
 
-def steps_of_epochs(epochs: float, steps_per_epoch: Sequence[float], shares: Sequence[float]) -> int:
+def steps_of_epochs(epochs: float, steps_per_epoch: Sequence[float], fractions: Sequence[float]) -> int:
     """The number of steps in which all phases together make `epochs` passes over the data."""
-    epochs_per_step = sum(share / steps for share, steps in zip(shares, steps_per_epoch, strict=True))
+    epochs_per_step = sum(fraction / steps for fraction, steps in zip(fractions, steps_per_epoch, strict=True))
     return max(1, math.ceil(round(epochs / epochs_per_step, 6)))

@@ -1,4 +1,4 @@
-"""Stop signals: after SIGINT or SIGTERM, the training finishes and saves its step, then exits with 130 or 143."""
+"""Stop signals: after SIGINT or SIGTERM, the run finishes and saves its step, then exits with 130 or 143."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""The state of a training besides its tensors, and the layout of a run folder.
+"""The state of a training run besides its tensors, and the layout of a run folder.
 
     RUN/config.toml           settings, including decisions of the run, and hashes of the data it started with
     RUN/log.jsonl             one line per `log_every` steps and per evaluation
     RUN/checkpoints/          see checkpoint/store.py
     RUN/plans/                the instances of each epoch (corpus/plan.py)
     RUN/plans/heldout-text/   the held-out text as a corpus
-    RUN/trials/               for several fine-tunings: one run folder each (trials.py)
-    RUN/trials.json           for several fine-tunings: their figures
+    RUN/trials/               for several fine-tuning runs: one folder each (trials.py)
+    RUN/trials.json           for several fine-tuning runs: their metrics
     RUN/tensorboard/          the log for TensorBoard, if it is installed
     RUN/model/                the result: a model folder
     RUN/evaluation.json       what the report shows about the result (final_evaluation.py)
@@ -32,7 +32,7 @@ PLANS_OF_RANK = "rank-"
 
 @dataclass
 class State:
-    """The position of a training, as saved in state.json of a checkpoint."""
+    """The position of a training run, as saved in state.json of a checkpoint."""
 
     step: int = 0
     seconds: float = 0.0
@@ -42,7 +42,7 @@ class State:
     phase_start: int = 0  # the step at which the phase began
     sums: Counter[str] = field(default_factory=Counter)  # since the last log line
     left_out: list[int] = field(default_factory=list)  # skipped steps, whose loss or gradient was not finite
-    heldout: dict[str, float] = field(default_factory=dict)  # figures of the last evaluation
+    heldout: dict[str, float] = field(default_factory=dict)  # metrics of the last evaluation
     best_step: int | None = None
     best_score: list[float] | None = None
     best_figures: dict[str, float] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class State:
         try:
             return cls(**{**content, "sums": Counter(content["sums"])})
         except (TypeError, LookupError) as error:
-            raise IntegrityError(f"is not the state of a training: {error}", where=where) from None
+            raise IntegrityError(f"is not the state of a training run: {error}", where=where) from None
 
 
 class RunFolder:
@@ -91,5 +91,5 @@ class RunFolder:
         return path == self.plans and all(name.startswith((PLANS_OF_RANK, ".")) for name in names)
 
     def remove_plans(self) -> None:
-        """Remove the plans of a failed start, which may have had other settings."""
+        """Remove plans left by a failed start, which may have used different settings."""
         shutil.rmtree(self.plans, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The interface between the training loop and a task or objective: batches, micro-batches, losses and figures."""
+"""The interface between the training loop and a task or objective: batches, micro-batches, losses and metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Trainable(Protocol):
 
     @property
     def evaluated_on(self) -> str:
-        """The name of the evaluation data, such as dev; it prefixes figures in the log."""
+        """The name of the evaluation data, such as dev; it prefixes metrics in the log."""
 
     def batches(self, start_step: int) -> Generator[Any]:
         """This rank's part of the global batch of every step, from `start_step` on."""
@@ -27,13 +27,13 @@ class Trainable(Protocol):
     def loss(
         self, model: nn.Module, micro_batch: Any, totals: Mapping[str, float]
     ) -> tuple[Tensor, Mapping[str, float]]:
-        """A micro-batch's share of the step's loss, and sums for the log; `totals` are the counts over all ranks."""
+        """A micro-batch's part of the step's loss, and sums for the log; `totals` are the counts over all ranks."""
 
     def figures(self, sums: Mapping[str, float]) -> dict[str, float]:
-        """The figures to log, including `loss`, from sums over steps."""
+        """The metrics to log, including `loss`, from sums over steps."""
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
-        """Figures on the evaluation data; empty if there is none."""
+        """Metrics on the evaluation data; empty if there is none."""
 
     def score(self, figures: Mapping[str, float]) -> list[float]:
         """The score of an evaluation: larger is better, and the first number that differs decides."""
@@ -43,7 +43,7 @@ class Trainable(Protocol):
 
 
 class Phase(NamedTuple):
-    """A part of a training with its own trainable."""
+    """A part of a training run with its own trainable."""
 
     trainable: Trainable
-    end: float  # the progress at which the phase ends; the last phase ends with the training
+    end: float  # the progress at which the phase ends; the last phase ends with the run

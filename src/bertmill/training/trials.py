@@ -1,8 +1,8 @@
-"""Several fine-tunings on the same data, over seeds and over the paper's grid: their spread, and the best of them.
+"""Several fine-tuning runs on the same data, over seeds and over the paper's grid: their spread, and the best of them.
 
     RUN/config.toml           the settings of all trials, and hashes of the data
     RUN/trials/NAME/          one run folder per trial
-    RUN/trials.json           the dev figures of each trial
+    RUN/trials.json           the dev metrics of each trial
     RUN/model/                the best trial: the best seed of the setting with the best mean over seeds
 A finished trial keeps its model but no checkpoints.
 """
@@ -40,7 +40,7 @@ SHORT_NAMES = {"batch_size": "batch", "learning_rate": "rate", "epochs": "epochs
 
 @dataclass(frozen=True)
 class Trial:
-    """A finished fine-tuning: its folder, its point of the grid, its seed and its dev figures."""
+    """A finished fine-tuning run: its folder, its point of the grid, its seed and its dev metrics."""
 
     folder: RunFolder
     setting: str  # the point of the grid; empty without a grid
@@ -92,11 +92,11 @@ def _finetune_all(run: Run[FinetuneSettings], listener: Listener) -> Path:
     for line in _lines(trials):
         listener.remark(line)
     listener.remark(f"the best is {best.folder.path.name}")
-    figures = [
+    metrics = [
         {"name": trial.folder.path.name, "setting": trial.setting, "seed": trial.seed, "dev": trial.dev}
         for trial in trials
     ]
-    write_file(folder.path / "trials.json", json.dumps(figures, indent=1) + "\n")
+    write_file(folder.path / "trials.json", json.dumps(metrics, indent=1) + "\n")
     with new_folder(folder.model) as temporary:
         shutil.copytree(best.folder.model, temporary, dirs_exist_ok=True)
     return folder.model
@@ -131,12 +131,12 @@ def _best(trials: list[Trial]) -> Trial:
 
 
 def _lines(trials: list[Trial]) -> Iterator[str]:
-    """The figures of each setting: means over the seeds, with the standard deviation if there are several."""
+    """The metrics of each setting: means over the seeds, with the standard deviation if there are several."""
     for setting, group in groupby(trials, key=lambda trial: trial.setting):
         of_setting = list(group)
-        figures = []
+        metrics = []
         for name in of_setting[0].dev:
             values = [trial.dev[name] for trial in of_setting]
             spread = f" ± {stdev(values):.4f}" if len(values) > 1 else ""
-            figures.append(f"{name.replace('_', ' ')} {mean(values):.4f}{spread}")
-        yield ": ".join(filter(None, [setting, f"{', '.join(figures)} ({counted(len(of_setting), 'seed')})"]))
+            metrics.append(f"{name.replace('_', ' ')} {mean(values):.4f}{spread}")
+        yield ": ".join(filter(None, [setting, f"{', '.join(metrics)} ({counted(len(of_setting), 'seed')})"]))

@@ -36,7 +36,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_toy_objective_can_be_planned_and_shown(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", str(corpus), "--show", "2", "--length", "16", "--objective", "toy"]) == 0
     shown = capsys.readouterr().out
-    assert "toy in 16 pieces: 60 instances in the first epoch, of 6.0 pieces on average\n" in shown
+    assert "toy, length 16: 60 instances in the first epoch, 6.0 pieces on average\n" in shown
     assert "instance 2: 8 pieces, a toy\n  [CLS] line " in shown
     assert "[MASK]‹.› [SEP]" in shown
 
@@ -68,7 +68,7 @@ def test_an_unknown_objective_gives_one_clear_error(
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
-def test_every_objective_of_the_registry_has_figures_for_all_its_sums(name: str) -> None:
+def test_every_registered_objective_has_metrics_for_all_its_sums(name: str) -> None:
     objective = load_objective(name)
     figures = objective.heldout_figures(dict.fromkeys(objective.sum_names, 1.0))
     head = "clm" if name == "clm" else "mlm"

@@ -1,4 +1,4 @@
-"""Plans of pairs cover every sentence that fits once, and labels are balanced where that is possible."""
+"""Pair plans contain each sentence that fits exactly once, and balance labels where possible."""
 
 from pathlib import Path
 
@@ -113,7 +113,7 @@ def test_long_sentences_still_give_balanced_labels(tmp_path: Path) -> None:
     assert facts.counts["pieces_cut"] > 0
 
 
-def test_documents_of_one_sentence_make_balance_impossible_and_a_remark_says_so(tmp_path: Path) -> None:
+def test_documents_of_one_sentence_make_balance_impossible_and_a_note_says_so(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus", [[20]] * 50)
     planner = Planner(corpus, tmp_path / "plan", PlanSettings("mlm+nsp", 64), 5)
     facts = planner.plan(0)

@@ -21,7 +21,7 @@ PASSAGES = st.lists(st.sampled_from(["a", "bb", "ccc", ".", "unbelievable", "北
 
 
 @given(PASSAGES, st.integers(9, 40), st.integers(0, 40), st.integers(1, 40), st.integers(0, 5))
-def test_the_best_spans_equal_an_exhaustive_search(
+def test_the_best_spans_match_an_exhaustive_search(
     passage: str, max_length: int, stride: int, max_pieces: int, seed: int
 ) -> None:
     example = encode(row_of(passage, question="q ?"), max_length, stride)

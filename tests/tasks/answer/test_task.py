@@ -88,7 +88,7 @@ def test_the_tuned_threshold_has_the_best_f1() -> None:
     assert TASK.tuned(pytest.fail) == (TASK, "")  # without unanswerable questions, no scores are computed
 
 
-def test_questions_with_equal_margins_are_all_answered_or_all_unanswered() -> None:
+def test_questions_with_the_same_margin_are_all_answered_or_all_unanswered() -> None:
     ties = np.array([[0, 0, 0, 2.0], [1, 1, 1, 1.0], [1, 1, 1, 1.0], [0, 0, 0, 1.0]])
     assert AnswerQuestions(0.0).tuned(lambda: ties)[0].metrics(ties)["f1"] == 0.5
 
@@ -129,7 +129,7 @@ def test_a_passage_without_pieces_has_no_answer() -> None:
 def test_metrics_over_answerable_questions_are_missing_if_there_are_none() -> None:
     scores = np.array([[1, 1, 1, 3.0], [0, 0, 0, 1.0]])
     task = AnswerQuestions(0.0)
-    assert "unanswerable_right" not in task.metrics(scores[:1])
+    assert "unanswerable_accuracy" not in task.metrics(scores[:1])
     assert "answerable_f1" not in task.metrics(scores[1:])
     assert intervals(task.metrics, scores)["answerable_f1"] == (1.0, 1.0)  # samples without any are ignored
 
@@ -158,7 +158,7 @@ def test_the_length_limit_covers_99_percent_of_the_training_answers() -> None:
     assert not file.counts.notices
     long = task_for(*range(1, 101))
     assert long.max_answer_pieces == 99
-    assert file.counts.notices == ["answers are limited to 99 pieces, which covers 99% of the training answers"]
+    assert file.counts.notices == ["answers are limited to 99 pieces, covering 99% of the training answers"]
     example = encode(row_of(" ".join(["word"] * 99), " ".join(["word"] * 99)))
     output = np.zeros((example.num_pieces, 2), np.float32)
     ((first, last),) = example.spans
@@ -194,7 +194,7 @@ def test_questions_about_a_passage_stay_together() -> None:
 def test_a_long_question_is_truncated_and_counted() -> None:
     windows = Windows(TOKENIZER, 384, 128)
     assert TASK.encode(row_of(PASSAGE, question="why " * 100), windows).offset == 64 + 2
-    assert windows.remark == "1 questions are too long: truncated"
+    assert windows.remark == "questions that are too long (truncated): 1"
 
 
 def test_answers_that_cannot_be_found_are_counted() -> None:
@@ -207,7 +207,7 @@ def test_answers_that_cannot_be_found_are_counted() -> None:
     ):
         windows = Windows(TOKENIZER, max_length, 16)
         TASK.encode(row_of(f"{long_answer} word.", answer), windows)
-        assert ("1 answers cannot be found: too long, or cut off" in (windows.remark or "")) == is_lost
+        assert ("answers that cannot be found (too long, or cut off" in (windows.remark or "")) == is_lost
 
 
 def test_a_passage_of_ten_thousand_words_is_read_completely() -> None:

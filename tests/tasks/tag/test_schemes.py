@@ -1,4 +1,4 @@
-"""Tests for tagging schemes: spans and metrics equal those of seqeval for random sequences."""
+"""Tests for tagging schemes: spans and metrics match seqeval for random sequences."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def sentences(tags: Sequence[str], seed: int) -> list[list[str]]:
     return [draw.choices(tags, k=draw.randint(1, 12)) for _ in range(NUM_SENTENCES)]
 
 
-def test_entities_of_ten_thousand_sequences_equal_seqeval() -> None:
+def test_entities_of_ten_thousand_sequences_match_seqeval() -> None:
     for tags in sentences(ALL_TAGS, 1):
         assert [(kind, first, end - 1) for kind, first, end in entities(tags)] == get_entities(tags)
 
 
-def test_f1_of_ten_thousand_sequences_equals_seqeval() -> None:
+def test_f1_of_ten_thousand_sequences_match_seqeval() -> None:
     pairs = [
         (predicted[: len(expected)] + ["O"] * (len(expected) - len(predicted)), expected)
         for predicted, expected in zip(sentences(IOB_TAGS, 2), sentences(IOB_TAGS, 3), strict=True)

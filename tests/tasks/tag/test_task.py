@@ -173,7 +173,7 @@ def test_an_underscore_may_be_a_tag_or_the_kind_of_single_letter_tags() -> None:
     assert segments.labels(row_of(["a", "b", "c"], ("B", "E", "S"))) == ("_",)
 
 
-def test_an_answer_is_shown_as_entities_and_written_as_conll() -> None:
+def test_a_prediction_is_shown_as_entities_and_written_as_conll() -> None:
     example = encode(["in", "New\tYork", "City"])
     (answer,) = TASK.decode([example], [np.eye(3, dtype=np.float32)[[0, 1, 2]] * 9])
     assert TASK.show(answer) == "X New York City"

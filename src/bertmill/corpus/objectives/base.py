@@ -1,7 +1,7 @@
 """Base class of objectives: everything that differs between one kind of pre-training and another.
 
 `plan_shard` cuts a shard into instances, from lengths alone. `texts` finds the pieces of planned instances, and `label`
-determines what the model must predict. Every objective predicts pieces at selected positions and reports the figures of
+determines what the model must predict. Every objective predicts pieces at selected positions and reports the metrics of
 the language-model head; a subclass may add others. Modules of objectives use tensors but do not import torch.
 """
 
@@ -78,11 +78,11 @@ class Objective(ABC):
 
     @property
     def entropy_figure(self) -> str:
-        """Name of the figure for which the unigram entropy is a baseline."""
+        """Name of the metric for which the unigram entropy is a baseline."""
         return f"{self.language_model_head}_loss"
 
     def predicted_share(self, mask_rate: float) -> float:
-        """Return the share of positions that the language-model head predicts."""
+        """Return the fraction of positions that the language-model head predicts."""
         return mask_rate
 
     def counts(self, batch: InstanceBatch) -> dict[str, float]:
@@ -98,7 +98,7 @@ class Objective(ABC):
         return {self.language_model_head: float(output.num_right)}
 
     def sums(self, output: Any, batch: InstanceBatch) -> dict[str, float]:
-        """Return the sums over a batch from which `figures` are computed, one for each of `sum_names`."""
+        """Return the sums over a batch from which `figures` computes the metrics, one for each of `sum_names`."""
         counts, num_right = self.counts(batch), self.num_right(output, batch)
         sums = {"pieces": float(len(batch.piece_ids))}
         for head, loss in self.losses(output).items():
@@ -112,22 +112,22 @@ class Objective(ABC):
         return ["pieces", *(f"{head}_{kind}" for head in self.heads for kind in ("count", "loss", "right"))]
 
     def figures(self, sums: Mapping[str, float]) -> dict[str, float]:
-        """Return the figures reported in training. `loss` is the one that is minimized."""
-        figures = {}
+        """Return the metrics reported in training. `loss` is the one that is minimized."""
+        metrics = {}
         for head in self.heads:
-            figures[f"{head}_loss"] = sums[f"{head}_loss"] / sums[f"{head}_count"]
-            figures[f"{head}_accuracy"] = sums[f"{head}_right"] / sums[f"{head}_count"]
-        return {"loss": sum(figures[f"{head}_loss"] for head in self.heads), **figures}
+            metrics[f"{head}_loss"] = sums[f"{head}_loss"] / sums[f"{head}_count"]
+            metrics[f"{head}_accuracy"] = sums[f"{head}_right"] / sums[f"{head}_count"]
+        return {"loss": sum(metrics[f"{head}_loss"] for head in self.heads), **metrics}
 
     def heldout_figures(self, sums: Mapping[str, float]) -> dict[str, float]:
-        """Return the figures reported for held-out text."""
-        figures = self.figures(sums)
-        return {**figures, "perplexity": math.exp(min(figures[self.entropy_figure], LARGEST_EXPONENT))}
+        """Return the metrics reported for held-out text."""
+        metrics = self.figures(sums)
+        return {**metrics, "perplexity": math.exp(min(metrics[self.entropy_figure], LARGEST_EXPONENT))}
 
     # Display
 
     def describe_figures(self, figures: Mapping[str, float]) -> list[str]:
-        """Format the figures of training or held-out text for display, without `loss`."""
+        """Format the metrics of training or held-out text for display, without `loss`."""
         texts = [
             f"{name} loss {figures[f'{head}_loss']:.3f} (accuracy {figures[f'{head}_accuracy']:.1%})"
             for head, name in self.heads.items()
@@ -145,5 +145,5 @@ class Objective(ABC):
         return []
 
     def plan_remarks(self, facts: PlanFacts, num_pieces: int) -> list[str]:
-        """Return remarks about a plan for the user. `num_pieces` is the number of pieces in the corpus."""
+        """Return notes about a plan for the user. `num_pieces` is the number of pieces in the corpus."""
         return []

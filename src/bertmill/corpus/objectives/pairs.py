@@ -42,7 +42,7 @@ RECORD: np.dtype[Any] = np.dtype(
 LARGEST_SURPLUS = 4  # of one label; at this surplus, the next label is always the other one
 PAIR_TARGET = "next_sentence_label"  # the model's argument for the label of a pair
 REDRAWS = 8  # further draws if a text from another document does not fit next to A
-BALANCED = 0.01  # allowed deviation of a label's share from one half
+BALANCED = 0.01  # allowed deviation of a label's fraction from one half
 
 
 class PairObjective(Objective):
@@ -119,7 +119,7 @@ class PairObjective(Objective):
 
     def plan_remarks(self, facts: PlanFacts, num_pieces: int) -> list[str]:
         counts = facts.counts
-        share = counts["labels_1"] / facts.num_instances
+        fraction = counts["labels_1"] / facts.num_instances
         remarks = []
         if num_cut := counts["pieces_cut"]:
             remarks.append(
@@ -127,9 +127,9 @@ class PairObjective(Objective):
                 f"{counts['sentences_cut']:,} sentences that do not fit in a pair"
             )
         surplus = 2 * counts["labels_1"] - facts.num_instances
-        if share > 0.5 + BALANCED and surplus > LARGEST_SURPLUS * len(facts.shard_ends):
+        if fraction > 0.5 + BALANCED and surplus > LARGEST_SURPLUS * len(facts.shard_ends):
             remarks.append(
-                f"warning:    {share:.1%} of the pairs are negatives, not 50 %, because {counts['one_sentence']:,} "
+                f"warning:    {fraction:.1%} of the pairs are negatives, not 50%, because {counts['one_sentence']:,} "
                 "chunks have only one sentence; use longer documents, a larger length, or the objective mlm or mlm+sop"
             )
         return remarks
@@ -148,7 +148,7 @@ class NextSentencePrediction(PairObjective):
         is_split = settings.heldout_share > 0
         whose = "its held-out part " if settings.part == "heldout" else "its training part "
         what = f"{whose if is_split else ''}has only one document, so no sentence can come from another one"
-        remedy = f"use the objective mlm or mlm+sop{', or hold out another share' if is_split else ''}"
+        remedy = f"use the objective mlm or mlm+sop{', or hold out a different fraction' if is_split else ''}"
         raise DataError(what, where=part.corpus.folder, remedy=remedy)
 
 
@@ -165,7 +165,7 @@ class Chunk(NamedTuple):
 
     start: int
     cut: int  # end of A
-    end: int  # end of B; equal to `cut` if B is borrowed
+    end: int  # end of B; the same as `cut` if B is borrowed
     label: int
     document: int
     target: int

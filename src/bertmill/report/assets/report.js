@@ -27,7 +27,7 @@
   const ACRONYMS = { mlm: "MLM", nsp: "NSP", sop: "SOP", clm: "CLM", f1: "F1" };
   const title = (name) => words(name).replace(/\b(mlm|nsp|sop|clm|f1)\b/g, (each) => ACRONYMS[each]);
   const grouped = (number) => Math.round(number).toLocaleString("en-US");
-  const percent = (share) => `${(100 * share).toFixed(1)} %`;
+  const percent = (share) => `${(100 * share).toFixed(1)}%`;
   function short(number) {
     if (number === null || number === undefined) return "–";
     const size = Math.abs(number);
@@ -214,7 +214,7 @@
       }
     }
     const metric = evaluation.metrics && evaluation.metrics[evaluation.metric];
-    if (metric) add(title(evaluation.metric), metric.value.toFixed(4), `95 %: ${metric.low.toFixed(4)} – ${metric.high.toFixed(4)}`);
+    if (metric) add(title(evaluation.metric), metric.value.toFixed(4), `95% CI: ${metric.low.toFixed(4)} – ${metric.high.toFixed(4)}`);
     if (evaluation.baseline && metric) add("baseline", evaluation.baseline.metrics[evaluation.metric].toFixed(4), evaluation.baseline.answer);
     if (evaluation.rows) add("dev rows", grouped(evaluation.rows));
     const steps = run.training.step || [];
@@ -245,8 +245,8 @@
       return h("tr", {}, h("td", {}, title(name), name === selecting ? " ★" : ""), h("td", { class: "number" }, short(metric.value)),
         h("td", { class: "number" }, `${short(metric.low)} – ${short(metric.high)}`), h("td", { class: "number" }, short(constant)), h("td", { class: "wide" }, intervalBar(metric, constant)));
     });
-    return section("metrics", "Metrics on the dev rows", `★ marks the metric that selects the checkpoint. Intervals are 95 % bootstrap intervals over the rows. The baseline is the best constant answer: ${baseline.answer}.`,
-      h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ...["metric", "value", "95 % interval", "baseline", ""].map((each, place) => h("th", { class: place > 0 && place < 4 ? "number" : "" }, each)))), h("tbody", {}, rows))));
+    return section("metrics", "Metrics on the dev rows", `★ marks the metric that selects the checkpoint. Intervals are 95% bootstrap intervals over the rows. The baseline is the best constant prediction: ${baseline.answer}.`,
+      h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ...["metric", "value", "95% CI", "baseline", ""].map((each, place) => h("th", { class: place > 0 && place < 4 ? "number" : "" }, each)))), h("tbody", {}, rows))));
   }
 
   function classes(run) {
@@ -386,7 +386,7 @@
     };
     const list = h("div", {}, worst.slice(0, 5).map(item));
     const more = worst.length > 5 ? h("button", { onclick: (event) => { list.append(...worst.slice(5).map(item)); event.target.remove(); } }, `Show all ${worst.length} errors`) : null;
-    return section("errors", "Worst errors", "Wrong answers to dev rows, the worst first.", list, more);
+    return section("errors", "Worst errors", "Wrong predictions for dev rows, the most confident first.", list, more);
   }
 
   // Pieces, predictions at selected positions, and attention.
@@ -563,7 +563,7 @@
     const figures = [...new Set(results.flatMap((each) => [...each.keys()]))];
     const row = (name, values) => h("tr", {}, h("th", {}, name), values.map((each) => h("td", { class: "value" }, each === undefined ? "–" : shown(each))));
     const table = (rows) => h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, ""), RUNS.map((run, number) => h("th", { style: `color:${seriesColor(number)}` }, run.name)))), h("tbody", {}, rows)));
-    return section("comparison", "Comparison", "Results on dev rows or held-out text, with 95 % intervals where available.",
+    return section("comparison", "Comparison", "Results on dev rows or held-out text, with 95% confidence intervals where available.",
       table(figures.map((name) => row(name, results.map((each) => each.get(name))))),
       names.length ? h("details", {}, h("summary", {}, names.length > 1 ? `${names.length} settings differ` : "1 setting differs"), table(names.map((name) => row(words(name), RUNS.map((run) => run.settings[name]))))) : null);
   }

@@ -6,7 +6,7 @@ answer is the best span (spans.py).
 
 - Null threshold: the answer is empty unless the score of the best span exceeds the null score by more than the
   threshold, which is tuned for the best F1 on the dev questions.
-- Length limit: an answer has at most 30 pieces, or more if that is needed for 99 % of the training answers.
+- Length limit: an answer has at most 30 pieces, or more if that is needed for 99% of the training answers.
 
 The model folder records both numbers.
 """
@@ -40,10 +40,10 @@ from bertmill.text.tokenizer import BertTokenizer
 
 MAX_QUESTION_PIECES = 64
 DEFAULT_ANSWER_PIECES = 30
-FOUND_SHARE = 0.99  # the share of training answers that the length limit must cover
+FOUND_FRACTION = 0.99  # the fraction of training answers that the length limit must cover
 NO_ANSWER = -1  # in place of the index of a span
 MAX_SURPLUS = 50.0  # bounds the confidence of an error
-_LOST = "answers cannot be found: too long, or cut off by the window they start in"
+_LOST = "answers that cannot be found (too long, or cut off by the window they start in)"
 
 
 class AnswerPredictOptions(TaskOptions):
@@ -92,10 +92,10 @@ class AnswerQuestions(Task[QuestionRow, QuestionExample]):
         # The shortest answer of each question counts, because finding one is enough.
         answers = [min(row.answer_texts, key=len) for row in rows if row.answers]
         lengths = [len(tokenizer.wordpiece.ids(answer, split_special=True)) for answer in answers]
-        longest = int(np.quantile(lengths, FOUND_SHARE, method="inverted_cdf")) if lengths else 0
+        longest = int(np.quantile(lengths, FOUND_FRACTION, method="inverted_cdf")) if lengths else 0
         if longest > DEFAULT_ANSWER_PIECES:
-            remark = f"answers are limited to {longest} pieces, which covers {FOUND_SHARE:.0%} of the training answers"
-            file.counts.notices.append(remark)
+            notice = f"answers are limited to {longest} pieces, covering {FOUND_FRACTION:.0%} of the training answers"
+            file.counts.notices.append(notice)
         return cls(0.0 if has_unanswerable else None, max(DEFAULT_ANSWER_PIECES, longest))
 
     @classmethod
@@ -130,7 +130,7 @@ class AnswerQuestions(Task[QuestionRow, QuestionExample]):
         room = windows.max_length - windows.tokenizer.num_special_tokens_to_add(pair=True)
         limit = min(MAX_QUESTION_PIECES, room // 2)
         if len(question) > limit:
-            windows.count("questions are too long: truncated")
+            windows.count("questions that are too long (truncated)")
         question = question[:limit]
         passage = windows.pieces(row.passage)
         ranges = windows.slide(len(passage.ids), room - len(question))
@@ -164,18 +164,18 @@ class AnswerQuestions(Task[QuestionRow, QuestionExample]):
     def metrics(self, scores: Scores) -> dict[str, float]:
         if self.null_threshold is None:
             return dict(zip(("exact", "f1"), scores[:, :2].mean(0).tolist(), strict=True))
-        figures = _with_threshold(scores, self.null_threshold)
+        metrics = _with_threshold(scores, self.null_threshold)
         with_zero = _with_threshold(scores, 0.0)
-        return figures | {f"{name}_at_zero": with_zero[name] for name in ("exact", "f1")}
+        return metrics | {f"{name}_at_zero": with_zero[name] for name in ("exact", "f1")}
 
     def tuned(self, scores: Callable[[], Scores]) -> tuple[Self, str]:
-        """Set the null threshold that is best for these scores: between two margins, or beyond all of them."""
+        """Return the task with the null threshold that maximizes F1 on these scores."""
         if self.null_threshold is None:
             return self, ""
         _, f1, is_answerable, margins = scores().T
         order = np.argsort(-margins)
         borders = np.concatenate([[margins.max() + 1], margins[order], [margins.min() - 1]])
-        # Gain of answering only the n most confident questions over answering none. Equal margins stay together.
+        # Gain of answering only the n most confident questions over answering none. Ties stay together.
         gain = np.concatenate([[0.0], np.cumsum((f1 - (1 - is_answerable))[order])])
         num_answered = int(np.where(borders[:-1] > borders[1:], gain, -np.inf).argmax())
         threshold = float(borders[num_answered : num_answered + 2].mean())
@@ -224,9 +224,9 @@ class AnswerQuestions(Task[QuestionRow, QuestionExample]):
 
 def _softmax(scores: list[float]) -> list[float]:
     largest = max(scores)
-    shares = [math.exp(score - largest) for score in scores]
-    whole = sum(shares)
-    return [share / whole for share in shares]
+    exponentials = [math.exp(score - largest) for score in scores]
+    whole = sum(exponentials)
+    return [each / whole for each in exponentials]
 
 
 def _with_threshold(scores: Scores, threshold: float) -> dict[str, float]:
@@ -237,5 +237,5 @@ def _with_threshold(scores: Scores, threshold: float) -> dict[str, float]:
     return {
         **dict(zip(("exact", "f1"), scores.mean(0).tolist(), strict=True)),
         **({"answerable_f1": float(scores[is_answerable, 1].mean())} if is_answerable.any() else {}),
-        **({"unanswerable_right": float(scores[~is_answerable, 1].mean())} if not is_answerable.all() else {}),
+        **({"unanswerable_accuracy": float(scores[~is_answerable, 1].mean())} if not is_answerable.all() else {}),
     }

@@ -46,7 +46,7 @@ class TagExample(Example):
 
 
 def conll_lines(answer: Answer) -> str:
-    """Format an answer as CoNLL: one line per word with its tag, then an empty line."""
+    """Format a prediction as CoNLL: one line per word with its tag, then an empty line."""
     lines = zip(answer["words"], answer["tags"], strict=True)
     return "".join(f"{_BREAKS.sub(' ', word)}\t{tag}\n" for word, tag in lines) + "\n"
 
@@ -245,13 +245,13 @@ class Tag(Task[WordsRow, TagExample]):
 
     def metrics(self, scores: Scores) -> dict[str, float]:
         num_words, num_right, *counts = scores.sum(0).tolist()
-        figures = {"accuracy": ratio(num_right, num_words)}
+        metrics = {"accuracy": ratio(num_right, num_words)}
         if self.has_spans:
             ways = np.array(counts).reshape(len(self._ways_to_read), -1, 3)
             for prefix, of_kinds in zip(self._ways_to_read, ways, strict=True):
                 named = zip(("precision", "recall", "f1"), precision_recall_f1(*of_kinds.sum(0)), strict=True)
-                figures |= {prefix + name: value for name, value in named}
-        return figures
+                metrics |= {prefix + name: value for name, value in named}
+        return metrics
 
     def class_report(self, scores: Scores) -> ClassReport:
         counts = scores.sum(0)[2 : 2 + 3 * len(self._kinds)].reshape(-1, 3)
