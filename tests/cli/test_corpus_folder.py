@@ -24,8 +24,8 @@ def test_inspect_describes_a_corpus(bertmill: RunCommand, corpus: Path) -> None:
         "is a corpus: 2 documents, 4 sentences, 16 pieces from 75 bytes of text",
         "vocabulary: 30,522 pieces, sha256 ",
         "entropy:    2.",
-        "sentences by pieces:",
-        "documents by pieces:",
+        "sentences by length in pieces:",
+        "documents by length in pieces:",
         "4–7  3  ████████████████████████████████████████",
     ):
         assert words in done.stdout

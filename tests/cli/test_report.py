@@ -31,8 +31,8 @@ def test_it_writes_the_report_of_several_runs_into_the_current_folder(
     ("words", "code", "message"),
     [
         ([], 2, "RUNS is required: run folders"),
-        (["."], 2, "bertmill: .: is not a run folder: config.toml is missing"),
-        (["absent"], 2, "bertmill: absent: is not a run folder: config.toml is missing"),
+        (["."], 2, "bertmill: .: not a run folder (config.toml is missing)"),
+        (["absent"], 2, "bertmill: absent: not a run folder (config.toml is missing)"),
     ],
 )
 def test_bad_input_gives_one_line(words: list[str], code: int, message: str, bertmill: RunCommand) -> None:

@@ -98,7 +98,7 @@ def test_the_summary_gives_advice_only_where_it_is_needed() -> None:
     plain = "\n".join(summarize(facts()))
     assert "7.50 nats" in plain
     assert "10 sentences (1.0%)" in plain
-    assert "about 1,234 per epoch, of 128" in plain
+    assert "about 1,234 per epoch, of up to 128" in plain
     for words in ("warning", "use a vocabulary", "remove repeated", "estimated"):
         assert words not in plain
     assert "use a vocabulary that fits this text" in "\n".join(summarize(facts(unknown_share=0.2)))

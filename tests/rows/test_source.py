@@ -33,7 +33,7 @@ def test_the_suffix_determines_the_format(path: str, expected: str) -> None:
     assert row_file(path, format="jsonl").format == "jsonl"
 
 
-def test_a_task_may_require_formats_and_default_settings() -> None:
+def test_a_task_can_restrict_formats_and_reject_settings() -> None:
     file = row_file("a.csv", preset="sst2", quotes="literal")
     file.require_format("csv", "tsv")
     with pytest.raises(

@@ -23,7 +23,7 @@ def small_model() -> BertForPreTraining:
     return BertForPreTraining(BertConfig.of_size("tiny").with_settings(vocab_size=50, num_hidden_layers=1))
 
 
-def test_matrices_decay_and_biases_and_layer_norms_do_not() -> None:
+def test_weight_decay_applies_to_matrices_but_not_to_biases_or_layer_norms() -> None:
     model = small_model()
     optimizer = make_optimizer(model, weight_decay=0.01)
     decayed = {id(parameter) for parameter in optimizer.param_groups[0]["params"]}

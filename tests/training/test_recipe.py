@@ -83,7 +83,7 @@ def test_only_automatic_decisions_have_a_reason(pieces: Corpus) -> None:
         "size mini (default): 4 layers, hidden size 256",
         "learning rate 0.002: default for mini with weights from the corpus",
         "training for 1 epoch (default)",
-        "dropout 0, mask rate 0.3: short training, fewer than 4 epochs (about 1)",
+        "dropout 0, mask rate 0.3: short run, fewer than 4 epochs (about 1)",
     )
     given = {"size": "tiny", "learning_rate": 1e-4, "steps": 10, "dropout": 0.1, "mask_rate": 0.15}
     assert resolved_from(pieces, **given).reasons == ()
@@ -107,6 +107,6 @@ def test_a_long_run_has_its_reason(pieces: Corpus) -> None:
 def test_the_mask_rate_has_no_reason_if_nothing_is_masked(pieces: Corpus) -> None:
     given = {"size": "tiny", "learning_rate": 1e-4, "epochs": 2, "objective": "clm"}
     resolved = resolved_from(pieces, **given)
-    assert resolved.reasons == ("dropout 0: short training, fewer than 4 epochs (about 2)",)
+    assert resolved.reasons == ("dropout 0: short run, fewer than 4 epochs (about 2)",)
     assert resolved.decisions()["mask_rate"] == 0.3
     assert resolved_from(pieces, **given, dropout=0.1).reasons == ()

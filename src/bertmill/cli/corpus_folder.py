@@ -40,8 +40,8 @@ def sentences(facts: dict[str, Any]) -> list[str]:
     lines.append(f"words:      {facts['chinese_words'] or 'as split by WordPiece'}")
     lines.append(f"identity:   sha256 {facts['sha256']}")
     lines += summarize(facts)
-    lines += ["sentences by pieces:", *histogram(facts["statistics"]["sentence_lengths"])]
-    lines += ["documents by pieces:", *histogram(facts["statistics"]["document_lengths"])]
+    lines += ["sentences by length in pieces:", *histogram(facts["statistics"]["sentence_lengths"])]
+    lines += ["documents by length in pieces:", *histogram(facts["statistics"]["document_lengths"])]
     return lines
 
 

@@ -158,7 +158,7 @@ def _table(demo: Demo, results: Results) -> str:
 def _gain(figures: Results) -> str:
     value, low, high = (f"{100 * figures[name]:+.1f}" for name in ("value", "low", "high"))
     interval = f"95% CI: {low} to {high}, {figures['rows']:,} rows"
-    return f"Gain from pre-training on classify: {value} points of accuracy ({interval})."
+    return f"Gain on classify from pre-training: {value} points of accuracy ({interval})."
 
 
 def _predictions(tasks: Results) -> Iterator[str]:

@@ -131,7 +131,7 @@ class PretrainFields(TrainingFields):
     corpus: Annotated[Path, PATH, MAY_MOVE] = Field(description="corpus folder made by `bertmill corpus`")
     objective: Annotated[str, COMMON] = Field("mlm", description="pre-training objective")
     length: Annotated[Phases, COMMON] = Field(
-        "128", description="pieces per instance, or lengths with fractions of the training: 128:0.9,512:0.1"
+        "128", description="pieces per instance, or lengths with fractions of the run: 128:0.9,512:0.1"
     )
     initial_weights: Literal["corpus", "random"] = Field(
         "corpus", description="compute the weights of a new model from corpus statistics, or draw them at random"
@@ -196,9 +196,9 @@ class RowSettings(Settings):
         None, description="columns to use, such as text=sentence,label=stars; use column numbers if there is no header"
     )
     preset: Annotated[str | None, COMMON] = Field(
-        None, description="columns of a known data set: sst2, cola, mrpc, rte, stsb, …"
+        None, description="columns of a known dataset: sst2, cola, mrpc, rte, stsb, …"
     )
-    format: str | None = Field(None, description="file format that the task supports (default: from the file suffix)")
+    format: str | None = Field(None, description="file format; depends on the task (default: from the file suffix)")
     separator: Separator | None = Field(
         None, description="column separator, one character or tab (default: a comma in .csv, else a tab)"
     )

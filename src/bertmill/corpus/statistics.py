@@ -68,7 +68,7 @@ class _Documents:
         self._pieces = self._sentences = self._hash = 0  # of the document that continues in the next shard
 
     def add(self, shard: Shard, sentence_hashes: Hashes) -> tuple[NDArray[np.int64], NDArray[np.int64], Hashes]:
-        """Return pieces, sentences and hashes of the documents that end in this shard."""
+        """Return the numbers of pieces and sentences and the hash of each document that ends in this shard."""
         num_sentences = len(shard.sentence_ends)
         ends = np.append(shard.document_ends.astype(np.int64), num_sentences)  # the last one may continue
         starts = np.append(0, ends[:-1])
@@ -157,7 +157,7 @@ def summarize(facts: dict[str, Any]) -> list[str]:
         + ("; remove repeated documents first" if found["duplicate_documents"] > _MANY * documents else ""),
         f"short:      {_part(found['short_documents'], documents, 'document')} with fewer than "
         f"{SHORT_SENTENCES} sentences or {SHORT_PIECES} pieces",
-        f"instances:  about {found['instances_of_128']:,} per epoch, of {LENGTH} pieces each",
+        f"instances:  about {found['instances_of_128']:,} per epoch, of up to {LENGTH} pieces each",
     ]
     if documents == 1:
         lines.append(

@@ -173,7 +173,7 @@ def _items(section: _Section) -> list[Item]:
 
 
 def _type(text: str) -> str:
-    """A type without markup, `optional` and default; empty if the text is too long for a type."""
+    """A type with markup, `optional` and the default removed; empty if the text is too long to be a type."""
     text = plain(_AFTER_TYPE.sub("", _INLINE.sub(_content, text))).strip()
     return text if len(text) <= MAX_TYPE and text.isprintable() else ""
 

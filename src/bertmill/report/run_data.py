@@ -30,7 +30,7 @@ Line = Mapping[str, Any]
 def read_run_data(path: Path) -> dict[str, Any]:
     """The data of the run in `path`; UsageError if it is not a run, IntegrityError if it is damaged."""
     if not (path / RUN_FILE).is_file():
-        raise UsageError(f"is not a run folder: {RUN_FILE} is missing", where=path)
+        raise UsageError(f"not a run folder ({RUN_FILE} is missing)", where=path)
     folder = RunFolder(path)
     content = read_run(path)
     lines = _read_log(folder.log)
@@ -86,7 +86,7 @@ def _training_curves(lines: Sequence[Line]) -> dict[str, list[float | None]]:
 
 
 def _evaluation_curves(lines: Sequence[Line]) -> dict[str, list[float | None]]:
-    """The curve of each metric on held-out text or dev rows, without the prefix of its name."""
+    """The curves of the metrics on held-out text or dev rows, by metric name without its prefix."""
     rows = [line for line in lines if "progress" not in line]
     named = [{name.partition("_")[2] or name: value for name, value in row.items()} for row in rows]
     return _columns(named)

@@ -6,7 +6,7 @@ The setting `columns` is a list such as `text=premise,pair=hypothesis,label=gold
   numbered from 1: `text=4,label=2`.
 - Choices in several columns are joined with plus signs: `choices=a+b+c`. A single column of choices holds a list.
 
-The setting `preset` selects the columns of a known data set. Without either setting, common column names are looked up
+The setting `preset` selects the columns of a known dataset. Without either setting, common column names are looked up
 in the header or in the keys of the first record, ignoring case and surrounding spaces:
 
 - A pair of names takes precedence over a single name.
@@ -34,7 +34,7 @@ from bertmill.text.printable import counted, one_line
 
 _KEYS = ("text", "pair", "label", "choices")
 
-# Common column names of data sets, in lower case.
+# Common column names of datasets, in lower case.
 _PAIRS = (
     ("sentence1", "sentence2"),
     ("sentence_a", "sentence_b"),

@@ -1,7 +1,7 @@
 """The task choose: multiple choice. Each choice is a sequence `[CLS] text [SEP] pair choice [SEP]`.
 
 The model returns one output per sequence, with a softmax over the choices of an example. Examples may have different
-numbers of choices. In the format of the DREAM data set, each question is a row:
+numbers of choices. In the format of the DREAM dataset, each question is a row:
 `[[[turn, …], [{"question": …, "choice": [text, …], "answer": text}, …], id], …]`
 """
 

@@ -88,7 +88,7 @@ def resolve(settings: PretrainSettings, corpus: Corpus, ranks: Ranks) -> Resolve
     left_open = [name for name in SHORT_TRAINING if name not in given]
     if left_open:
         epochs = _expected_epochs(resolved, config, corpus, ranks)
-        recipe, why = SHORT_TRAINING, f"short training, fewer than {SHORT_EPOCHS:g} epochs"
+        recipe, why = SHORT_TRAINING, f"short run, fewer than {SHORT_EPOCHS:g} epochs"
         if epochs >= SHORT_EPOCHS:
             recipe, why = LONG_TRAINING, f"{SHORT_EPOCHS:g} epochs or more"
         resolved = resolved.model_copy(update={name: recipe[name] for name in left_open})

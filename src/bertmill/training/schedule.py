@@ -30,7 +30,7 @@ class Schedule:
         return min(1.0, max(step / self.steps, (seconds - self.start_seconds) / span))
 
     def rate(self, step: int, seconds: float) -> float:
-        """The learning rate of the step that follows `step` steps."""
+        """The learning rate for the next step, after `step` completed steps."""
         if math.isfinite(self.steps):
             warmup = max(1, min(MAX_WARMUP_STEPS, round(self.warmup_share * self.steps)))
             up = (step + 1) / warmup  # the rate of the first step is not zero

@@ -1,4 +1,5 @@
-"""Stop signals: after SIGINT or SIGTERM, the run finishes and saves its step, then exits with 130 or 143."""
+"""Stop signals: after SIGINT or SIGTERM, the run finishes the current step, saves
+a checkpoint, and exits with 130 or 143."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Tag(Task[WordsRow, TagExample]):
               (start, end, label); .jsonl, .json, .parquet; other files (conll) have one word per line,
               its tag in the last column after a tab or space, and an empty line after each sentence
     columns:  text (the words), label (the tags)
-    metrics:  f1 (default), strict_f1, accuracy; accuracy (default) for tags that do not mark spans
+    metrics:  f1 (default), strict_f1, accuracy; only accuracy for tags that do not mark spans
     """
 
     tags: tuple[str, ...]  # in the order of the model's outputs
