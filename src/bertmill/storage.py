@@ -2,7 +2,8 @@
 
 Files and folders are committed in the same way: write next to the destination under a temporary name → fsync →
 (folders: write the manifest with the sha256 of every file, last) → rename → fsync the parent. A reader therefore sees
-the old state or the new one; a crash leaves only a `.tmp-` name, which is never read. Resumable work in progress is kept in `.NAME.partial`, which only one process can lock at a time.
+the old state or the new one; a crash leaves only a `.tmp-` name, which is never read. Resumable work in progress is
+kept in `.NAME.partial`, which only one process can lock at a time.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def test_the_tree_names_every_source_file_in_at_most_45_lines() -> None:
 
 
 def test_the_walks_name_existing_files() -> None:
-    walks = PAGE.split("## Two walks")[1].split("## ")[0]
+    walks = PAGE.split("## Two walkthroughs")[1].split("## ")[0]
     counts = []
     for walk in re.findall(r"\((\d+) files\): (.*?)\.\n", walks, re.DOTALL):
         files = re.findall(r"`([\w/]+)`", walk[1])
