@@ -40,3 +40,21 @@ def test_bad_input_gives_one_line(words: list[str], code: int, message: str, ber
     assert (done.returncode, done.stdout) == (code, "")
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_the_report_of_a_run_with_trials_shows_the_trials(bertmill: RunCommand, finished: Path, tmp_path: Path) -> None:
+    for name in ("seed-0", "seed-1"):
+        shutil.copytree(finished, tmp_path / "run/trials" / name)
+    shutil.copy(finished / "config.toml", tmp_path / "run")
+    assert bertmill("report", "run").stdout == "run/report.html\n"
+    page = (tmp_path / "run/report.html").read_text(encoding="utf-8")
+    assert '"name":"seed-0"' in page
+    assert '"name":"seed-1"' in page
+
+
+def test_a_damaged_log_is_one_line(bertmill: RunCommand, finished: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished, tmp_path / "run")
+    (tmp_path / "run/log.jsonl").write_text("[" * 100_000 + "\n", encoding="utf-8")
+    done = bertmill("report", "run")
+    assert (done.returncode, done.stderr.count("\n")) == (4, 1)
+    assert "run/log.jsonl:1: is not a line of a training log" in done.stderr

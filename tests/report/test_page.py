@@ -41,6 +41,7 @@ def test_every_run_writes_a_report(pretrained_run: Path, finished: Path, tagger:
 def test_a_report_loads_no_other_files(finished: Path) -> None:
     page = (finished / "report.html").read_text(encoding="utf-8")
     assert "default-src 'none'" in page
+    assert "script-src 'unsafe-inline'" not in page
     without_namespace = page.replace("http://www.w3.org/2000/svg", "")
     assert not re.findall(r"https?://|src=|@import|url\(", without_namespace)
 
@@ -102,8 +103,7 @@ def large_run(finished: Path, tmp_path: Path) -> Path:
         "place": "rows.tsv:1",
         "id": None,
         "text": "word " * 100_000,
-        "expected": ["a"],
-        "answer": {"label": "b", "score": 0.9},
+        "expected": "a",
         "shown": "b 0.9000",
     }
     evaluation["worst"] = [row] * 20
@@ -114,3 +114,26 @@ def large_run(finished: Path, tmp_path: Path) -> Path:
 def test_a_long_run_with_many_classes_stays_small(large_run: Path) -> None:
     write_run_report(large_run)
     assert (large_run / "report.html").stat().st_size < 1_000_000
+
+
+def test_a_page_of_many_runs_stays_below_5_mb(large_run: Path, answerer: Path, tmp_path: Path) -> None:
+    write_report([large_run] * 10 + [answerer.parent] * 10, tmp_path / "many.html")
+    assert (tmp_path / "many.html").stat().st_size < MAX_PAGE_BYTES
+
+
+def test_runs_with_the_same_name_are_told_apart_by_their_folders(finished: Path, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        shutil.copytree(finished, tmp_path / name / "run")
+    write_report([tmp_path / "a/run", tmp_path / "b/run"], tmp_path / "both.html")
+    runs = data_of((tmp_path / "both.html").read_text(encoding="utf-8"))["runs"]
+    assert [run["name"] for run in runs] == ["a/run", "b/run"]
+
+
+def test_a_number_that_is_not_finite_does_not_damage_the_page(finished: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    with (run / "log.jsonl").open("a", encoding="utf-8") as file:
+        file.write('{"step": 999, "progress": 1.0, "seconds": 9.0, "loss": NaN, "pieces": 1.0, "rate": 0.0}\n')
+    write_run_report(run)
+    (data,) = data_of((run / "report.html").read_text(encoding="utf-8"))["runs"]
+    assert data["training"]["loss"][-1] is None

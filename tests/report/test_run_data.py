@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertmill.errors import BertmillError, IntegrityError, UsageError
-from bertmill.report.run_data import MAX_CHARACTERS, MAX_POINTS, _confusion, _training_curves, clipped, read_run_data
+from bertmill.report.run_data import MAX_POINTS, _confusion, _training_curves, read_run_data
 
 
 def log_of(run: Path) -> list[dict[str, float]]:
@@ -96,7 +96,7 @@ def test_long_logs_are_averaged_to_few_points(count: int) -> None:
     lines = [
         {"step": step, "progress": 0.0, "loss": float(step % 7), "seconds": float(step)} for step in range(1, count + 1)
     ]
-    curves = _training_curves(lines)
+    curves = _training_curves(lines, MAX_POINTS)
     steps, losses = curves["step"], curves["loss"]
     assert len(steps) == len(losses) <= MAX_POINTS
     assert steps[-1] == count
@@ -113,11 +113,3 @@ def test_the_confusion_matrix_is_sparse_and_pairs_are_sorted() -> None:
     many = _confusion([[1] * 120] * 120, [str(number) for number in range(120)])
     assert many["confusion"] == []
     assert len(many["confused"]) == 30
-
-
-def test_clipping_bounds_texts_and_numbers() -> None:
-    value = {"text": "x" * 5000, "numbers": [1 / 3, math.nan, math.inf, 7, True, None], "short": "<b>"}
-    result = clipped(value)
-    assert result["text"].startswith("x" * MAX_CHARACTERS + " … (5,000 characters)")
-    assert result["numbers"] == [0.3333333, None, None, 7, True, None]
-    assert result["short"] == "<b>"

@@ -242,10 +242,11 @@ def test_the_baseline_is_the_majority_class() -> None:
     assert (answer, task.metrics(scores)["accuracy"]) == ("always c", 0.5)
 
 
-def test_the_baseline_of_several_labels_is_none() -> None:
+def test_the_baseline_of_several_labels_has_the_labels_with_the_best_micro_f1() -> None:
     task = Classify(("a", "b"), multi_label=True)
     answer, scores = task.baseline([encoded(task, label) for label in ("a", (), "a|b")])
-    assert (answer, task.metrics(scores)["subset_accuracy"]) == ("no label", pytest.approx(1 / 3))
+    assert (answer, task.metrics(scores)["micro_f1"]) == ("always a", pytest.approx(2 / 3))
+    assert task.baseline([encoded(task, ())])[0] == "no label"
 
 
 def test_confidence_is_the_probability_of_each_decision() -> None:

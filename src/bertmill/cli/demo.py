@@ -176,4 +176,5 @@ def _next_steps(demo: Demo) -> Iterator[str]:
     yield "Next, with your own files:"
     yield "  bertmill finetune classify --model minilm --train rows.tsv --out classifier"
     yield "  bertmill predict classifier/model texts.tsv --out predictions.jsonl"
-    yield "  bertmill vocab texts/ --out vocabulary    (then corpus and pretrain, for your own encoder)"
+    yield "  bertmill vocab texts/ --out vocabulary"
+    yield "The last one is the first step to your own encoder; corpus and pretrain follow."

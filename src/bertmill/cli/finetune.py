@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from bertmill.cli.report import try_to_report
 from bertmill.cli.training import TrainingDisplay
 from bertmill.config.commands import FinetuneSettings
-from bertmill.report.page import write_run_report
 from bertmill.training.trials import finetune_once_or_more
 
 
@@ -13,5 +13,5 @@ def run(settings: FinetuneSettings) -> None:
     with TrainingDisplay(quiet=settings.quiet) as display:
         folder = finetune_once_or_more(settings, display)
     if folder is not None:
-        write_run_report(settings.out)
-        print(folder)
+        print(folder, flush=True)
+        try_to_report(settings.out)

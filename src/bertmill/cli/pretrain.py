@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from bertmill.cli.report import try_to_report
 from bertmill.cli.training import PretrainingDisplay
 from bertmill.config.commands import PretrainSettings
-from bertmill.report.page import write_run_report
 from bertmill.training.pretrain import pretrain
 
 
@@ -13,5 +13,5 @@ def run(settings: PretrainSettings) -> None:
     with PretrainingDisplay(quiet=settings.quiet) as display:
         folder = pretrain(settings, display)
     if folder is not None:
-        write_run_report(settings.out)
-        print(folder)
+        print(folder, flush=True)
+        try_to_report(settings.out)

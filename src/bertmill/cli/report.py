@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from bertmill.cli.streams import say
 from bertmill.config.commands import ReportSettings
-from bertmill.report.page import write_report
+from bertmill.errors import BertmillError
+from bertmill.report.page import write_report, write_run_report
 from bertmill.training.state import RunFolder
 
 
@@ -16,3 +18,11 @@ def run(settings: ReportSettings) -> None:
         out = RunFolder(settings.runs[0]).report if len(settings.runs) == 1 else Path("report.html")
     write_report(settings.runs, out)
     print(out)
+
+
+def try_to_report(run: Path) -> None:
+    """Write the report of a finished run. A problem with it is reported, but the run succeeded."""
+    try:
+        write_run_report(run)
+    except BertmillError as error:
+        say(f"could not write the report: {error}")

@@ -67,9 +67,13 @@ def _weights(model: BertPreTrainedModel, ids: Sequence[int], num_first: int) -> 
     batch = PackedBatch(torch.tensor([int(each) for each in ids]), [len(ids)], segments)
     body: Any = model.base_model
     attentions = body.encode(batch.to(model.device), True, False).attentions
-    return torch.stack([of_layer[0] for of_layer in attentions])
+    return torch.stack([_levels(of_layer[0]) for of_layer in attentions])
 
 
 def _compressed(weights: Tensor) -> str:
-    levels = (weights.float().clamp(0, 1).sqrt() * 255).round().to(torch.uint8).cpu().numpy()
-    return base64.b64encode(zlib.compress(np.ascontiguousarray(levels).tobytes(), 9)).decode()
+    return base64.b64encode(zlib.compress(np.ascontiguousarray(weights.numpy()).tobytes(), 9)).decode()
+
+
+def _levels(weights: Tensor) -> Tensor:
+    """Weights as bytes."""
+    return (weights.float().clamp(0, 1).sqrt() * 255).round().to(torch.uint8).cpu()

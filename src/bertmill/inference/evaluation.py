@@ -109,15 +109,13 @@ def evaluate(
 
 
 def _reliability(task: AnyTask, outputs: Sequence[tuple[Example, Array]]) -> list[ConfidenceBin]:
-    """Group decisions into equal-width bins by confidence; empty bins are omitted."""
-    decisions = np.array([each for example, output in outputs for each in task.confidences(example, output)])
-    if not len(decisions):
-        return []
-    confidences, is_right = decisions.T
-    bins = np.minimum((confidences * NUM_BINS).astype(int), NUM_BINS - 1)
+    """The decisions in bins of equal width by confidence; empty bins are omitted."""
+    sums = np.zeros((NUM_BINS, 3))  # confidence, correct decisions, decisions
+    for example, output in outputs:
+        for confidence, is_right in task.confidences(example, output):
+            sums[min(int(confidence * NUM_BINS), NUM_BINS - 1)] += confidence, is_right, 1
     return [
-        ConfidenceBin(
-            float(confidences[bins == each].mean()), float(is_right[bins == each].mean()), int((bins == each).sum())
-        )
-        for each in np.unique(bins)
+        ConfidenceBin(float(confidence / count), float(num_right / count), int(count))
+        for confidence, num_right, count in sums
+        if count
     ]

@@ -6,41 +6,70 @@ page to load anything.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from bertmill.config.reading import RUN_FILE
-from bertmill.report.run_data import clipped, read_run_data
+from bertmill.report.run_data import MAX_POINTS, read_run_data
 from bertmill.storage import write_file
+from bertmill.training.final_evaluation import clipped
 from bertmill.training.state import RunFolder
 from bertmill.version import __version__
 
+# Of all runs of a page together, so that it stays below 5 MB:
+MAX_ATTENTION_BYTES = 2_500_000
+MAX_TOTAL_POINTS = 8000
+MIN_POINTS = 100  # per run
+
 
 def write_report(runs: Sequence[Path], out: Path) -> None:
-    """Write the report of one run, or of several side by side, to the file `out`."""
-    data = {"version": __version__, "runs": clipped_runs(runs)}
-    write_file(out, render(data))
+    """Write the report of one run, or of several side by side, to the file `out`. The trials of a run count as runs."""
+    expanded = [each for run in runs for each in _trials(run) or [run]]
+    data = [_page_data(run, len(expanded)) for run in expanded]
+    for run, name in zip(data, _distinct_names(expanded), strict=True):
+        run["name"] = name
+    write_file(out, render({"version": __version__, "runs": data}))
 
 
 def write_run_report(run: Path) -> None:
-    """Write RUN/report.html: the report of the run or, if it has trials, of all its trials."""
-    folder = RunFolder(run)
-    trials = sorted(path for path in folder.trials.glob("*") if (path / RUN_FILE).is_file())
-    write_report(trials or [run], folder.report)
+    """Write RUN/report.html."""
+    write_report([run], RunFolder(run).report)
 
 
-def clipped_runs(runs: Sequence[Path]) -> list[object]:
-    """The data of each run, with long texts clipped; attention is left as it is, since it is already compressed."""
-    content = []
-    for path in runs:
-        run = read_run_data(path)
-        attention = run["evaluation"].pop("attention", [])
-        run = clipped(run)
-        run["evaluation"]["attention"] = attention
-        content.append(run)
-    return content
+def _trials(run: Path) -> list[Path]:
+    found = (path for path in RunFolder(run).trials.glob("*") if (path / RUN_FILE).is_file())
+    return sorted(found, key=lambda path: (len(path.name), path.name))  # seed-2 before seed-10
+
+
+def _page_data(path: Path, num_runs: int) -> dict[str, Any]:
+    """The data of a run, within its part of the limits of a page."""
+    run = read_run_data(path, max(MIN_POINTS, min(MAX_POINTS, MAX_TOTAL_POINTS // num_runs)))
+    attention = run["evaluation"].pop("attention", [])
+    run = clipped(run)
+    room = MAX_ATTENTION_BYTES // num_runs
+    kept = []
+    for text in attention:
+        room -= sum(len(page["weights"]) for page in text["pages"])
+        if room >= 0:
+            kept.append(text)
+    run["evaluation"]["attention"] = kept
+    return run
+
+
+def _distinct_names(paths: Sequence[Path]) -> list[str]:
+    """The shortest ends of the paths that differ from each other."""
+    parts = [path.resolve().parts for path in paths]
+    names = ["/".join(each[-1:]) for each in parts]
+    depth = 1
+    while len(set(names)) < len(set(parts)):
+        depth += 1
+        names = ["/".join(each[-depth:]) for each in parts]
+    return names
 
 
 def render(data: object) -> str:
@@ -50,6 +79,8 @@ def render(data: object) -> str:
         (assets / name).read_text(encoding="utf-8") for name in ("report.html", "report.css", "report.js")
     )
     # Only `<` can end a script element; ASCII escapes cover the line separators U+2028 and U+2029.
-    content = json.dumps(data, ensure_ascii=True, separators=(",", ":")).replace("<", "\\u003c")
+    content = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    frame = frame.replace("SCRIPT-HASH", f"sha256-{digest}", 1)  # no other script can run
     page = frame.replace("/*STYLE*/", style, 1).replace("/*SCRIPT*/", script, 1)
     return page.replace("/*DATA*/", content, 1)

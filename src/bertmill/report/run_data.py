@@ -15,27 +15,25 @@ from typing import Any
 from bertmill.checkpoint.names import read_metadata
 from bertmill.config.reading import RUN_FILE, read_run
 from bertmill.errors import BertmillError, IntegrityError, UsageError
-from bertmill.storage import read_json, require_format
+from bertmill.storage import MANIFEST, MAX_MANIFEST_BYTES, read_json, require_format
 from bertmill.training.state import RunFolder
 
 MAX_POINTS = 1000  # per curve, about one per pixel
-MAX_CHARACTERS = 2000  # per text
 MAX_CLASSES = 100  # in a confusion matrix
 MAX_PAIRS = 30  # of confused classes
-SIGNIFICANT_DIGITS = 7  # as precise as float32
 
 Line = Mapping[str, Any]
 
 
-def read_run_data(path: Path) -> dict[str, Any]:
+def read_run_data(path: Path, max_points: int = MAX_POINTS) -> dict[str, Any]:
     """The data of the run in `path`; UsageError if it is not a run, IntegrityError if it is damaged."""
     if not (path / RUN_FILE).is_file():
         raise UsageError(f"not a run folder ({RUN_FILE} is missing)", where=path)
     folder = RunFolder(path)
     content = read_run(path)
     lines = _read_log(folder.log)
-    evaluation = _read_evaluation(folder.evaluation)
     is_finished = folder.model.is_dir()
+    evaluation = _read_evaluation(folder.evaluation) if is_finished else {}
     return {
         "name": path.resolve().name,
         "command": content.command,
@@ -43,8 +41,8 @@ def read_run_data(path: Path) -> dict[str, Any]:
         "settings": content.settings,
         "sources": content.sources,
         "metadata": _metadata(folder.model) if is_finished else {},
-        "training": _training_curves(lines),
-        "evaluated": _evaluation_curves(lines),
+        "training": _training_curves(lines, max_points),
+        "evaluated": _evaluation_curves(lines, max_points),
         "references": _references(content.settings.get("corpus"), evaluation),
         "evaluation": evaluation,
     }
@@ -66,45 +64,48 @@ def _parse_line(text: str, place: str) -> Line:
         line = json.loads(text)
         if isinstance(line["step"], int) and all(isinstance(value, int | float) for value in line.values()):
             return line  # type: ignore[no-any-return]
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         pass
     raise IntegrityError("is not a line of a training log", where=place, remedy="restore the file, or remove the line")
 
 
-def _training_curves(lines: Sequence[Line]) -> dict[str, list[float | None]]:
+def _training_curves(lines: Sequence[Line], max_points: int) -> dict[str, list[float | None]]:
     """The curve of each training metric, and of the pieces per second since the previous line."""
     trained = [line for line in lines if "progress" in line]
     rows = []
-    before = 0.0
+    before = math.nan  # the time before the first line may include the computation of initial weights
     for line in trained:
         seconds = float(line.get("seconds", math.nan))
         # The log of a resumed run may lack the time of repeated steps.
         speed = line.get("pieces", math.nan) / (seconds - before) if seconds > before else math.nan
         before = seconds
         rows.append({**line, "pieces_per_second": speed})
-    return _columns(rows, leave_out=("progress", "pieces", "examples"))
+    return _columns(rows, max_points, leave_out=("progress", "pieces", "examples"))
 
 
-def _evaluation_curves(lines: Sequence[Line]) -> dict[str, list[float | None]]:
+def _evaluation_curves(lines: Sequence[Line], max_points: int) -> dict[str, list[float | None]]:
     """The curves of the metrics on held-out text or dev rows, by metric name without its prefix."""
     rows = [line for line in lines if "progress" not in line]
     named = [{name.partition("_")[2] or name: value for name, value in row.items()} for row in rows]
-    return _columns(named)
+    return _columns(named, max_points)
 
 
-def _columns(rows: Sequence[Line], leave_out: Sequence[str] = ()) -> dict[str, list[float | None]]:
+def _columns(rows: Sequence[Line], max_points: int, leave_out: Sequence[str] = ()) -> dict[str, list[float | None]]:
     """Lists of the same length by name, with None where a metric is missing or not finite."""
     names = dict.fromkeys(name for row in rows for name in row if name not in leave_out)
-    thinned = list(_thinned(rows))
+    thinned = list(_thinned(rows, max_points))
     return {
-        name: [_last_or_mean([row[name] for row in group if name in row], is_last=name == "step") for group in thinned]
+        name: [
+            _last_or_mean([row[name] for row in group if name in row], is_last=name in ("step", "seconds"))
+            for group in thinned
+        ]
         for name in names
     }
 
 
-def _thinned(rows: Sequence[Line]) -> Iterator[Sequence[Line]]:
-    """Yield at most MAX_POINTS groups of consecutive rows."""
-    size = max(1, -(-len(rows) // MAX_POINTS))
+def _thinned(rows: Sequence[Line], max_points: int) -> Iterator[Sequence[Line]]:
+    """Yield at most `max_points` groups of consecutive rows."""
+    size = max(1, -(-len(rows) // max_points))
     for start in range(0, len(rows), size):
         yield rows[start : start + size]
 
@@ -121,7 +122,7 @@ def _references(corpus: str | None, evaluation: Mapping[str, Any]) -> dict[str, 
     size, entropy = evaluation.get("vocabulary_size"), evaluation.get("unigram_entropy")
     if size is None and corpus is not None:  # an unfinished run: read its corpus, if it still exists
         try:
-            facts = read_json(Path(corpus) / "manifest.json")["corpus"]
+            facts = read_json(Path(corpus) / MANIFEST, max_bytes=MAX_MANIFEST_BYTES)["corpus"]
             size, entropy = facts["vocabulary_size"], facts["statistics"]["unigram_entropy"]
         except (BertmillError, OSError, KeyError, TypeError):
             return {}
@@ -158,17 +159,3 @@ def _confusion(matrix: Sequence[Sequence[int]], labels: Sequence[str]) -> dict[s
         for expected, predicted, count in confused[:MAX_PAIRS]
     ]
     return {"confusion": cells if len(labels) <= MAX_CLASSES else [], "confused": pairs}
-
-
-def clipped(value: Any) -> Any:
-    """A JSON value with long texts truncated, numbers rounded, and None for numbers that are not finite."""
-    match value:
-        case str() if len(value) > MAX_CHARACTERS:
-            return f"{value[:MAX_CHARACTERS]} … ({len(value):,} characters)"
-        case float():
-            return float(f"{value:.{SIGNIFICANT_DIGITS}g}") if math.isfinite(value) else None
-        case dict():
-            return {clipped(name): clipped(each) for name, each in value.items()}
-        case list() | tuple():
-            return [clipped(each) for each in value]
-    return value

@@ -17,6 +17,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from torch import Tensor
 
@@ -190,10 +191,21 @@ class Classify(SequenceTask[ClassRow]):
     def baseline(self, examples: Sequence[Example]) -> tuple[str, Scores]:
         targets = np.array([example.target for example in examples])
         if self.multi_label:
-            expected = targets.astype(bool)
-            return "no label", np.stack([np.zeros_like(expected), expected], 1)
+            return self._constant_labels(targets.astype(bool))
         majority = np.bincount(targets).argmax()
         return f"always {self.class_names[majority]}", np.stack([np.full_like(targets, majority), targets], 1)
+
+    def _constant_labels(self, expected: NDArray[np.bool_]) -> tuple[str, Scores]:
+        """The most frequent labels, as many as give the best micro F1."""
+        counts = expected.sum(0)
+        order = np.argsort(-counts, kind="stable")
+        num_right = np.concatenate([[0], np.cumsum(counts[order])])
+        f1 = 2 * num_right / np.maximum(len(expected) * np.arange(len(order) + 1) + counts.sum(), 1)
+        chosen = order[: int(f1.argmax())]
+        predicted = np.zeros_like(expected)
+        predicted[:, chosen] = True
+        names = ", ".join(self.class_names[number] for number in chosen)
+        return f"always {names}" if names else "no label", np.stack([predicted, expected], 1)
 
     def confidences(self, example: Example, output: Array) -> Iterator[tuple[float, bool]]:
         if self.multi_label:

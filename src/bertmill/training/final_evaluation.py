@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,43 @@ NUM_SEQUENCES = 4  # with attention weights; up to half of them are errors
 NUM_INSTANCES = 6  # with predictions
 MAX_POSITIONS = 16  # with predictions per instance
 NUM_GUESSES = 5  # per position
+MAX_CHARACTERS = 2000  # per text
+MAX_ITEMS = 2000  # per list, such as the words of a text
+MAX_CLASSES = 2000  # the most frequent
+SIGNIFICANT_DIGITS = 7  # as precise as float32
 
 
 def write_evaluation(path: Path, content: dict[str, Any]) -> None:
-    """Write RUN/evaluation.json."""
-    write_file(path, json.dumps({"format": 1, **content}, ensure_ascii=False) + "\n")
+    """Write RUN/evaluation.json: with long texts clipped, and without what a report does not show."""
+    content = {"format": 1, **content}
+    if "worst" in content:
+        left_out = ("answer", "expected")
+        content["worst"] = [
+            {**{name: value for name, value in error.items() if name not in left_out}, "expected": _joined(error)}
+            for error in content["worst"]
+        ]
+    if len(content.get("classes", [])) > MAX_CLASSES:
+        content["classes"] = sorted(content["classes"], key=lambda each: -each["rows"])[:MAX_CLASSES]
+    attention = content.pop("attention", [])  # large, and bounded already
+    write_file(path, json.dumps({**clipped(content), "attention": attention}, ensure_ascii=False) + "\n")
+
+
+def _joined(error: dict[str, Any]) -> str:
+    return " | ".join(error["expected"])
+
+
+def clipped(value: Any) -> Any:
+    """The same JSON value with long texts cut off, floats rounded, and None for non-finite numbers."""
+    match value:
+        case str() if len(value) > MAX_CHARACTERS:
+            return f"{value[:MAX_CHARACTERS]} … ({len(value):,} characters)"
+        case float():
+            return float(f"{value:.{SIGNIFICANT_DIGITS}g}") if math.isfinite(value) else None
+        case dict():
+            return {clipped(name): clipped(each) for name, each in value.items()}
+        case list() | tuple():
+            return [clipped(each) for each in value[:MAX_ITEMS]]
+    return value
 
 
 def evaluate_finetuning(
@@ -108,6 +141,7 @@ def _predictions(
     model: BertPreTrainedModel, tokenizer: BertTokenizer, ids: Any, segments: Any, labels: Any
 ) -> dict[str, Any]:
     """The pieces of an instance, and the most likely pieces at some of its selected positions, evenly spaced."""
+    shift = int(model.config.causal)  # a left-to-right model predicts the next piece
     selected = np.flatnonzero(labels != NOT_SELECTED)
     places = selected[np.unique(np.linspace(0, len(selected) - 1, MAX_POSITIONS).round().astype(int))].tolist()
     input_ids, token_type_ids = (torch.from_numpy(each)[None].to(model.device) for each in (ids, segments))
@@ -120,7 +154,7 @@ def _predictions(
         "num_first": _num_first(segments),
         "positions": [
             {
-                "place": place,
+                "place": place + shift,
                 "expected": tokenizer.convert_ids_to_tokens(int(labels[place])),
                 "guesses": [
                     {"piece": tokenizer.convert_ids_to_tokens(piece), "probability": probability}

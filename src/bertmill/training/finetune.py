@@ -31,7 +31,7 @@ from bertmill.text.files import STANDARD_INPUT
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.dataset import Dataset, read_dataset
 from bertmill.training.final_evaluation import evaluate_finetuning, write_evaluation
-from bertmill.training.loop import ResolvedTraining, Trainer
+from bertmill.training.loop import ResolvedTraining, Trainer, computing_in
 from bertmill.training.progress import Beginning, Journal, Listener
 from bertmill.training.runs import open_run, prepare_model
 from bertmill.training.schedule import Schedule, steps_of_epochs
@@ -76,13 +76,15 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
         trainer.train([Phase(trainable, 1.0)])
         trainer.take_best()
         model.eval()
-        task, tuning, tuned = trainable.tuned(model)
+        with computing_in(resolved.precision, run.ranks.device):
+            task, tuning, tuned = trainable.tuned(model)
         if tuning:
             metrics = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in tuned.items())
             run.journal.remark(f"tuned on dev: {tuning}; {metrics}")
         if run.ranks.is_first:
             tokenizer = resolved.windows.tokenizer
-            evaluation = evaluate_finetuning(task, model, resolved.data, tokenizer, run.ranks.device)
+            with computing_in(resolved.precision, run.ranks.device):
+                evaluation = evaluate_finetuning(task, model, resolved.data, tokenizer, run.ranks.device)
             write_evaluation(run.folder.evaluation, evaluation)
         metadata = {
             "task": task.name,

@@ -28,6 +28,7 @@
   const title = (name) => words(name).replace(/\b(mlm|nsp|sop|clm|f1)\b/g, (each) => ACRONYMS[each]);
   const grouped = (number) => Math.round(number).toLocaleString("en-US");
   const percent = (share) => `${(100 * share).toFixed(1)}%`;
+  const fixed = (number) => (typeof number === "number" ? number.toFixed(4) : "–");
   function short(number) {
     if (number === null || number === undefined) return "–";
     const size = Math.abs(number);
@@ -67,8 +68,10 @@
     const all = drawn.flatMap((each) => each.points);
     const xs = all.map((each) => each[0]);
     const ys = [...all.map((each) => each[1]), ...references.map((each) => each.y)];
-    const [minX, maxX] = [Math.min(0, ...xs), Math.max(...xs)];
-    let [minY, maxY] = [zero ? 0 : Math.min(...ys), Math.max(...ys)];
+    const least = (values, start) => values.reduce((one, other) => Math.min(one, other), start);
+    const most = (values) => values.reduce((one, other) => Math.max(one, other), -Infinity);
+    const [minX, maxX] = [least(xs, 0), most(xs)];
+    let [minY, maxY] = [zero ? 0 : least(ys, Infinity), most(ys)];
     if (minY === maxY) [minY, maxY] = [minY - 0.5, maxY + 0.5];
     const pad = 0.05 * (maxY - minY);
     [minY, maxY] = [zero ? 0 : minY - pad, maxY + pad];
@@ -140,7 +143,7 @@
     }
     svg.addEventListener("pointermove", moveTo);
     svg.addEventListener("pointerdown", moveTo);
-    svg.addEventListener("pointerleave", () => { place = -1; show(); });
+    svg.addEventListener("pointerleave", (event) => { if (event.pointerType === "mouse") { place = -1; show(); } });
     svg.addEventListener("blur", () => { place = -1; show(); });
     svg.addEventListener("keydown", (event) => {
       const moves = { ArrowRight: 1, ArrowLeft: -1, PageUp: 10, PageDown: -10, Home: -Infinity, End: Infinity };
@@ -214,8 +217,8 @@
       }
     }
     const metric = evaluation.metrics && evaluation.metrics[evaluation.metric];
-    if (metric) add(title(evaluation.metric), metric.value.toFixed(4), `95% CI: ${metric.low.toFixed(4)} – ${metric.high.toFixed(4)}`);
-    if (evaluation.baseline && metric) add("baseline", evaluation.baseline.metrics[evaluation.metric].toFixed(4), evaluation.baseline.answer);
+    if (metric) add(title(evaluation.metric), fixed(metric.value), `95% CI: ${fixed(metric.low)} – ${fixed(metric.high)}`);
+    if (evaluation.baseline && metric) add("baseline", fixed(evaluation.baseline.metrics[evaluation.metric]), evaluation.baseline.answer);
     if (evaluation.rows) add("dev rows", grouped(evaluation.rows));
     const steps = run.training.step || [];
     if (steps.length) add("steps", grouped(steps[steps.length - 1]), run.is_finished ? "finished" : "not finished");
@@ -255,7 +258,7 @@
     let key = "rows";
     const body = h("tbody", {});
     const order = { label: (one, other) => one.label.localeCompare(other.label), rows: (one, other) => other.rows - one.rows, f1: (one, other) => one.f1 - other.f1 };
-    const row = (each) => h("tr", {}, h("td", { class: "value" }, each.label), ...["precision", "recall", "f1"].map((name) => h("td", { class: "number" }, each[name].toFixed(4))), h("td", { class: "number" }, grouped(each.rows)));
+    const row = (each) => h("tr", {}, h("td", { class: "value" }, each.label), ...["precision", "recall", "f1"].map((name) => h("td", { class: "number" }, fixed(each[name]))), h("td", { class: "number" }, grouped(each.rows)));
     let limit = 20;
     const more = h("button", { onclick: () => { limit = Infinity; update(); } }, `Show all ${grouped(figures.length)} classes`);
     const sorts = h("div", { class: "controls" });
@@ -316,12 +319,14 @@
       }
       svg.append(frame);
     }
-    svg.addEventListener("pointermove", (event) => {
+    const pointAt = (event) => {
       const box = svg.getBoundingClientRect();
       const scale = (margin + cell * size + 4) / box.width;
       const [x, y] = [(event.clientX - box.left) * scale - margin, (event.clientY - box.top) * scale - margin];
       if (x >= 0 && y >= 0 && x < cell * size && y < cell * size) choose(Math.floor(y / cell), Math.floor(x / cell));
-    });
+    };
+    svg.addEventListener("pointermove", pointAt);
+    svg.addEventListener("pointerdown", pointAt);
     svg.addEventListener("focus", () => choose(...chosen));
     svg.addEventListener("keydown", (event) => {
       const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
@@ -377,11 +382,12 @@
   function errors(run) {
     const worst = run.evaluation.worst || [];
     if (!worst.length) return null;
-    const known = new Set(["place", "id", "expected", "answer", "shown"]);
+    const known = new Set(["place", "id", "expected", "shown"]);
+    const asText = (name, value) => (Array.isArray(value) ? value.join(name === "words" ? " " : " | ") : value);
     const item = (error) => {
-      const texts = Object.entries(error).filter(([name, value]) => !known.has(name) && typeof value === "string");
+      const texts = Object.entries(error).filter(([name]) => !known.has(name)).map(([name, value]) => [name, asText(name, value)]).filter(([, value]) => typeof value === "string");
       return h("div", { class: "error" },
-        h("div", {}, "expected ", h("span", { class: "expected" }, error.expected.join(", ") || "none"), ", predicted ", h("span", { class: "got" }, error.shown), " ", h("span", { class: "note" }, error.place)),
+        h("div", {}, "expected ", h("span", { class: "expected" }, error.expected || "none"), ", predicted ", h("span", { class: "got" }, error.shown), " ", h("span", { class: "note" }, error.place)),
         texts.map(([name, value]) => h("div", { class: `text${value.length > 600 ? " long" : ""}`, tabindex: value.length > 600 ? 0 : null }, texts.length > 1 ? h("span", { class: "note" }, `${name}: `) : null, value)));
     };
     const list = h("div", {}, worst.slice(0, 5).map(item));
@@ -463,6 +469,7 @@
     const pieces = h("div", { class: "pieces", role: "group", "aria-label": "pieces; use the arrow keys to move" });
     const matrix = h("canvas", { class: "matrix", "aria-hidden": "true" });
     const detail = h("div", { "aria-live": "polite", class: "attention-detail" });
+    const missing = h("p", { class: "note" });
     let weights = null, size = 0, numLayers = 0, numHeads = 0;
     const at = (layer, head, query, key) => weights[((layer * numHeads + head) * size + query) * size + key];
     const share = (level) => (level / 255) ** 2;
@@ -503,6 +510,8 @@
       const text = texts[state.text];
       const page = text.pages[state.page];
       pageLabel.hidden = text.pages.length < 2;
+      const last = text.pages[text.pages.length - 1].stop;
+      missing.textContent = last < text.pieces.length ? `Pieces ${last} – ${text.pieces.length - 1} are not stored, to keep the file small.` : "";
       replace(pageChoice, text.pages.map((each, number) => h("option", { value: number, selected: number === state.page }, `${each.start} – ${each.stop - 1}`)));
       const loaded = await unpacked(page.weights);
       if (page !== texts[state.text].pages[state.page]) return;  // another page was chosen in the meantime
@@ -524,17 +533,19 @@
       event.preventDefault();
       pieces.children[Math.max(0, Math.min(size - 1, state.query + moves[event.key]))].focus();
     });
-    matrix.addEventListener("pointermove", (event) => {
+    const pointAt = (event) => {
       const box = matrix.getBoundingClientRect();
       const query = Math.floor(((event.clientY - box.top) / box.height) * size);
       if (query >= 0 && query < size && query !== state.query) { state.query = query; showPieces(); }
-    });
+    };
+    matrix.addEventListener("pointermove", pointAt);
+    matrix.addEventListener("pointerdown", pointAt);
     textChoice.addEventListener("change", () => { Object.assign(state, { text: +textChoice.value, page: 0, query: 0 }); load(); });
     pageChoice.addEventListener("change", () => { Object.assign(state, { page: +pageChoice.value, query: 0 }); load(); });
     document.addEventListener("themechange", () => { if (weights) show(); });
     load();
     return section("attention", "Attention", "Choose a layer and a head, then a piece: hover, click or use the arrow keys. The stronger the color of a piece, the more attention it receives. A solid underline marks the first segment, a dashed underline the second. Pieces that start with ## continue a word.",
-      h("div", { class: "controls" }, h("label", {}, "text", textChoice), pageLabel), layers, heads,
+      h("div", { class: "controls" }, h("label", {}, "text", textChoice), pageLabel), missing, layers, heads,
       h("div", { class: "columns" }, h("div", {}, pieces, detail), h("div", {}, h("h3", {}, "Attention from each piece (row) to each piece (column)"), matrix)));
   }
 
@@ -576,7 +587,10 @@
   }
 
   function page() {
-    setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+    const dark = matchMedia("(prefers-color-scheme: dark)");
+    const follow = () => setTheme(dark.matches ? "dark" : "light");
+    dark.addEventListener("change", follow);
+    follow();
     const several = RUNS.length > 1;
     const kind = (run) => (run.command === "pretrain" ? `pre-training, ${run.settings.objective}` : `fine-tuning, ${run.settings.task}`);
     document.title = several ? "bertmill: comparison of runs" : `bertmill: ${RUNS[0].name}`;

@@ -182,7 +182,9 @@ class AnswerQuestions(Task[QuestionRow, QuestionExample]):
         return replace(self, null_threshold=threshold), f"null threshold {threshold:.4g}"
 
     def baseline(self, examples: Sequence[QuestionExample]) -> tuple[str, Scores]:
-        return "no answer", np.array([[0.0, 0.0, bool(example.row.answer_texts), -np.inf] for example in examples])
+        is_answerable = np.array([bool(example.row.answer_texts) for example in examples])
+        right = (~is_answerable).astype(np.float64)
+        return "no answer", np.stack([right, right, is_answerable, np.full(len(right), -np.inf)], 1)
 
     def confidences(self, example: QuestionExample, output: Array) -> Iterator[tuple[float, bool]]:
         (answer,) = self.decode([example], [output])
