@@ -50,15 +50,15 @@ def _page_data(path: Path, num_runs: int) -> dict[str, Any]:
     """The data of a run, within its part of the limits of a page."""
     run = read_run_data(path, max(MIN_POINTS, min(MAX_POINTS, MAX_TOTAL_POINTS // num_runs)))
     attention = run["evaluation"].pop("attention", [])
-    run = clipped(run)
+    data: dict[str, Any] = clipped(run)
     room = MAX_ATTENTION_BYTES // num_runs
     kept = []
     for text in attention:
         room -= sum(len(page["weights"]) for page in text["pages"])
         if room >= 0:
             kept.append(text)
-    run["evaluation"]["attention"] = kept
-    return run
+    data["evaluation"]["attention"] = kept
+    return data
 
 
 def _distinct_names(paths: Sequence[Path]) -> list[str]:
