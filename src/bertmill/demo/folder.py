@@ -79,8 +79,8 @@ FULL = Plan(
         Tuning("classify", RANDOM, 6, 5e-4),
         Tuning("tag", PRETRAINED, 2, 5e-4),
         Tuning("tag", RANDOM, 2, 5e-4),
-        Tuning("classify", MINILM, 2, 1e-4),
-        Tuning("answer", MINILM, 1, 1e-4),
+        Tuning("classify", MINILM, 6, 1e-4),
+        Tuning("answer", MINILM, 3, 1e-4),
     ),
 )
 QUICK = Plan(
