@@ -42,7 +42,12 @@ def test_a_demo_prints_a_table_and_predictions_and_writes_a_report(bertmill: Run
         assert f"{result['value']:.1%}" in done.stdout
     assert results["masked_words"]["low"] > results["masked_words"]["baseline"]
     assert results["gain"]["low"] <= results["gain"]["value"] <= results["gain"]["high"]
-    for text in ("[MASK]", "Gain from pre-training", "Predictions for test rows:", "Report: demo/report.html"):
+    for text in (
+        "[MASK]",
+        "Gain on classify from pre-training",
+        "Predictions for test rows:",
+        "Report: demo/report.html",
+    ):
         assert text in done.stdout
     assert sum(line.startswith("  bertmill ") for line in done.stdout.splitlines()) == 3
     assert (tmp_path / "demo/report.html").stat().st_size > 10_000
@@ -80,4 +85,4 @@ def test_a_demo_that_is_killed_five_times_gives_the_same_results(tmp_path: Path)
     done = subprocess.run([*command, "killed"], cwd=tmp_path, check=True, capture_output=True, text=True)
     expected, found = (read_results(tmp_path / name) for name in ("undisturbed", "killed"))
     assert {**found, "seconds": {}} == {**expected, "seconds": {}}
-    assert "Gain from pre-training" in done.stdout
+    assert "Gain on classify from pre-training" in done.stdout

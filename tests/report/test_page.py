@@ -62,7 +62,7 @@ def test_a_placeholder_in_the_data_is_not_replaced() -> None:
 def test_several_runs_share_a_report(finished: Path, pretrained_run: Path, tmp_path: Path) -> None:
     write_report([finished, pretrained_run], tmp_path / "both.html")
     runs = data_of((tmp_path / "both.html").read_text(encoding="utf-8"))["runs"]
-    assert [run["name"] for run in runs] == [finished.name, pretrained_run.name]
+    assert [run["name"] for run in runs] == [f"{run.parent.name}/run" for run in (finished, pretrained_run)]
 
 
 def test_the_report_of_a_run_with_trials_has_all_trials(finished: Path, tmp_path: Path) -> None:
