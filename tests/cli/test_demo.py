@@ -52,6 +52,9 @@ def test_a_demo_prints_a_table_and_predictions_and_writes_a_report(bertmill: Run
     assert sum(line.startswith("  bertmill ") for line in done.stdout.splitlines()) == 3
     assert (tmp_path / "demo/report.html").stat().st_size > 10_000
     assert not list((tmp_path / "demo").glob("*/checkpoints"))
+    runs = {path.parent for path in (tmp_path / "demo").glob("*/config.toml")}
+    assert len(runs) == 7
+    assert {path.parent for path in (tmp_path / "demo").glob("*/report.html")} == runs
 
     again = bertmill("demo", "--quick", "--out", "demo", "--quiet")
     assert (again.returncode, again.stdout, again.stderr) == (0, done.stdout, "")

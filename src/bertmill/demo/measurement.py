@@ -29,7 +29,7 @@ from bertmill.inference.runner import Runner, scores_of, stream_outputs
 from bertmill.machine import choose_device, set_threads
 from bertmill.model.bert import BertForMaskedLM
 from bertmill.randomness import keyed_seed
-from bertmill.report.page import write_report
+from bertmill.report.page import write_report, write_run_report
 from bertmill.rows.source import RowFile
 from bertmill.storage import read_json, write_file
 from bertmill.tasks.base import encode_rows
@@ -224,6 +224,9 @@ def write_results(demo: Demo) -> Results:
 
 
 def write_demo_report(demo: Demo) -> None:
-    """Write the report that compares all runs, unless it exists."""
+    """Write the report of every run and the one that compares them, unless they exist."""
     if not demo.report.exists():
-        write_report([demo.pretraining, *map(demo.run_of, demo.plan.tunings)], demo.report)
+        runs = [demo.pretraining, *map(demo.run_of, demo.plan.tunings)]
+        for run in runs:
+            write_run_report(run)
+        write_report(runs, demo.report)
