@@ -6,9 +6,9 @@ import shutil
 import sys
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import ViewportSize, sync_playwright
 
-SIZE = {"width": 1280, "height": 900}
+SIZE = ViewportSize(width=1280, height=900)
 
 
 def write_screenshot(report: Path, out: Path) -> None:
