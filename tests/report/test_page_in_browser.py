@@ -9,6 +9,7 @@ import re
 import shutil
 import zlib
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -135,7 +136,7 @@ def test_a_classifier_report_shows_metrics_classes_and_confusion(open_page: Open
     metric = evaluation["metrics"]["accuracy"]
     table = page.locator("#metrics").inner_text()
     cells = page.locator("#metrics tbody tr").first.locator("td").all_inner_texts()
-    assert cells[1:3] == [short(metric["value"]), f"{short(metric['low'])} – {short(metric['high'])}"]
+    assert cells[:2] == [short(metric["value"]), f"{short(metric['low'])} – {short(metric['high'])}"]
     assert evaluation["baseline"]["answer"] in table
     matrix = page.locator("svg.confusion")
     matrix.focus()
@@ -225,3 +226,77 @@ def test_a_long_run_with_many_classes_stays_usable(open_page: OpenPage, large_ru
     assert page.locator("#classes tbody tr").count() == 20
     page.get_by_role("button", name="Show all 77 classes").click()
     assert page.locator("#classes tbody tr").count() == 77
+
+
+SPOKEN = "[aria-live]"
+# The lowest contrast between a text and what is painted behind it. A canvas blends the colors.
+LOWEST_CONTRAST = """() => {
+  const context = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const put = (color) => { context.fillStyle = color; context.fillRect(0, 0, 1, 1); };
+  const luminance = () => [...context.getImageData(0, 0, 1, 1).data].slice(0, 3)
+    .map((each) => each / 255).map((each) => (each <= 0.04045 ? each / 12.92 : ((each + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, each, place) => sum + each * [0.2126, 0.7152, 0.0722][place], 0);
+  const contrast = (element) => {
+    const layers = [];
+    for (let each = element; each; each = each.parentElement) layers.unshift(getComputedStyle(each).backgroundColor);
+    layers.forEach(put);
+    const behind = element.previousElementSibling;
+    if (behind && behind.tagName === "rect" && element.textContent.match(/^[0-9]/)) {
+      context.globalAlpha = +getComputedStyle(behind).fillOpacity;
+      put(getComputedStyle(behind).fill);
+      context.globalAlpha = 1;
+    }
+    const back = luminance();
+    put(getComputedStyle(element)[element.tagName === "text" ? "fill" : "color"]);
+    const [low, high] = [back, luminance()].sort((one, other) => one - other);
+    return [(high + 0.05) / (low + 0.05), element.textContent];
+  };
+  const hasText = (element) => [...element.childNodes].some((each) => each.nodeType === 3 && each.data.trim());
+  const texts = [...document.querySelectorAll("#report *")].filter((each) => hasText(each) && each.checkVisibility());
+  return texts.map(contrast).sort((one, other) => one[0] - other[0])[0];
+}"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("kind", ["pretrained_run", "finished", "hostile_run"])
+def test_texts_contrast_with_what_is_behind_them(
+    kind: str, theme: str, open_page: OpenPage, request: pytest.FixtureRequest
+) -> None:
+    page = open_page(request.getfixturevalue(kind) / "report.html", color_scheme=theme)
+    page.wait_for_selector("#attention button.piece")
+    contrast, text = page.evaluate(LOWEST_CONTRAST)
+    assert contrast >= 4.5, text
+
+
+def test_values_are_announced_in_one_place_when_arrow_keys_move(open_page: OpenPage, finished: Path) -> None:
+    page = open_page(finished / "report.html")
+    page.wait_for_selector("#attention button.piece")
+    assert page.locator(SPOKEN).count() == 1
+    for plot, start in (("#curves svg", "step "), ("svg.confusion", "expected "), ("canvas.matrix", "from ")):
+        page.locator(plot).first.focus()
+        page.keyboard.press("ArrowRight")
+        assert page.locator(SPOKEN).inner_text().startswith(start)
+    page.locator("#attention button.piece").first.focus()
+    assert " attends to " in page.locator(SPOKEN).inner_text()
+
+
+def test_everything_focusable_has_a_name_and_an_outline(open_page: OpenPage, finished: Path) -> None:
+    page = open_page(finished / "report.html")
+    page.wait_for_selector("#attention button.piece")
+    page.keyboard.press("Tab")
+    while page.evaluate("document.activeElement !== document.body"):
+        name, outline = page.evaluate(
+            "(({ activeElement: e }) => [e.ariaLabel || e.textContent || e.labels[0].textContent,"
+            " getComputedStyle(e).outlineStyle])(document)"
+        )
+        assert name
+        assert outline == "solid", name
+        page.keyboard.press("Tab")
+
+
+def test_tables_have_names_and_headings_are_in_order(open_page: OpenPage, finished: Path) -> None:
+    page = open_page(finished / "report.html")
+    assert page.locator("table:not([aria-label]), th:not([scope])").count() == 0
+    levels = page.evaluate("[...document.querySelectorAll('h1, h2, h3')].map((each) => +each.tagName[1])")
+    assert levels[0] == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))

@@ -21,6 +21,36 @@
   const s = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
   const replace = (element, ...children) => element.replaceChildren(...children.flat().filter((each) => each !== null));
 
+  // Accessibility: one live region speaks for the whole page, and only when the keyboard moves something.
+
+  const live = h("div", { class: "spoken", role: "status", "aria-live": "polite" });
+  const announce = (text) => { live.textContent = text; };
+  function onKeys(element, moves, act) {
+    element.addEventListener("keydown", (event) => {
+      if (!(event.key in moves) || event.altKey || event.ctrlKey || event.metaKey) return;
+      event.preventDefault();
+      act(moves[event.key]);
+    });
+  }
+  const focusPressed = (element) => element.querySelector('[aria-pressed="true"]').focus();
+  const between = (low, number, high) => Math.max(low, Math.min(high, number));
+
+  // A table whose columns are [heading, class]. Row headings are the callers' `th`, made by `rowHeading`.
+  const rowHeading = (...content) => h("th", { scope: "row" }, ...content);
+  function table(label, columns, body) {
+    const headings = columns.map(([name, kind]) => (name === "" ? h("td", {}) : h("th", { scope: "col", class: kind }, name)));
+    const holder = h("div", { class: "scroll" }, h("table", { "aria-label": label }, h("thead", {}, h("tr", {}, headings)), body));
+    // A table that is wider than the page can be scrolled with the keyboard.
+    new ResizeObserver(() => {
+      const scrolls = holder.scrollWidth > holder.clientWidth;
+      for (const [name, value] of [["tabindex", "0"], ["role", "region"], ["aria-label", label]]) {
+        if (scrolls) holder.setAttribute(name, value);
+        else holder.removeAttribute(name);
+      }
+    }).observe(holder);
+    return holder;
+  }
+
   // Numbers and names.
 
   const words = (name) => name.replaceAll("_", " ");
@@ -75,8 +105,12 @@
     if (minY === maxY) [minY, maxY] = [minY - 0.5, maxY + 0.5];
     const pad = 0.05 * (maxY - minY);
     [minY, maxY] = [zero ? 0 : minY - pad, maxY + pad];
-    const readout = h("div", { class: "readout", "aria-live": "polite" });
-    const svg = s("svg", { class: "plot", tabindex: 0, role: "img", "aria-label": `${name} over steps; use the arrow keys to read values` });
+    const readout = h("div", { class: "readout" });
+    const ends = (each) => [each.points[0], each.points[each.points.length - 1]].map(([x, value]) => `${format(value)} at step ${grouped(x)}`);
+    const summary = drawn.map((each) => `${each.name} ${each.points.length > 1 ? `from ${ends(each).join(" to ")}` : ends(each)[0]}`).join("; ");
+    const svg = s("svg", { class: "plot", tabindex: 0, role: "application", "aria-roledescription": "line plot", "aria-label": `${name}: ${summary}. Use the arrow keys to read values.` });
+    const picture = s("g", { "aria-hidden": "true" });
+    svg.append(picture);
     const cursor = s("g", {});
     const steps = [...new Set(xs)].sort((one, other) => one - other);
     let place = -1;
@@ -108,31 +142,31 @@
       scaleX = (x) => left + ((x - minX) / (maxX - minX || 1)) * (width - left - right);
       svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
       svg.setAttribute("height", height);
-      svg.replaceChildren();
+      picture.replaceChildren();
       const tickY = ticks(minY, maxY, 4);
       for (const value of tickY) {
-        svg.append(s("line", { class: "gridline", x1: left, x2: width - right, y1: y(value), y2: y(value) }));
-        svg.append(s("text", { x: left - 7, y: y(value) + 4, "text-anchor": "end" }, tickLabel(value, tickY.length > 1 ? tickY[1] - tickY[0] : 1)));
+        picture.append(s("line", { class: "gridline", x1: left, x2: width - right, y1: y(value), y2: y(value) }));
+        picture.append(s("text", { x: left - 7, y: y(value) + 4, "text-anchor": "end" }, tickLabel(value, tickY.length > 1 ? tickY[1] - tickY[0] : 1)));
       }
       const tickX = ticks(minX, maxX, width < 420 ? 3 : 6);
       for (const value of tickX) {
-        svg.append(s("text", { x: scaleX(value), y: height - 7, "text-anchor": "middle" }, tickLabel(value, 1)));
+        picture.append(s("text", { x: scaleX(value), y: height - 7, "text-anchor": "middle" }, tickLabel(value, 1)));
       }
-      svg.append(s("line", { class: "axis", x1: left, x2: width - right, y1: height - bottom, y2: height - bottom }));
+      picture.append(s("line", { class: "axis", x1: left, x2: width - right, y1: height - bottom, y2: height - bottom }));
       for (const each of references) {
-        svg.append(s("line", { class: "reference", x1: left, x2: width - right, y1: y(each.y), y2: y(each.y) }));
-        svg.append(s("text", { x: width - right - 2, y: y(each.y) - 4, "text-anchor": "end" }, `${each.name} ${format(each.y)}`));
+        picture.append(s("line", { class: "reference", x1: left, x2: width - right, y1: y(each.y), y2: y(each.y) }));
+        picture.append(s("text", { x: width - right - 2, y: y(each.y) - 4, "text-anchor": "end" }, `${each.name} ${format(each.y)}`));
       }
       for (const each of drawn) {
         const path = each.points.map(([x, value]) => `${scaleX(x).toFixed(1)},${y(value).toFixed(1)}`).join(" ");
-        svg.append(s("polyline", { points: path, fill: "none", stroke: each.color, "stroke-width": each.dashed ? 1.5 : 2, "stroke-dasharray": each.dashed ? "5 4" : null, "stroke-linejoin": "round" }));
+        picture.append(s("polyline", { points: path, fill: "none", stroke: each.color, "stroke-width": each.dashed ? 1.5 : 2, "stroke-dasharray": each.dashed ? "5 4" : null, "stroke-linejoin": "round" }));
         if (each.dots || each.points.length === 1) {
           for (const [x, value] of each.points.length > 60 ? [] : each.points) {
-            svg.append(s("circle", { cx: scaleX(x), cy: y(value), r: 3, fill: "var(--card)", stroke: each.color, "stroke-width": 2 }));
+            picture.append(s("circle", { cx: scaleX(x), cy: y(value), r: 3, fill: "var(--card)", stroke: each.color, "stroke-width": 2 }));
           }
         }
       }
-      svg.append(cursor);
+      picture.append(cursor);
       show();
     }
     function moveTo(event) {
@@ -145,12 +179,10 @@
     svg.addEventListener("pointerdown", moveTo);
     svg.addEventListener("pointerleave", (event) => { if (event.pointerType === "mouse") { place = -1; show(); } });
     svg.addEventListener("blur", () => { place = -1; show(); });
-    svg.addEventListener("keydown", (event) => {
-      const moves = { ArrowRight: 1, ArrowLeft: -1, PageUp: 10, PageDown: -10, Home: -Infinity, End: Infinity };
-      if (!(event.key in moves)) return;
-      event.preventDefault();
-      place = Math.max(0, Math.min(steps.length - 1, place + moves[event.key]));
+    onKeys(svg, { ArrowRight: 1, ArrowLeft: -1, PageUp: 10, PageDown: -10, Home: -Infinity, End: Infinity }, (move) => {
+      place = between(0, place + move, steps.length - 1);
       show();
+      announce(readout.textContent);
     });
     const legend = h("div", { class: "legend" }, drawn.map((each) =>
       h("span", { class: "key" }, h("i", { class: each.dots ? "dots" : each.dashed ? "dashed" : "", style: `border-color:${each.color}` }), each.name)));
@@ -245,11 +277,11 @@
     if (!figures) return null;
     const rows = Object.entries(figures).map(([name, metric]) => {
       const constant = baseline.metrics[name];
-      return h("tr", {}, h("td", {}, title(name), name === selecting ? " ★" : ""), h("td", { class: "number" }, short(metric.value)),
+      return h("tr", {}, rowHeading(title(name), name === selecting ? " ★" : ""), h("td", { class: "number" }, short(metric.value)),
         h("td", { class: "number" }, `${short(metric.low)} – ${short(metric.high)}`), h("td", { class: "number" }, short(constant)), h("td", { class: "wide" }, intervalBar(metric, constant)));
     });
     return section("metrics", "Metrics on the dev rows", `★ marks the metric that selects the checkpoint. Intervals are 95% bootstrap intervals over the rows. The baseline is the best constant prediction: ${baseline.answer}.`,
-      h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ...["metric", "value", "95% CI", "baseline", ""].map((each, place) => h("th", { class: place > 0 && place < 4 ? "number" : "" }, each)))), h("tbody", {}, rows))));
+      table("Metrics", [["metric"], ...["value", "95% CI", "baseline"].map((each) => [each, "number"]), [""]], h("tbody", {}, rows)));
   }
 
   function classes(run) {
@@ -258,20 +290,22 @@
     let key = "rows";
     const body = h("tbody", {});
     const order = { label: (one, other) => one.label.localeCompare(other.label), rows: (one, other) => other.rows - one.rows, f1: (one, other) => one.f1 - other.f1 };
-    const row = (each) => h("tr", {}, h("td", { class: "value" }, each.label), ...["precision", "recall", "f1"].map((name) => h("td", { class: "number" }, fixed(each[name]))), h("td", { class: "number" }, grouped(each.rows)));
+    const row = (each) => h("tr", {}, rowHeading(each.label), ...["precision", "recall", "f1"].map((name) => h("td", { class: "number" }, fixed(each[name]))), h("td", { class: "number" }, grouped(each.rows)));
     let limit = 20;
     const more = h("button", { onclick: () => { limit = Infinity; update(); } }, `Show all ${grouped(figures.length)} classes`);
-    const sorts = h("div", { class: "controls" });
+    const sorts = h("div", { class: "controls", role: "group", "aria-label": "order of the classes" });
     function update() {
       replace(body, [...figures].sort(order[key]).slice(0, limit).map(row));
       replace(sorts, h("span", { class: "note" }, "Sort by"), ...[["rows", "rows"], ["f1", "lowest F1"], ["label", "name"]].map(([name, label]) =>
-        h("button", { "aria-pressed": String(key === name), onclick: () => { key = name; update(); } }, label)));
+        h("button", { "aria-pressed": String(key === name), onclick: () => { key = name; update(); focusPressed(sorts); } }, label)));
       more.hidden = limit >= figures.length;
     }
     update();
     return section("classes", "Classes", null, sorts,
-      h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "class"), ...["precision", "recall", "F1", "rows"].map((each) => h("th", { class: "number" }, each)))), body)), more);
+      table("Classes", [["class"], ...["precision", "recall", "F1", "rows"].map((each) => [each, "number"])], body), more);
   }
+
+  const CELL_MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
   function confusionMatrix(run) {
     const { confusion: cells = [], classes: figures = [] } = run.evaluation;
@@ -280,13 +314,17 @@
     const totals = figures.map((each) => Math.max(1, each.rows));
     const counts = new Map(cells.map(([expected, predicted, count]) => [`${expected},${predicted}`, count]));
     const size = labels.length;
-    const readout = h("div", { class: "readout", "aria-live": "polite" });
-    const svg = s("svg", { class: "plot confusion", tabindex: 0, role: "img", "aria-label": "Confusion matrix; use the arrow keys to select a cell" });
+    const readout = h("div", { class: "readout" });
+    const right = cells.reduce((sum, [expected, predicted, count]) => sum + (expected === predicted ? count : 0), 0);
+    const all = cells.reduce((sum, each) => sum + each[2], 0);
+    const svg = s("svg", { class: "plot confusion", tabindex: 0, role: "application", "aria-roledescription": "matrix", "aria-label": `Confusion matrix of ${size} classes: ${grouped(right)} of ${grouped(all)} rows are on the diagonal. Use the arrow keys to read cells.` });
+    const picture = s("g", { "aria-hidden": "true" });
+    svg.append(picture);
     let chosen = [0, 0];
     const frame = s("rect", { fill: "none", stroke: "var(--text)", "stroke-width": 1.5, visibility: "hidden" });
     let cell = 10, margin = 0;
     function choose(expected, predicted) {
-      chosen = [Math.max(0, Math.min(size - 1, expected)), Math.max(0, Math.min(size - 1, predicted))];
+      chosen = [between(0, expected, size - 1), between(0, predicted, size - 1)];
       fill(frame, { x: margin + chosen[1] * cell, y: margin + chosen[0] * cell, width: cell, height: cell, visibility: "visible" }, []);
       const count = counts.get(chosen.join(",")) || 0;
       readout.textContent = `expected ${labels[chosen[0]]}, predicted ${labels[chosen[1]]}: ${grouped(count)} of ${grouped(figures[chosen[0]].rows)} rows (${percent(count / totals[chosen[0]])})`;
@@ -300,24 +338,24 @@
       svg.setAttribute("viewBox", `0 0 ${extent} ${extent}`);
       svg.style.width = `${extent}px`;
       svg.style.height = `${extent}px`;
-      svg.replaceChildren();
-      svg.append(s("rect", { x: margin, y: margin, width: cell * size, height: cell * size, fill: "none", class: "axis" }));
+      picture.replaceChildren();
+      picture.append(s("rect", { x: margin, y: margin, width: cell * size, height: cell * size, fill: "none", class: "axis" }));
       for (const [expected, predicted, count] of cells) {
         const share = count / totals[expected];
         const [x, y] = [margin + predicted * cell, margin + expected * cell];
         const hue = expected === predicted ? "var(--good)" : "var(--bad)";
-        svg.append(s("rect", { x, y, width: cell - 0.5, height: cell - 0.5, fill: hue, "fill-opacity": (0.12 + 0.78 * Math.sqrt(share)).toFixed(3) }));
-        if (cell >= 26) svg.append(s("text", { x: x + cell / 2, y: y + cell / 2 + 4, "text-anchor": "middle", style: "fill:var(--text)" }, grouped(count)));
+        picture.append(s("rect", { x, y, width: cell - 0.5, height: cell - 0.5, fill: hue, style: `fill-opacity:calc(${(0.2 + 0.8 * Math.sqrt(share)).toFixed(3)} * var(--strength))` }));
+        if (cell >= 26) picture.append(s("text", { x: x + cell / 2, y: y + cell / 2 + 4, "text-anchor": "middle", style: "fill:var(--text)" }, grouped(count)));
       }
       if (withLabels) {
         const cut = (label) => (label.length > 14 ? `${label.slice(0, 13)}…` : label);
         labels.forEach((label, number) => {
           const middle = margin + number * cell + cell / 2;
-          svg.append(s("text", { x: margin - 5, y: middle + 4, "text-anchor": "end" }, cut(label)));
-          svg.append(s("text", { x: 0, y: 0, "text-anchor": "start", transform: `translate(${middle + 4} ${margin - 6}) rotate(-55)` }, cut(label)));
+          picture.append(s("text", { x: margin - 5, y: middle + 4, "text-anchor": "end" }, cut(label)));
+          picture.append(s("text", { x: 0, y: 0, "text-anchor": "start", transform: `translate(${middle + 4} ${margin - 6}) rotate(-55)` }, cut(label)));
         });
       }
-      svg.append(frame);
+      picture.append(frame);
     }
     const pointAt = (event) => {
       const box = svg.getBoundingClientRect();
@@ -328,12 +366,7 @@
     svg.addEventListener("pointermove", pointAt);
     svg.addEventListener("pointerdown", pointAt);
     svg.addEventListener("focus", () => choose(...chosen));
-    svg.addEventListener("keydown", (event) => {
-      const moves = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
-      if (!(event.key in moves)) return;
-      event.preventDefault();
-      choose(chosen[0] + moves[event.key][0], chosen[1] + moves[event.key][1]);
-    });
+    onKeys(svg, CELL_MOVES, ([down, across]) => { choose(chosen[0] + down, chosen[1] + across); announce(readout.textContent); });
     const holder = h("div", {}, h("h3", {}, "Confusion matrix (rows: expected, columns: predicted)"), h("div", { class: "scroll" }, svg), readout);
     new ResizeObserver((entries) => { const width = entries[0].contentRect.width; if (width > 0) draw(width); }).observe(holder);
     return holder;
@@ -342,8 +375,8 @@
   function confusedPairs(run) {
     const pairs = run.evaluation.confused || [];
     if (!pairs.length) return null;
-    return h("div", {}, h("h3", {}, "Most confused pairs"), h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "expected"), h("th", {}, "predicted"), h("th", { class: "number" }, "rows"))),
-      h("tbody", {}, pairs.slice(0, 15).map((each) => h("tr", {}, h("td", { class: "value" }, each.expected), h("td", { class: "value" }, each.predicted), h("td", { class: "number" }, grouped(each.count))))))));
+    return h("div", {}, h("h3", {}, "Most confused pairs"), table("Most confused pairs", [["expected"], ["predicted"], ["rows", "number"]],
+      h("tbody", {}, pairs.slice(0, 15).map((each) => h("tr", {}, h("td", { class: "value" }, each.expected), h("td", { class: "value" }, each.predicted), h("td", { class: "number" }, grouped(each.count)))))));
   }
 
   function reliability(run) {
@@ -352,24 +385,34 @@
     const total = bins.reduce((sum, each) => sum + each.count, 0);
     const gap = bins.reduce((sum, each) => sum + (each.count / total) * Math.abs(each.confidence - each.accuracy), 0);
     const [size, left, bottom, top] = [300, 40, 36, 8];
-    const x = (value) => left + value * (size - left - 8);
+    const x = (value) => left + value * (size - left - 18);
     const y = (value) => top + (1 - value) * (size - top - bottom);
-    const svg = s("svg", { class: "plot", viewBox: `0 0 ${size} ${size}`, style: "max-width:340px", role: "img", "aria-label": `Reliability diagram; expected calibration error ${percent(gap)}` });
+    const svg = s("svg", { class: "plot", viewBox: `0 0 ${size} ${size}`, style: "max-width:340px", tabindex: 0, role: "application", "aria-roledescription": "plot", "aria-label": `Reliability diagram of ${bins.length} bins: expected calibration error ${percent(gap)}. Use the arrow keys to read bins.` });
+    const picture = s("g", { "aria-hidden": "true" });
+    svg.append(picture);
     for (const value of [0, 0.25, 0.5, 0.75, 1]) {
-      svg.append(s("line", { class: "gridline", x1: x(0), x2: x(1), y1: y(value), y2: y(value) }));
-      svg.append(s("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, `${100 * value}`));
-      svg.append(s("text", { x: x(value), y: size - bottom + 16, "text-anchor": "middle" }, `${100 * value}`));
+      picture.append(s("line", { class: "gridline", x1: x(0), x2: x(1), y1: y(value), y2: y(value) }));
+      picture.append(s("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, `${100 * value}`));
+      picture.append(s("text", { x: x(value), y: size - bottom + 16, "text-anchor": "middle" }, `${100 * value}`));
     }
-    svg.append(s("line", { class: "reference", x1: x(0), y1: y(0), x2: x(1), y2: y(1) }));
-    svg.append(s("text", { x: x(0.5), y: size - 4, "text-anchor": "middle" }, "confidence (%)"));
-    const readout = h("div", { class: "readout", "aria-live": "polite" });
-    for (const each of bins) {
-      const say = `${grouped(each.count)} decisions with a mean confidence of ${percent(each.confidence)}: accuracy ${percent(each.accuracy)}`;
-      const dot = s("circle", { cx: x(each.confidence), cy: y(each.accuracy), r: 4 + 10 * Math.sqrt(each.count / total), fill: "var(--accent)", "fill-opacity": 0.65, tabindex: 0, role: "img", "aria-label": say });
-      dot.addEventListener("pointerenter", () => { readout.textContent = say; });
-      dot.addEventListener("focus", () => { readout.textContent = say; });
-      svg.append(dot);
+    picture.append(s("line", { class: "reference", x1: x(0), y1: y(0), x2: x(1), y2: y(1) }));
+    picture.append(s("text", { x: x(0.5), y: size - 4, "text-anchor": "middle" }, "confidence (%)"));
+    const readout = h("div", { class: "readout" });
+    const dots = bins.map((each) => s("circle", { class: "dot", cx: x(each.confidence), cy: y(each.accuracy), r: 4 + 10 * Math.sqrt(each.count / total), fill: "var(--accent)", "fill-opacity": 0.65 }));
+    let chosen = -1;
+    function choose(number) {
+      if (dots[chosen]) dots[chosen].classList.remove("chosen");
+      chosen = number;
+      dots[chosen].classList.add("chosen");
+      const { count, confidence, accuracy } = bins[chosen];
+      readout.textContent = `${grouped(count)} decisions with a mean confidence of ${percent(confidence)}: accuracy ${percent(accuracy)}`;
     }
+    dots.forEach((dot, number) => dot.addEventListener("pointerenter", () => choose(number)));
+    onKeys(svg, { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, Home: -Infinity, End: Infinity }, (move) => {
+      choose(between(0, chosen + move, bins.length - 1));
+      announce(readout.textContent);
+    });
+    picture.append(...dots);
     return h("div", {}, h("h3", {}, "Reliability diagram: accuracy (%) by confidence"), svg,
       h("p", { class: "note" }, `A calibrated model lies on the dashed line. Expected calibration error: ${percent(gap)}.`), readout);
   }
@@ -391,7 +434,7 @@
         texts.map(([name, value]) => h("div", { class: `text${value.length > 600 ? " long" : ""}`, tabindex: value.length > 600 ? 0 : null }, texts.length > 1 ? h("span", { class: "note" }, `${name}: `) : null, value)));
     };
     const list = h("div", {}, worst.slice(0, 5).map(item));
-    const more = worst.length > 5 ? h("button", { onclick: (event) => { list.append(...worst.slice(5).map(item)); event.target.remove(); } }, `Show all ${worst.length} errors`) : null;
+    const more = worst.length > 5 ? h("button", { onclick: (event) => { list.append(...worst.slice(5).map(item)); event.target.remove(); list.children[5].tabIndex = -1; list.children[5].focus(); } }, `Show all ${worst.length} errors`) : null;
     return section("errors", "Worst errors", "Wrong predictions for dev rows, the most confident first.", list, more);
   }
 
@@ -405,15 +448,17 @@
       h("span", {}, h("div", { class: "fill", style: `width:${(100 * probability).toFixed(2)}%` })), h("span", { class: "figure" }, percent(probability)));
   }
 
+  const guessTexts = (guesses) => guesses.slice(0, 3).map(([name, probability]) => `${name} ${percent(probability)}`).join(", ");
+
   function predictions(run) {
     const instances = run.evaluation.predictions || [];
     if (!instances.length) return null;
     const view = h("div", {});
-    const choose = h("select", { "aria-label": "instance" }, instances.map((_, number) => h("option", { value: number }, `instance ${number + 1}`)));
+    const choose = h("select", {}, instances.map((_, number) => h("option", { value: number }, `instance ${number + 1}`)));
     function show() {
       const instance = instances[+choose.value];
       const positions = new Map(instance.positions.map((each) => [each.place, each]));
-      const detail = h("div", { class: "predictions-detail", "aria-live": "polite" });
+      const detail = h("div", { class: "predictions-detail" });
       const select = (position, button) => {
         view.querySelectorAll(".piece.query").forEach((each) => each.classList.remove("query"));
         button.classList.add("query");
@@ -423,9 +468,12 @@
         const position = positions.get(place);
         if (!position) return h("span", { class: `piece ${segment(place, instance.num_first)}` }, pieceText(piece));
         const isRight = position.guesses[0].piece === position.expected;
-        const button = h("button", { class: `piece blank ${isRight ? "right" : "wrong"}`, title: `input: ${pieceText(piece)}` }, pieceText(position.expected));
+        const button = h("button", { class: `piece blank ${isRight ? "right" : "wrong"}`, title: `input: ${pieceText(piece)}`, "aria-label": `${pieceText(position.expected)}, ${isRight ? "correct" : "wrong"}` }, pieceText(position.expected));
         button.addEventListener("click", () => select(position, button));
-        button.addEventListener("focus", () => select(position, button));
+        button.addEventListener("focus", () => {
+          select(position, button);
+          announce(`Position ${place}, expected ${pieceText(position.expected)}. Predicted: ${guessTexts(position.guesses.map((each) => [pieceText(each.piece), each.probability]))}`);
+        });
         return button;
       });
       replace(view, h("div", { class: "pieces" }, chips), detail);
@@ -459,7 +507,7 @@
   function attention(run) {
     const texts = run.evaluation.attention || [];
     if (!texts.length) return null;
-    const state = { text: 0, page: 0, layer: 0, head: 0, query: 0 };
+    const state = { text: 0, page: 0, layer: 0, head: 0, query: 0, key: 0 };
     const label = (text) => { const start = text.pieces.slice(1, 9).map(pieceText).join(" "); return start.length > 60 ? `${start.slice(0, 60)} …` : `${start} …`; };
     const textChoice = h("select", {}, texts.map((text, number) => h("option", { value: number }, label(text))));
     const pageChoice = h("select", {});
@@ -467,8 +515,10 @@
     const layers = h("div", { class: "controls", role: "group", "aria-label": "layer" });
     const heads = h("div", { class: "heads", role: "group", "aria-label": "head" });
     const pieces = h("div", { class: "pieces", role: "group", "aria-label": "pieces; use the arrow keys to move" });
-    const matrix = h("canvas", { class: "matrix", "aria-hidden": "true" });
-    const detail = h("div", { "aria-live": "polite", class: "attention-detail" });
+    const matrix = h("canvas", { class: "matrix", tabindex: 0, role: "application", "aria-roledescription": "matrix" });
+    const cell = h("div", { class: "cell", hidden: true });
+    const readout = h("div", { class: "readout" });
+    const detail = h("div", { class: "attention-detail" });
     const missing = h("p", { class: "note" });
     let weights = null, size = 0, numLayers = 0, numHeads = 0;
     const at = (layer, head, query, key) => weights[((layer * numHeads + head) * size + query) * size + key];
@@ -478,7 +528,7 @@
       const text = texts[state.text];
       const start = text.pages[state.page].start;
       [...pieces.children].forEach((chip, key) => {
-        chip.style.background = `rgba(var(--heat), ${(0.9 * at(state.layer, state.head, state.query, key) / 255).toFixed(3)})`;
+        chip.style.background = `rgba(var(--heat), calc(${(at(state.layer, state.head, state.query, key) / 255).toFixed(3)} * var(--strength)))`;
         chip.classList.toggle("query", key === state.query);
         chip.tabIndex = key === state.query ? 0 : -1;
       });
@@ -492,6 +542,18 @@
         best.map(([key, value]) => probabilityBar(`${pieceText(text.pieces[start + key])} ·${start + key}`, value, false)),
         text.pages.length > 1 && inside < 0.98 ? h("p", { class: "note" }, `About ${percent(Math.max(0, 1 - inside))} of the attention goes to pieces on other pages.`) : null);
     }
+    const spoken = () => [...detail.querySelectorAll(".bar")].slice(0, 3).map((bar) => [...bar.querySelectorAll(".name, .figure")].map((each) => each.textContent).join(" ")).join(", ");
+    function showCell() {
+      const { pieces: names, pages } = texts[state.text];
+      const [from, to] = [state.query, state.key].map((each) => pages[state.page].start + each);
+      readout.textContent = `from ${pieceText(names[from])} (${from}) to ${pieceText(names[to])} (${to}): ${percent(share(at(state.layer, state.head, state.query, state.key)))}`;
+      Object.assign(cell.style, { left: `${(100 * state.key) / size}%`, top: `${(100 * state.query) / size}%`, width: `${100 / size}%`, height: `${100 / size}%` });
+      cell.hidden = false;
+    }
+    function hideCell() {
+      cell.hidden = true;
+      readout.textContent = "";
+    }
     function showHeads() {
       replace(heads, Array.from({ length: numHeads }, (_, head) => {
         const canvas = h("canvas", { "aria-hidden": "true" });
@@ -504,6 +566,8 @@
         h("button", { "aria-pressed": String(layer === state.layer), onclick: () => { state.layer = layer; show(); layers.children[layer + 1].focus(); } }, layer + 1)));
       showHeads();
       paint(matrix, size, (query, key) => at(state.layer, state.head, query, key));
+      matrix.setAttribute("aria-label", `Attention map of layer ${state.layer + 1}, head ${state.head + 1}: from ${size} pieces (rows) to ${size} pieces (columns). Use the arrow keys to read weights.`);
+      hideCell();
       showPieces();
     }
     async function load() {
@@ -521,23 +585,32 @@
       numLayers = weights.length / (numHeads * size * size);
       state.layer = Math.min(state.layer, numLayers - 1);
       state.query = Math.min(state.query, size - 1);
+      state.key = Math.min(state.key, size - 1);
       replace(pieces, text.pieces.slice(page.start, page.stop).map((piece, key) => {
         const choose = () => { state.query = key; showPieces(); };
-        return h("button", { class: `piece ${segment(page.start + key, text.num_first)}`, onclick: choose, onfocus: choose, onpointerenter: choose }, pieceText(piece));
+        return h("button", { class: `piece ${segment(page.start + key, text.num_first)}`, onclick: choose, onfocus: () => { choose(); announce(`${pieceText(piece)} attends to ${spoken()}`); }, onpointerenter: choose }, pieceText(piece));
       }));
       show();
     }
-    pieces.addEventListener("keydown", (event) => {
-      const moves = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity };
-      if (!(event.key in moves)) return;
-      event.preventDefault();
-      pieces.children[Math.max(0, Math.min(size - 1, state.query + moves[event.key]))].focus();
+    onKeys(pieces, { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity }, (move) => {
+      pieces.children[between(0, state.query + move, size - 1)].focus();
     });
+    function chooseCell(query, key) {
+      Object.assign(state, { query: between(0, query, size - 1), key: between(0, key, size - 1) });
+      showPieces();
+      showCell();
+    }
     const pointAt = (event) => {
       const box = matrix.getBoundingClientRect();
-      const query = Math.floor(((event.clientY - box.top) / box.height) * size);
-      if (query >= 0 && query < size && query !== state.query) { state.query = query; showPieces(); }
+      const inside = (distance, extent) => Math.floor((distance / extent) * size);
+      if (weights) chooseCell(inside(event.clientY - box.top, box.height), inside(event.clientX - box.left, box.width));
     };
+    onKeys(matrix, CELL_MOVES, ([down, across]) => {
+      if (!weights) return;
+      chooseCell(state.query + (cell.hidden ? 0 : down), state.key + (cell.hidden ? 0 : across));
+      announce(readout.textContent);
+    });
+    matrix.addEventListener("blur", hideCell);
     matrix.addEventListener("pointermove", pointAt);
     matrix.addEventListener("pointerdown", pointAt);
     textChoice.addEventListener("change", () => { Object.assign(state, { text: +textChoice.value, page: 0, query: 0 }); load(); });
@@ -546,7 +619,7 @@
     load();
     return section("attention", "Attention", "Choose a layer and a head, then a piece: hover, click or use the arrow keys. The stronger the color of a piece, the more attention it receives. A solid underline marks the first segment, a dashed underline the second. Pieces that start with ## continue a word.",
       h("div", { class: "controls" }, h("label", {}, "text", textChoice), pageLabel), missing, layers, heads,
-      h("div", { class: "columns" }, h("div", {}, pieces, detail), h("div", {}, h("h3", {}, "Attention from each piece (row) to each piece (column)"), matrix)));
+      h("div", { class: "columns" }, h("div", {}, pieces, detail), h("div", {}, h("h3", {}, "Attention from each piece (row) to each piece (column)"), h("div", { class: "map" }, matrix, cell), readout)));
   }
 
   // Settings and provenance.
@@ -572,11 +645,11 @@
     };
     const results = RUNS.map((run) => new Map(result(run)));
     const figures = [...new Set(results.flatMap((each) => [...each.keys()]))];
-    const row = (name, values) => h("tr", {}, h("th", {}, name), values.map((each) => h("td", { class: "value" }, each === undefined ? "–" : shown(each))));
-    const table = (rows) => h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, ""), RUNS.map((run, number) => h("th", { style: `color:${seriesColor(number)}` }, run.name)))), h("tbody", {}, rows)));
+    const row = (name, values) => h("tr", {}, rowHeading(name), values.map((each) => h("td", { class: "value" }, each === undefined ? "–" : shown(each))));
+    const columns = () => [[""], ...RUNS.map((run, number) => [h("span", { style: `color:${seriesColor(number)}` }, run.name)])];
     return section("comparison", "Comparison", "Results on dev rows or held-out text, with 95% confidence intervals where available.",
-      table(figures.map((name) => row(name, results.map((each) => each.get(name))))),
-      names.length ? h("details", {}, h("summary", {}, names.length > 1 ? `${names.length} settings differ` : "1 setting differs"), table(names.map((name) => row(words(name), RUNS.map((run) => run.settings[name]))))) : null);
+      table("Results", columns(), h("tbody", {}, figures.map((name) => row(name, results.map((each) => each.get(name)))))),
+      names.length ? h("details", {}, h("summary", {}, names.length > 1 ? `${names.length} settings differ` : "1 setting differs"), table("Settings that differ", columns(), h("tbody", {}, names.map((name) => row(words(name), RUNS.map((run) => run.settings[name])))))) : null);
   }
 
   // The page.
@@ -599,7 +672,7 @@
     const tabs = several ? h("div", { class: "tabs", role: "group", "aria-label": "run" }) : null;
     function show(number) {
       const run = RUNS[number];
-      if (tabs) replace(tabs, h("span", { class: "note" }, "Details of"), ...RUNS.map((each, place) => h("button", { "aria-pressed": String(place === number), onclick: () => show(place) }, each.name)));
+      if (tabs) replace(tabs, h("span", { class: "note" }, "Details of"), ...RUNS.map((each, place) => h("button", { "aria-pressed": String(place === number), onclick: () => { show(place); focusPressed(tabs); } }, each.name)));
       replace(body, [tiles(run), several ? null : curves(), metrics(run), classes(run), confusion(run), errors(run), predictions(run), attention(run), settings(run)].filter(Boolean));
       const sections = document.querySelectorAll("#report section");
       replace(links, [...sections].map((each) => h("a", { href: `#${each.id}` }, each.querySelector("h2").textContent)));
@@ -610,6 +683,7 @@
     document.getElementById("report").append(
       h("header", { class: "top" }, h("h1", {}, heading), h("span", { class: "note" }, state), h("span", { class: "spring" }), theme), links,
       ...[several ? comparison() : null, several ? curves() : null, tabs, body, h("footer", {}, `Generated by bertmill ${DATA.version}.`)].filter(Boolean));
+    document.body.append(live);
     show(0);
   }
 
