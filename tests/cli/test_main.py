@@ -138,6 +138,13 @@ def test_unusable_standard_streams_give_one_line(shell: str, code: int, message:
     assert len(done.stderr.splitlines()) == (1 if message else 0)
 
 
+@pytest.mark.parametrize("closed", [">&-", "<&- >&-", "<&- >&- 2>&-"])
+def test_predictions_for_a_closed_standard_output_are_dropped(closed: str, classifier: Path) -> None:
+    command = f"{PROGRAM} predict {classifier} --text good {closed}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

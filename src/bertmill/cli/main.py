@@ -9,16 +9,14 @@ from __future__ import annotations
 import errno
 import importlib
 import io
-import os
 import re
 import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 
-from bertmill.cli.streams import forget, say
+from bertmill.cli.streams import forget, replace_closed_streams, say
 from bertmill.errors import INTERRUPTED, TERMINATED, BertmillError, ResourceError, UsageError
 from bertmill.version import __version__
 
@@ -46,14 +44,12 @@ class _Terminated(KeyboardInterrupt):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line `arguments` (default: those of the process) and return the exit code."""
+    replace_closed_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):  # results are UTF-8, whatever the locale
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
-    if sys.stderr is None:  # closed: the next file that is opened must not take its descriptor
-        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 (it stays open)
     try:
         code = _run(list(sys.argv[1:] if arguments is None else arguments))
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
     except BertmillError as error:
         return _failed(str(error), error.exit_code)
     except (MemoryError, RuntimeError) as error:  # torch raises a plain RuntimeError, except on a GPU
