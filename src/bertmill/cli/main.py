@@ -6,7 +6,6 @@ imported only when it runs, so that help is fast.
 
 from __future__ import annotations
 
-import errno
 import importlib
 import io
 import re
@@ -17,7 +16,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from bertmill.cli.streams import forget, replace_closed_streams, say
-from bertmill.errors import INTERRUPTED, TERMINATED, BertmillError, ResourceError, UsageError
+from bertmill.errors import INTERRUPTED, TERMINATED, BertmillError, ResourceError, UsageError, kind_of_os_error
 from bertmill.version import __version__
 
 COMMANDS = {
@@ -65,8 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except OSError as error:
         forget(sys.stdout)
-        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-        kind = ResourceError if is_full else UsageError
+        kind = kind_of_os_error(error) if error.filename else ResourceError
         return _failed(f"{error.filename or 'standard output'}: {error.strerror}", kind.exit_code)
     return code
 
