@@ -19,7 +19,9 @@ sys.path.insert(0, str(GUARD))
 sys.modules.pop("sitecustomize", None)
 import sitecustomize  # noqa: E402 (activates the guard in this process)
 
-os.environ["PYTHONPATH"] = str(GUARD)  # activates it in child processes
+# Activates it in child processes, which use the same source as this process.
+_paths = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+os.environ["PYTHONPATH"] = os.pathsep.join([str(GUARD), *map(os.path.abspath, _paths)])
 os.environ["HF_HUB_OFFLINE"] = "1"
 # Background jobs of a shell ignore SIGINT. Child processes would inherit this, and tests send them SIGINT.
 signal.signal(signal.SIGINT, signal.default_int_handler)

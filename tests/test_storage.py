@@ -1,6 +1,7 @@
 """Files and folders appear complete or not at all."""
 
 import contextlib
+import errno
 import json
 import os
 import resource
@@ -16,6 +17,7 @@ from bertmill.errors import IntegrityError, ResourceError, UsageError
 from bertmill.storage import (
     locked_folder,
     manifest_entry,
+    new_file,
     new_folder,
     read_json,
     read_manifest,
@@ -57,6 +59,26 @@ def test_a_failed_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.M
         write_file(tmp_path / "a.txt", "new")
     assert (tmp_path / "a.txt").read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.ESTALE])
+def test_every_failed_write_is_a_resource_error(tmp_path: Path, number: int) -> None:
+    with contextlib.chdir(tmp_path):
+        for write in (new_file, new_folder, resumable_folder):
+            with pytest.raises(ResourceError, match="a: cannot be written"), write(Path("a")):
+                raise OSError(number, os.strerror(number))
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOTCONN])
+def test_a_file_that_cannot_be_made_durable_is_a_resource_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def fail(_: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(ResourceError, match="a: cannot be written"):
+        write_file(tmp_path / "a", "text")
 
 
 def test_a_file_over_the_size_limit_of_the_system_is_a_resource_error(tmp_path: Path) -> None:

@@ -14,10 +14,15 @@ bug in bertmill, and the command line shows its traceback.
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 INTERRUPTED = 130  # SIGINT
 TERMINATED = 143  # SIGTERM
+_WRONG_NAME = frozenset(
+    [errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ENAMETOOLONG]
+    + [errno.ELOOP, errno.EINVAL, errno.EILSEQ, errno.EACCES, errno.EPERM, errno.EROFS]
+)
 
 
 class BertmillError(Exception):
@@ -83,3 +88,8 @@ class StoppedError(BertmillError):
     def __init__(self, what: str, exit_code: int) -> None:
         super().__init__(what)
         self.exit_code = exit_code
+
+
+def kind_of_os_error(error: OSError) -> type[UsageError] | type[ResourceError]:
+    """UsageError if a different file name would help, otherwise ResourceError: reading or writing failed."""
+    return UsageError if error.errno in _WRONG_NAME else ResourceError

@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from bertmill.errors import IntegrityError, ResourceError, UsageError
+from bertmill.errors import IntegrityError, ResourceError, UsageError, kind_of_os_error
 
 MANIFEST = "manifest.json"
 MANIFEST_FORMAT = 1  # a manifest without a number has the same format
@@ -30,6 +30,8 @@ TEMPORARY_PREFIX = ".tmp-"
 _LEFTOVER = re.compile(r"\.tmp-(.+-[0-9a-f]{8}|step-\d+)", re.DOTALL)  # `step-` is a checkpoint being removed
 MAX_MANIFEST_BYTES = 256 << 20  # a large corpus has many files
 _LOCK_PATIENCE_S = 3.0
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_BROKEN = (errno.EIO, errno.ESTALE, errno.ENXIO, errno.ENODEV)
 
 
 def write_file(path: Path, content: bytes | str) -> None:
@@ -56,7 +58,7 @@ def new_file(path: Path) -> Iterator[Path]:
         raise UsageError(what, where=path, remedy="create it first")
     temporary = _temporary_sibling(path)
     try:
-        with _disk_errors(path, only_full=True):
+        with _disk_errors(path, only_failed=True):
             yield temporary
         with _disk_errors(path):
             _publish(temporary, _default_mode(path.parent))
@@ -77,7 +79,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     try:
         with _disk_errors(path):
             temporary.mkdir(parents=True)
-        with _disk_errors(path, only_full=True):
+        with _disk_errors(path, only_failed=True):
             yield temporary
         with _disk_errors(path):
             write_manifest(temporary)
@@ -103,7 +105,7 @@ def resumable_folder(path: Path) -> Iterator[tuple[Path, Path]]:
             whole.mkdir(exist_ok=True)
             records.mkdir(exist_ok=True)
         try:
-            with _disk_errors(path, only_full=True):
+            with _disk_errors(path, only_failed=True):
                 yield whole, records
         except BaseException:
             if not any(records.iterdir()):
@@ -317,17 +319,19 @@ def _fsync(path: Path) -> None:
 
 
 @contextmanager
-def _disk_errors(path: Path, *, only_full: bool = False) -> Iterator[None]:
-    """Convert an OSError into a bertmill error about writing `path`; with `only_full`, only if the disk is full."""
+def _disk_errors(path: Path, *, only_failed: bool = False) -> Iterator[None]:
+    """Convert an OSError into a bertmill error about writing `path`.
+
+    With `only_failed`, only if the disk is full or broken: other errors may be about other files.
+    """
     try:
         yield
     except OSError as error:
-        what = f"cannot be written: {error.strerror}"
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise ResourceError(what, where=path, remedy="free some space and try again") from error
-        if only_full:
+        if only_failed and error.errno not in (*_FULL, *_BROKEN):
             raise
-        raise UsageError(what, where=path) from error
+        remedy = "free some space and try again" if error.errno in _FULL else None
+        kind = kind_of_os_error(error)
+        raise kind(f"cannot be written: {error.strerror}", where=path, remedy=remedy) from error
 
 
 def require_format(number: Any, supported: int, path: Path) -> None:

@@ -1,5 +1,7 @@
 """The program as a whole: help, startup time, settings from flags and files, errors and exit codes."""
 
+import errno
+import os
 import subprocess
 import sys
 import time
@@ -138,6 +140,13 @@ def test_unusable_standard_streams_give_one_line(shell: str, code: int, message:
     assert len(done.stderr.splitlines()) == (1 if message else 0)
 
 
+@pytest.mark.parametrize("closed", [">&-", "<&- >&-", "<&- >&- 2>&-"])
+def test_predictions_for_a_closed_standard_output_are_dropped(closed: str, classifier: Path) -> None:
+    command = f"{PROGRAM} predict {classifier} --text good {closed}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -152,6 +161,28 @@ def test_a_wrong_argument_gives_one_line(bertmill: RunCommand, words: list[str],
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("number", "file", "code"),
+    [
+        (errno.EIO, None, 6),
+        (errno.EAGAIN, None, 6),
+        (errno.EIO, "rows.csv", 6),
+        (errno.EACCES, "rows.csv", 2),
+        (errno.ENOENT, "rows.csv", 2),
+    ],
+)
+def test_a_failed_write_has_exit_code_6_and_an_unusable_name_2(
+    bertmill: RunCommand, monkeypatch: pytest.MonkeyPatch, number: int, file: str | None, code: int
+) -> None:
+    def fail(_settings: object) -> None:
+        raise OSError(number, os.strerror(number), file)
+
+    monkeypatch.setattr("bertmill.cli.check.run", fail)
+    done = bertmill("check", "folder")
+    assert done.returncode == code
+    assert done.stderr == f"bertmill: {file or 'standard output'}: {os.strerror(number)}\n"
 
 
 def test_python_m_bertmill_is_the_same_program() -> None:

@@ -127,6 +127,19 @@ def test_wrong_settings_of_predict_are_refused(given: dict[str, Any], message: s
         read_settings(PredictSettings, {"model": "run/model", **given})
 
 
+@pytest.mark.parametrize(
+    ("command", "given"),
+    [
+        ("finetune", {**FINETUNE, "seeds": "1000000000000"}),
+        ("inspect", {"folder": "corpus", "length": "1000000000"}),
+        ("inspect", {"folder": "corpus", "show": "1000000000"}),
+    ],
+)
+def test_numbers_that_need_gigabytes_are_refused(command: str, given: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="less than or equal to"):
+        read_settings(COMMAND_SETTINGS[command], given)
+
+
 def test_rows_are_read_with_the_defaults_of_their_format() -> None:
     settings = RowSettings()
     assert (settings.format, settings.separator, settings.quotes, settings.on_bad_row) == (None, None, None, "stop")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import typing
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from bertmill.config.commands import PretrainSettings, TokenizeSettings, TrainingSettings
 from bertmill.config.fields import MAY_CHANGE, MAY_MOVE
 from bertmill.config.reading import (
+    MAX_TOML_BYTES,
     RUN_FILE,
     movable_fields,
     read_run_settings,
@@ -135,6 +137,17 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
     with pytest.raises(UsageError) as caught:
         read_toml(file)
     assert one_line(caught).startswith(f"{file}: {message}")
+
+
+@pytest.mark.parametrize("name", ["/dev/zero", "pipe", "folder", "large.toml", "nested.toml"])
+def test_a_file_that_cannot_be_a_settings_file_is_refused(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "large.toml").write_bytes(b"#" * (MAX_TOML_BYTES + 1))
+    (tmp_path / "nested.toml").write_text("a = " + "[" * 100_000)
+    with pytest.raises(UsageError) as caught:
+        read_toml(tmp_path / name)
+    assert one_line(caught).startswith(f"{tmp_path / name}: ")
 
 
 def test_a_byte_order_mark_is_not_a_key(tmp_path: Path) -> None:

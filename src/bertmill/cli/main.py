@@ -6,20 +6,17 @@ imported only when it runs, so that help is fast.
 
 from __future__ import annotations
 
-import errno
 import importlib
 import io
-import os
 import re
 import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 
-from bertmill.cli.streams import forget, say
-from bertmill.errors import INTERRUPTED, TERMINATED, BertmillError, ResourceError, UsageError
+from bertmill.cli.streams import forget, replace_closed_streams, say
+from bertmill.errors import INTERRUPTED, TERMINATED, BertmillError, ResourceError, UsageError, kind_of_os_error
 from bertmill.version import __version__
 
 COMMANDS = {
@@ -46,14 +43,12 @@ class _Terminated(KeyboardInterrupt):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line `arguments` (default: those of the process) and return the exit code."""
+    replace_closed_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):  # results are UTF-8, whatever the locale
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
-    if sys.stderr is None:  # closed: the next file that is opened must not take its descriptor
-        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 (it stays open)
     try:
         code = _run(list(sys.argv[1:] if arguments is None else arguments))
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
     except BertmillError as error:
         return _failed(str(error), error.exit_code)
     except (MemoryError, RuntimeError) as error:  # torch raises a plain RuntimeError, except on a GPU
@@ -69,8 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except OSError as error:
         forget(sys.stdout)
-        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-        kind = ResourceError if is_full else UsageError
+        kind = kind_of_os_error(error) if error.filename else ResourceError
         return _failed(f"{error.filename or 'standard output'}: {error.strerror}", kind.exit_code)
     return code
 

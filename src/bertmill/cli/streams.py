@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TextIO
+
+
+def replace_closed_streams() -> None:
+    """Redirect closed standard streams to /dev/null; otherwise, the next files to be opened take their descriptors.
+
+    `sys.stdin` remains None, so that reading it is an error.
+    """
+    if sys.stdin is None:
+        os.open(os.devnull, os.O_RDONLY)
+    if sys.stdout is None:
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 (it stays open)
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 (it stays open)
 
 
 def say(text: str, end: str = "\n") -> None:

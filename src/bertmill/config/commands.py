@@ -245,7 +245,7 @@ class FinetuneSettings(TrainingSettings, RowSettings, WindowSettings):
     metric: str | None = Field(None, description="metric to select the best checkpoint (default: depends on the task)")
     patience: int | None = Field(None, ge=1, description="stop after N evaluations without improvement")
     eval_every: int | None = Field(None, ge=1, description="steps between evaluations (default: one epoch)")
-    seeds: int = Field(1, ge=1, description="train with this many seeds, starting at --seed; keep the best")
+    seeds: int = Field(1, ge=1, le=1000, description="train with this many seeds, starting at --seed; keep the best")
     grid: Literal["paper"] | None = Field(
         None, description="try batch sizes 16, 32 × learning rates 5e-5, 3e-5, 2e-5 × 2, 3, 4 epochs; keep the best"
     )
@@ -302,9 +302,9 @@ class InspectSettings(Settings):
     """Describe a model, a vocabulary or a corpus."""
 
     folder: Folder
-    show: int = Field(0, ge=0, description="number of instances of a corpus to show, with masks, segments and labels")
+    show: int = Field(0, ge=0, le=1000, description="number of instances to show, with masks, segments and labels")
     objective: str = Field("mlm", description="objective of the instances")
-    length: int = Field(128, ge=3, description="maximum number of pieces per instance")
+    length: int = Field(128, ge=3, le=8192, description="maximum number of pieces per instance")
     whole_words: bool = Field(False, description="select all pieces of a word or none")
     seed: int = Field(0, ge=0, description="random seed for instances and masks")
     as_json: bool = Field(False, alias="json", description="print one JSON object instead of text")

@@ -26,6 +26,7 @@ TrainingT = TypeVar("TrainingT", bound=TrainingSettings)
 
 RUN_FILE = "config.toml"  # identifies a run folder
 RUN_FORMAT = 1
+MAX_TOML_BYTES = 1 << 20
 _DAMAGED_REMEDY = "restore the file, or start a new run"
 _BY_RUN = ("size", *DURATIONS, "metric", "eval_every", "max_length", "stride", "truncate")  # the run decides if None
 
@@ -98,9 +99,17 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def _parse_toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # Windows writes byte order marks
+        if path.exists() and not path.is_file():  # a device may be endless, and a pipe cannot be read twice
+            raise UsageError("is not a regular file", where=path)
+        with path.open("rb") as file:
+            content = file.read(MAX_TOML_BYTES + 1)
+        if len(content) > MAX_TOML_BYTES:
+            raise UsageError(f"is larger than the {MAX_TOML_BYTES:,} bytes allowed for settings", where=path)
+        return tomllib.loads(content.decode("utf-8-sig"))  # Windows writes byte order marks
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror}", where=path) from None
+    except RecursionError:
+        raise UsageError("is nested too deeply", where=path) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"is not valid TOML: {error}", where=path) from None
 
