@@ -41,19 +41,19 @@ class BertmillError(Exception):
 
 
 def _printable(message: str) -> str:
-    """Escape control characters, which names from foreign files may contain."""
+    """Escape control characters, which names from untrusted files may contain."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in message)
 
 
 class UsageError(BertmillError):
-    """A flag, setting or argument is wrong, or a name does not exist."""
+    """A flag, setting or argument is invalid, or a name does not exist."""
 
     exit_code = 2
     http_status = 400
 
 
 class DataError(BertmillError):
-    """The user's text or rows are wrong."""
+    """The user's text or rows are invalid."""
 
     exit_code = 3
     http_status = 422

@@ -50,7 +50,7 @@ def keep_freed_memory() -> None:
 
 
 def give_back_freed_memory() -> None:
-    """Make the C library return free memory to the system, which it cannot do while small objects between it live.
+    """Make the C library return free memory to the system, including gaps between objects that are still in use.
 
     Without this, a stream of 60,000 rows left 130 MB of free memory between the words in the tokenizer's cache, and 700
     steps of question answering, all of different sizes, left 5 GB.
@@ -81,7 +81,7 @@ def choose_device(name: str = "auto") -> torch.device:
 def bf16_speedup(device: torch.device) -> float | None:
     """How many times faster matrix products in bfloat16 are than in float32; on many CPUs they are many times slower.
 
-    None if they crash: some virtual machines announce instructions (AMX) that they do not support, and a process that
+    None if they crash: some virtual machines advertise instructions (AMX) that they do not support, and a process that
     uses one is killed. A CPU is therefore tested in a separate process. The result is cached, so that all runs of a
     program make the same choice.
     """

@@ -60,4 +60,4 @@ def test_the_head_decides_when_the_number_of_labels_and_their_names_disagree(fol
     resettle(tmp_path / "three", num_labels=3, id2label={"0": "bad", "1": "good"}, label2id={"bad": 0, "good": 1})
     model = BertForSequenceClassification.from_pretrained(tmp_path / "three")
     assert model.config.id2label == {0: "bad", 1: "good", 2: "LABEL_2"}
-    assert "num_labels is 3, but the number of label names is 2" in str(model.load_report)
+    assert "num_labels is 3, but there are 2 label names" in str(model.load_report)

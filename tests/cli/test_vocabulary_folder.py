@@ -17,4 +17,4 @@ def test_inspect_and_check_accept_vocabularies(bertmill: RunCommand, corpus: Pat
     assert facts["sha256"] == read_json(corpus / MANIFEST)["corpus"]["vocabulary_sha256"]
     assert facts["begin_a_word"] + facts["go_on_a_word"] + facts["unused"] + 5 == sum(facts["lengths"]) + 999 == 30_522
     (tmp_path / "empty").mkdir()
-    assert "is neither a model nor a vocabulary nor a corpus" in bertmill("inspect", "empty").stderr
+    assert "is not a model, vocabulary or corpus" in bertmill("inspect", "empty").stderr

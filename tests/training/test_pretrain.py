@@ -101,7 +101,7 @@ def test_initial_weights_that_use_up_the_budget_are_reported(
     original = Trainer.save_initial_weights
     monkeypatch.setattr(Trainer, "save_initial_weights", lambda self, seconds: original(self, seconds + 60))
     assert pretrain(corpus, tmp_path / "run", "--budget", "60s") == 0
-    message = "initial weights used up the budget, so no step is trained; use a longer budget"
+    message = "computing the initial weights used up the budget, so no steps were trained; use a longer budget"
     assert message in capsys.readouterr().err.splitlines()
     assert json.loads((tmp_path / "run/model/bertmill.json").read_text("utf-8"))["steps"] == 0
 

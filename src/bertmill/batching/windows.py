@@ -1,8 +1,8 @@
 """Cut inputs of any length into windows that fit the model, without dropping any pieces.
 
 A window is `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`. A text that does not fit is cut into several windows, each
-`stride` pieces after the previous one. The two texts of a pair share the room as in truncation (the longer one is cut
-first), and both reach their ends in the same window: the parts of the text with fewer parts are repeated evenly. The
+`stride` pieces after the previous one. The two texts of a pair share a window as in truncation (the longer one is cut
+first). The last window contains the end of both texts: if one text has fewer parts, they are repeated evenly. The
 outputs of a sequence's windows are averaged, weighted by the number of text pieces in each window.
 """
 

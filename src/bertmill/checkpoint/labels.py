@@ -22,7 +22,7 @@ def default_labels(count: int) -> dict[int, str]:
 def settle_labels(
     settings: Mapping[str, Any], head_sizes: Collection[int] = ()
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Replace the three settings by `id2label`; also returns a note if `num_labels` and the names disagree.
+    """Replace the three settings with `id2label`; also returns a note if `num_labels` and the names disagree.
 
     Values that cannot be names are kept; `BertConfig` rejects them.
     """
@@ -32,10 +32,10 @@ def settle_labels(
     if names is None and count is not None:
         names = default_labels(_checked(count))
     elif isinstance(names, dict) and isinstance(count, int) and len(names) != count:
-        remark = f"num_labels is {count}, but the number of label names is {len(names)}: using "
+        remark = f"num_labels is {count}, but there are {len(names)} label names; using "
         if count in head_sizes:
             names = {index: names.get(index, name) for index, name in default_labels(_checked(count)).items()}
-            remark += "num_labels, which is the size of the head"
+            remark += "num_labels, the size of the head"
         else:
             remark += "the names"
     if names is not None:

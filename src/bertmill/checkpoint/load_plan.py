@@ -18,7 +18,7 @@ from bertmill.checkpoint.huggingface import HEADS, VOCABULARY_FILE, ModelFolder,
 from bertmill.checkpoint.tensors import FLOAT_TYPES, Shape, StoredTensor, read_tensors
 from bertmill.errors import IntegrityError
 
-_MAX_LISTED = 500  # differences in one message: more than BERT-large has tensors
+_MAX_LISTED = 500  # differences in one message; BERT-large has fewer tensors than this
 # Buffers of 0, 1, 2, … and of zeros that older versions saved with the weights.
 _BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 _PIECE_EMBEDDING = "embeddings.word_embeddings.weight"

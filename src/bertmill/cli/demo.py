@@ -177,4 +177,4 @@ def _next_steps(demo: Demo) -> Iterator[str]:
     yield "  bertmill finetune classify --model minilm --train rows.tsv --out classifier"
     yield "  bertmill predict classifier/model texts.tsv --out predictions.jsonl"
     yield "  bertmill vocab texts/ --out vocabulary"
-    yield "The last one is the first step to your own encoder; corpus and pretrain follow."
+    yield "The last command is the first step toward your own encoder; corpus and pretrain come next."

@@ -51,7 +51,7 @@ def _kind(path: Path) -> str:
         return "model"
     if path.is_file() or (path / VOCABULARY_FILE).exists() or (path / PIPELINE_FILE).exists():
         return "vocabulary"
-    raise UsageError("is neither a model nor a vocabulary nor a corpus", where=path)
+    raise UsageError("is not a model, vocabulary or corpus", where=path)
 
 
 def check_hashes(path: Path) -> str:

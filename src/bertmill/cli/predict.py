@@ -102,7 +102,7 @@ def _write_csv(answers: Answers, task: AnyTask, out: TextIO) -> None:
 
 
 def answer_columns(answer: Answer) -> dict[str, Any]:
-    """A prediction as columns of a table: one column per label score, labels joined by |, other lists as lists."""
+    """A prediction as columns of a table: one column per label score, labels joined by |, other lists unchanged."""
     columns: dict[str, Any] = {}
     for name, value in answer.items():
         if isinstance(value, dict):

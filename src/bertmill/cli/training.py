@@ -36,7 +36,7 @@ class TrainingDisplay(Listener):
             self._task = self._bar.add_task("training", total=1.0, state="")
         self._steps = math.inf
         self._window_started = self._shown = self._last_step = time.monotonic()
-        self._counted_before: Mapping[str, float] = {}  # part of the next line, from before a resumed run stopped
+        self._counted_before: Mapping[str, float] = {}  # since the last log line, before the run was interrupted
         self._first: tuple[float, float] | None = None  # progress and time of the first step
 
     def __enter__(self) -> Self:

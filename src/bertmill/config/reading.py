@@ -40,7 +40,7 @@ class RunContent(NamedTuple):
 
 
 def key_of(name: str, field: FieldInfo) -> str:
-    """The TOML key of a field; `flag_of` has dashes for underscores."""
+    """The TOML key of a field; its flag has dashes instead of underscores."""
     return field.alias or name
 
 

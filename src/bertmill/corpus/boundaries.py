@@ -50,7 +50,7 @@ def whole_sentences(corpus: Corpus, sentences: Numbers, stops: Numbers, wanted: 
     The first sentence always counts. Counting stops before a sentence that
 
     - does not fit in `rooms`,
-    - has a number of `stops` or more, or
+    - is at or after the sentence number in `stops`, or
     - is in the next shard.
     """
     lengths = np.empty(len(sentences), np.int64)

@@ -212,7 +212,7 @@ def _facts(
 
 
 def _remove_all_but(folder: Path, names: set[str]) -> None:
-    """Remove what an earlier attempt left and does not belong to the corpus."""
+    """Remove files that an earlier attempt left behind and that do not belong to the corpus."""
     for path in folder.iterdir():
         if path.is_dir():
             shutil.rmtree(path)

@@ -42,7 +42,7 @@ def version() -> str:
 
 @cache
 def _jieba() -> Any:
-    """Return jieba's tokenizer, without the cache file that it would leave in the folder of temporary files."""
+    """Return jieba's tokenizer, without the cache file that it would leave in the temporary directory."""
     cutter = _module().Tokenizer()
     with tempfile.TemporaryDirectory() as folder:
         cutter.tmp_dir = folder

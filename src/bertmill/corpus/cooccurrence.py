@@ -1,8 +1,8 @@
 """Co-occurrence of pieces: counts of pairs and their positive pointwise mutual information (PPMI).
 
-Pairs may span sentences and documents. Held-out documents do not count. Only the most frequent pieces are contexts, so
-that a table of pieces × contexts stays below MAX_CELLS, and a large corpus is sampled. Counts are integers: the order
-in which they are added does not matter.
+Pairs may span sentences and documents. Held-out documents are not counted. Only the most frequent pieces are contexts,
+so that a table of pieces × contexts stays below MAX_CELLS, and a large corpus is sampled. Counts are integers: the
+order in which they are added does not matter.
 """
 
 from __future__ import annotations

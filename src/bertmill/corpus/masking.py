@@ -1,13 +1,13 @@
 """Which positions the MLM head must predict, and what the model sees there.
 
 Of an instance's n ordinary pieces, rate · n are selected, but at least one. The number is rounded up or down at random,
-so the rate is right on average. Of the selected pieces, one part becomes [MASK], one part a random ordinary piece,
-and the rest stays. A Philox generator with the key (seed, epoch, "masking") and a counter that starts at the instance's
-number draws the random numbers, so an instance is masked identically in any batch.
+so the rate is correct on average. Of the selected pieces, some become [MASK], some become a random ordinary piece, and
+the rest stay unchanged. A Philox generator with the key (seed, epoch, "masking") and a counter that starts at the
+instance's number draws the random numbers, so an instance is masked identically in any batch.
 
 Whole words: words are selected in random order until the number is reached. A word that would exceed it is selected
-with probability (pieces still missing / its pieces), so the expected number of pieces is the same. Words that would
-exceed the limit of 20 pieces in 128 are skipped.
+with probability (pieces still needed / pieces in the word), so the expected number of pieces is the same. Words that
+would exceed the limit of 20 pieces in 128 are skipped.
 """
 
 from __future__ import annotations

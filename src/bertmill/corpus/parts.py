@@ -54,7 +54,7 @@ class DocumentPart:
         return places if self._shuffle is None else self._shuffle(places + self._first)
 
     def places(self, documents: Numbers) -> Numbers:
-        """Return the index of each of `documents` in this part; documents of the other part get one out of range."""
+        """Return the index of each of `documents` in this part; it is out of range for documents of the other part."""
         return documents if self._shuffle is None else self._shuffle.places_of(documents) - self._first
 
     def contains(self, documents: Numbers) -> NDArray[np.bool_]:

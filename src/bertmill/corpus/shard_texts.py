@@ -1,8 +1,8 @@
 """Cut the text of a corpus into the texts of its shards, and find where documents end.
 
 The text of a shard consists of UTF-8 lines, and a blank line ends a document. Text is cut at the end of a document or,
-inside a document much larger than a shard, before a line that certainly gives pieces. Otherwise, the end of a document
-could be in a shard without any of its sentences. Cuts depend only on the text.
+inside a document much larger than a shard, before a line that is certain to yield pieces. Otherwise, the end of a
+document could be in a shard without any of its sentences. Cuts depend only on the text.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def cut_shard_texts(lines: Iterable[Line], document: DocumentMode | None) -> Ite
 
 
 def _gives_pieces(row: str) -> bool:
-    """Whether a line certainly gives pieces: letters and digits always do, if only [UNK]."""
+    """Whether a line is certain to yield pieces: letters and digits always do, even if only [UNK]."""
     return any(map(str.isalnum, row))
 
 

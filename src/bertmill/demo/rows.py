@@ -1,7 +1,7 @@
 """Labeled rows for four tasks, derived from the structure of documentation.
 
     classify   a passage → the library it describes; words that name a library are removed
-    tag        the words of a sentence → code, parameter or type, as its markup says; the markup is removed
+    tag        the words of a sentence → code, parameter or type, according to its markup, which is removed
     pair       a summary and a description → whether they belong together; a wrong one is from the same library
     answer     a question about a return value, a parameter or its type → the answer in the docstring
 

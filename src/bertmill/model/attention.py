@@ -105,7 +105,7 @@ def attend_partial(
 
 
 def _query_slots(pieces: Tensor, group: Group) -> tuple[Tensor, int]:
-    """Return the slot of each query in a rectangle [sequences, width], and the width; `pieces` are ascending."""
+    """Return the slot of each query in a rectangle [sequences, width], and the width; `pieces` is sorted."""
     slots = pieces if group.slot_of_piece is None else group.slot_of_piece.index_select(0, pieces)
     sequences = slots // group.longest
     counts = torch.bincount(sequences, minlength=group.num_sequences)

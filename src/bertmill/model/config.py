@@ -139,7 +139,7 @@ class BertConfig(BaseModel):
         self.other_settings["use_cache"] = value
 
     def weights_per_piece(self, share_selected: float) -> float:
-        """Return the mean number of weights that a piece is multiplied with in an MLM training step.
+        """Return the mean number of weights that a piece is multiplied by in an MLM training step.
 
         The weights of the head, and of the last layer except keys and values, count only for selected pieces.
         """

@@ -95,7 +95,7 @@ class Encoded:
 
 
 class BertEncoder(nn.Module):
-    """The stack of layers. With `gradient_checkpointing`, a layer keeps only its input and runs again in backward.
+    """The stack of layers. With `gradient_checkpointing`, layers keep only their input and run again in backward().
 
     The last layer computes queries, and everything that depends on them, only for the pieces to be read: the first
     piece of each sequence for a classifier, the selected pieces for MLM.

@@ -27,8 +27,8 @@ from bertmill.errors import UsageError
 # two of 400, 2 threads, ms forward / forward + backward with dropout: one group 882 / 8405; 0.3 256 / 972;
 # 0.6 253 / 934; 0.8 243 / 893; 0.9 257 / 952; only identical lengths 246 / 923.
 SHORTEST_IN_GROUP = 0.8
-# A rectangle with fewer slots takes shorter sequences too, because each group costs several calls. A training step
-# of MiniLM on 32 sentences of SST-2, ms: 0 305; 128 292; 256 284; 512 300; 1024 355.
+# A rectangle with fewer slots than this also accepts shorter sequences, because each group costs several calls. A
+# training step of MiniLM on 32 sentences of SST-2, ms: 0 305; 128 292; 256 284; 512 300; 1024 355.
 SLOTS_WORTH_A_GROUP = 256
 
 IGNORED_LABEL = -100

@@ -79,8 +79,8 @@ class BertPreTrainedModel(nn.Module):
         """Build the model around the leaf modules of another model, which are shared, not copied.
 
         `modules` maps Hugging Face's names to modules, as `dict(model.named_modules())` does. It provides every Linear,
-        Embedding and LayerNorm, or modules that are called like them (LoRA, quantization). The decoder of an MLM head
-        is tied if it was tied before. The modules also decide between training and evaluation mode.
+        Embedding and LayerNorm, or modules with the same call signature (LoRA, quantization). The decoder of an MLM
+        head is tied if it was tied before. The modules also decide between training and evaluation mode.
         """
         with torch.device("meta"):
             model = cls(config, **parts)

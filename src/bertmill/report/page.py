@@ -1,7 +1,7 @@
 """The report as one HTML file: a page frame, a style sheet, a script, and the data of the runs as JSON.
 
-The script inserts user texts as text nodes, so they are never parsed as HTML. A content security policy forbids the
-page to load anything.
+The script inserts user texts as text nodes, so they are never parsed as HTML. A content security policy
+prevents the page from loading anything.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bertmill.training.final_evaluation import clipped
 from bertmill.training.state import RunFolder
 from bertmill.version import __version__
 
-# Of all runs of a page together, so that it stays below 5 MB:
+# Totals over all runs of a page, which keep it below 5 MB:
 MAX_ATTENTION_BYTES = 2_500_000
 MAX_TOTAL_POINTS = 8000
 MIN_POINTS = 100  # per run
@@ -47,7 +47,7 @@ def _trials(run: Path) -> list[Path]:
 
 
 def _page_data(path: Path, num_runs: int) -> dict[str, Any]:
-    """The data of a run, within its part of the limits of a page."""
+    """The data of a run, within its share of the page's limits."""
     run = read_run_data(path, max(MIN_POINTS, min(MAX_POINTS, MAX_TOTAL_POINTS // num_runs)))
     attention = run["evaluation"].pop("attention", [])
     data: dict[str, Any] = clipped(run)
@@ -62,7 +62,7 @@ def _page_data(path: Path, num_runs: int) -> dict[str, Any]:
 
 
 def _distinct_names(paths: Sequence[Path]) -> list[str]:
-    """The shortest ends of the paths that differ from each other."""
+    """The shortest suffixes that tell the paths apart."""
     parts = [path.resolve().parts for path in paths]
     names = ["/".join(each[-1:]) for each in parts]
     depth = 1

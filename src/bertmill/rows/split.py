@@ -24,7 +24,7 @@ _PURPOSE = "rows to measure on"
 
 
 class SplitKey(NamedTuple):
-    """What assigns a row to a side: its subject, and its stratum if the split is stratified."""
+    """What determines the side of a row: its subject, and its stratum if the split is stratified."""
 
     subject: str
     stratum: str = ""
@@ -35,7 +35,7 @@ def split_rows(
 ) -> tuple[list[RowT], list[RowT]]:
     """Return the training rows and the dev rows (about the fraction `share` of all rows), both in the order of `rows`.
 
-    Raises DataError if there are too few rows; `where` is the place named in its message.
+    Raises DataError if there are too few rows; its message names `where`.
     """
     keys = [key(row) for row in rows]
     num_rows_of = Counter(each.subject for each in keys)

@@ -196,7 +196,7 @@ class Classify(SequenceTask[ClassRow]):
         return f"always {self.class_names[majority]}", np.stack([np.full_like(targets, majority), targets], 1)
 
     def _constant_labels(self, expected: NDArray[np.bool_]) -> tuple[str, Scores]:
-        """The most frequent labels, as many as give the best micro F1."""
+        """The k most frequent labels, with k chosen for the best micro F1."""
         counts = expected.sum(0)
         order = np.argsort(-counts, kind="stable")
         num_right = np.concatenate([[0], np.cumsum(counts[order])])

@@ -36,7 +36,7 @@ def class_metrics(predicted: NDArray[np.integer], expected: NDArray[np.integer],
     f1 = 2 * right / np.maximum(given + wanted, 1)
     occurs = given + wanted > 0
     count = len(expected)
-    # The covariance of the one-hot vectors of predictions and labels, over their deviations (Gorodkin, 2004).
+    # The covariance of the one-hot vectors of predictions and labels, divided by their deviations (Gorodkin, 2004).
     deviation = (count**2 - given @ given) * (count**2 - wanted @ wanted)
     return {
         "accuracy": float(right.sum() / count),

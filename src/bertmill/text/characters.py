@@ -59,7 +59,7 @@ def decompose(character: str) -> str:
 
 
 def normalise(word: str, *, strip_accents: bool, lowercase: bool) -> list[Origin]:
-    """Normalize `word` for lookup: the remaining characters, each with the index of its original in `word`."""
+    """Normalize `word` for lookup; returns the remaining characters, each with its original index in `word`."""
     characters = [(character, index) for index, character in enumerate(word) if not is_dropped(character)]
     if strip_accents:
         decomposed = [(part, index) for character, index in characters for part in decompose(character)]

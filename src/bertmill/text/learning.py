@@ -134,7 +134,7 @@ def _learn(table: WordTable, characters: set[str], num_unused: int, size: int, m
     num_free = size - len(reserved) - len(alphabet)
     if num_free < 0:
         what = f"size {size:,} is too small: {len(reserved):,} special and unused tokens and an alphabet of "
-        what += f"{len(characters):,} characters, at the beginning and inside of words, need {size - num_free:,} pieces"
+        what += f"{len(characters):,} characters, at the start of and inside words, need {size - num_free:,} pieces"
         raise UsageError(what, remedy="increase size or reduce alphabet")
     learned = learn_pieces(table.words, alphabet, num_free, min_frequency=min_frequency)
     return {piece: number for number, piece in enumerate([*reserved, *alphabet, *learned])}

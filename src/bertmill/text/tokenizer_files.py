@@ -22,7 +22,7 @@ from bertmill.text.wordpiece import CONTINUATION, MAX_WORD_CHARACTERS
 
 PIPELINE_FILE = "tokenizer.json"
 CONFIG_FILE = "tokenizer_config.json"
-# The only pipeline this tokenizer computes; any other would get wrong ids.
+# The only pipeline that this tokenizer implements; any other would produce wrong ids.
 _ONLY_PARTS = {"normalizer": "BertNormalizer", "pre_tokenizer": "BertPreTokenizer", "model": "WordPiece"}
 _ONLY_VALUES = {"continuing_subword_prefix": CONTINUATION, "max_input_chars_per_word": MAX_WORD_CHARACTERS}
 _NORMALIZER_KEYS = {

@@ -212,7 +212,7 @@ class WordPiece:
         return self._analyze_carefully(unit)
 
     def _analyze_carefully(self, unit: str) -> list[Row]:
-        """For units whose number of characters may change: offsets are those of each character's origin."""
+        """Like `_analyze_unit`, for units whose length may change; offsets refer to the original characters."""
         rows = []
         characters = normalise(unit, strip_accents=self.strip_accents, lowercase=self.lowercase)
         for origins in split_punctuation(characters):

@@ -55,7 +55,7 @@ class Ranks:
         return numbers.tolist()
 
     def add_gradients(self, model: nn.Module) -> None:
-        """Replace every gradient by its sum over all ranks."""
+        """Replace every gradient with its sum over all ranks."""
         if self.count == 1:
             return
         trained = (parameter for parameter in model.parameters() if parameter.requires_grad)

@@ -38,7 +38,7 @@ SIGNIFICANT_DIGITS = 7  # as precise as float32
 
 
 def write_evaluation(path: Path, content: dict[str, Any]) -> None:
-    """Write RUN/evaluation.json: with long texts clipped, and without what a report does not show."""
+    """Write RUN/evaluation.json. Long texts are clipped, and data that the report does not show is omitted."""
     content = {"format": 1, **content}
     if "worst" in content:
         left_out = ("answer", "expected")

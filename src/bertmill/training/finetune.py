@@ -56,7 +56,7 @@ class ResolvedFinetuning(ResolvedTraining):
 
 
 def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
-    """Fine-tune as `settings` say. Returns the model folder on the first rank, None on the others."""
+    """Fine-tune according to `settings`. Returns the model folder on the first rank, None on the others."""
     with open_run(with_options(settings), COMMAND, listener) as run:
         if run.is_finished:
             return run.model

@@ -35,7 +35,7 @@ MAX_PIECES = 1 << 25  # counted at most; larger corpora are sampled
 MAX_CONTEXTS = 1 << 13
 MIN_CONTEXTS = 1 << 8
 POWER_ITERATIONS = 3
-EXTRA_DIMENSIONS = 16  # of the random projection; they make the smallest factors more exact
+EXTRA_DIMENSIONS = 16  # of the random projection; they make the smallest factors more accurate
 BUDGET_FRACTION = 0.1  # of a time budget, for initial weights
 COUNTING_FRACTION = 0.6  # of the progress; the rest is the decomposition
 # Assumed speeds of one core, to fit the computation into its part of a budget:
@@ -67,7 +67,7 @@ class Effort(NamedTuple):
     def within_budget(cls, budget_s: float, vocabulary_size: int, dimensions: int) -> Effort:
         """The largest sample that fits in a tenth of the budget at nominal speeds.
 
-        Measured speeds would make it irreproducible.
+        With measured speeds, the sample would not be reproducible.
         """
         half = budget_s * BUDGET_FRACTION / 2  # for counting, and for the decomposition
         products = 2 * POWER_ITERATIONS + 2
@@ -107,8 +107,8 @@ def factorize(
 ) -> Tensor:
     """U √S for the `rank` largest singular values, in descending order (Halko, Martinsson and Tropp, 2011).
 
-    Rows of zeros stay exactly zero. The signs of factors, which are arbitrary, make the component of largest
-    magnitude positive.
+    Rows of zeros stay exactly zero. The signs of the factors are arbitrary; they are chosen so that the component
+    of largest magnitude is positive.
     """
     width = min(rank + EXTRA_DIMENSIONS, *matrix.shape)
     basis = torch.linalg.qr(matrix @ torch.randn(matrix.shape[1], width, generator=generator))[0]

@@ -38,7 +38,7 @@ from bertmill.training.state import RunFolder, State
 from bertmill.training.trainable import Phase, Trainable
 
 MAX_SKIPPED_IN_A_ROW = 10
-GIVE_BACK_EVERY_S = 60.0  # freed memory, to the system: steps of varying size fragment it
+GIVE_BACK_EVERY_S = 60.0  # return freed memory to the system: steps of varying size fragment it
 
 
 class ResolvedTraining(TrainingFields, extra="ignore", allow_inf_nan=True):

@@ -52,7 +52,7 @@ COMMAND = "pretrain"
 
 
 def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
-    """Pre-train as `settings` say. Returns the model folder on the first rank, None on the others."""
+    """Pre-train according to `settings`. Returns the model folder on the first rank, None on the others."""
     load_objective(settings.objective)  # an unknown objective fails before anything is written
     with open_run(settings, COMMAND, listener) as run:
         if run.is_finished:
@@ -157,7 +157,8 @@ def _start_from_corpus(trainer: Trainer, resolved: ResolvedPretraining, corpus: 
     trainer.journal.remark(f"computed initial weights from corpus statistics in {seconds:.0f} s")
     trainer.save_initial_weights(seconds)
     if trainer.schedule.is_over(trainer.state.step, trainer.state.seconds):
-        trainer.journal.remark("initial weights used up the budget, so no step is trained; use a longer budget")
+        remark = "computing the initial weights used up the budget, so no steps were trained; use a longer budget"
+        trainer.journal.remark(remark)
 
 
 def _build_heldout(

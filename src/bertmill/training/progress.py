@@ -1,4 +1,4 @@
-"""Progress of a training run: lines in log.jsonl, and calls of a listener such as the command line.
+"""Progress of a training run: lines in log.jsonl, and calls to a listener such as the command line.
 
 A line is a JSON object with `step`. A resumed run removes the lines after its checkpoint and writes them again,
 so the log of an interrupted run matches that of an uninterrupted one, except for times.
@@ -26,7 +26,7 @@ class Beginning:
     """What a listener receives before the first step."""
 
     steps: float  # infinite for a time budget
-    sums: Mapping[str, float]  # counted before a resumed run stopped, for its next log line
+    sums: Mapping[str, float]  # since the last log line, before the run was interrupted
 
 
 class Listener:

@@ -1,5 +1,4 @@
-"""Stop signals: after SIGINT or SIGTERM, the run finishes the current step, saves
-a checkpoint, and exits with 130 or 143."""
+"""Stop signals: after SIGINT or SIGTERM, the run finishes the step, saves a checkpoint, and exits with 130 or 143."""
 
 from __future__ import annotations
 

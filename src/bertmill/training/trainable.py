@@ -36,10 +36,10 @@ class Trainable(Protocol):
         """Metrics on the evaluation data; empty if there is none."""
 
     def score(self, figures: Mapping[str, float]) -> list[float]:
-        """The score of an evaluation: larger is better, and the first number that differs decides."""
+        """The score of an evaluation. Scores are compared element by element; larger is better."""
 
     def describe(self, batch: Any) -> str:
-        """A description by which a person can find this batch."""
+        """A description that helps the user find this batch."""
 
 
 class Phase(NamedTuple):

@@ -2,8 +2,8 @@
 
 An instance starts where the previous one ended. It takes sentences until the target is reached or the next sentence
 does not fit; each document end inside costs one more [SEP]. A sentence longer than an instance is cut into windows of
-full length, and its rest is treated as a sentence, so nothing is lost. An instance ends before documents of the other
-part.
+full length, and the remainder is treated as a sentence, so nothing is lost. An instance ends before documents of the
+other part.
 """
 
 from __future__ import annotations

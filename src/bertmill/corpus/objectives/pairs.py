@@ -5,8 +5,8 @@ chunk is cut at a random sentence into A and B.
 
 - NSP: half of the time, B comes from a random other document, and the unused sentences go into the next chunk.
 - SOP: half of the time, A and B are swapped. A chunk of one sentence is cut at a random piece.
-- A label that is in surplus gets less likely, so labels stay balanced although a chunk of one sentence can only be an
-  NSP negative.
+- A label that is in surplus becomes less likely, so labels stay balanced although a chunk of one sentence can only be
+  an NSP negative.
 
 A pair that is too long loses pieces from its longer side, at random from the front or back. This happens only to chunks
 of one sentence, and to pairs of two sentences that become positives to balance a surplus of negatives. Sentences of up

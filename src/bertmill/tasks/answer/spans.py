@@ -3,7 +3,7 @@
 A long passage is read in overlapping windows. A span is scored in the window where its first piece has the widest
 context; its score is the sum of its start and end logits. The search is exact over all spans of at most `max_pieces`:
 a span among the best n starts at one of the n pieces whose best span scores highest, and a sliding maximum over the
-ends finds the best span of each piece. The null score is the score of [CLS], the minimum over the windows.
+ends finds the best span of each piece. The null score is the lowest score of [CLS] over all windows.
 """
 
 from __future__ import annotations

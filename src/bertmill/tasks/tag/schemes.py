@@ -7,7 +7,7 @@
 
 Single-letter tags (`B`, `M`, …) mark spans of one kind, as in word segmentation. Tags of any scheme are read as the
 CoNLL scorer reads them: a tag that cannot continue the previous one starts a new span (an I-X after O or after another
-kind). Strict reading, as IOB2, only accepts spans that start with B-X. The model learns all tags as IOB2.
+kind). Strict reading accepts only valid IOB2 spans, which start with B-X. The model learns all tags as IOB2.
 """
 
 from __future__ import annotations
