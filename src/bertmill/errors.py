@@ -19,10 +19,20 @@ from pathlib import Path
 
 INTERRUPTED = 130  # SIGINT
 TERMINATED = 143  # SIGTERM
-_WRONG_NAME = frozenset(
-    [errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ENAMETOOLONG]
-    + [errno.ELOOP, errno.EINVAL, errno.EILSEQ, errno.EACCES, errno.EPERM, errno.EROFS]
-)
+_WRONG_NAME = {
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.EEXIST,
+    errno.ENOTEMPTY,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+    errno.EINVAL,
+    errno.EILSEQ,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+}
 
 
 class BertmillError(Exception):

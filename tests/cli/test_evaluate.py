@@ -34,6 +34,14 @@ def test_tables_have_the_number_of_rows_and_the_classes(tagger: Path, tagged_fil
     assert any(line.split()[:1] == ["LOC"] for line in lines)
 
 
+def test_control_characters_in_a_file_name_are_escaped(untrained: MakeModel, tmp_path: Path, run_main: RunMain) -> None:
+    rows = tmp_path / "a\x1b[31m\n\u202e.tsv"
+    rows.write_text("text\tlabel\ngood\ta\ngood\tb\n", encoding="utf-8")
+    printed = run_main("evaluate", untrained(Classify(("a", "b"))), "--data", rows, "--quiet")
+    assert "a\\x1b[31m\\n\\u202e.tsv:" in printed
+    assert "\x1b" not in printed
+
+
 def test_an_error_is_shown_with_its_choices(untrained: MakeModel, tmp_path: Path, run_main: RunMain) -> None:
     folder = untrained(Choose())
     choices = ["Then she sat.", "Then she flew."]

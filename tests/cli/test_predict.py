@@ -63,6 +63,39 @@ def test_a_csv_has_the_fields_of_the_row_and_a_column_for_every_label(
     assert [row["pair"] for row in table] == ["three", "five"]
 
 
+def test_control_characters_in_a_csv_are_escaped_except_line_ends(
+    untrained: MakeModel, tmp_path: Path, run_main: RunMain
+) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"text": "a \\u001b[1m\\u009b\\u202e\\n\\tb", "id": "\\u0007"}\n')
+    printed = run_main("predict", untrained(Classify(("a", "b"))), rows, "--output-format", "csv")
+    (row,) = csv.DictReader(io.StringIO(printed))
+    assert (row["id"], row["text"]) == ("\\x07", "a \\x1b[1m\\x9b\\u202e\n\tb")
+
+
+CELLS = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "-5", "+1.5e3", "=5", "a=b", "- -1", "-"]
+
+
+def test_safe_csv_marks_cells_that_a_spreadsheet_would_execute(
+    untrained: MakeModel, tmp_path: Path, run_main: RunMain
+) -> None:
+    folder, rows = untrained(Classify(("a", "b"))), tmp_path / "rows.jsonl"
+    rows.write_text("".join(json.dumps({"text": cell}) + "\n" for cell in CELLS))
+
+    def texts(*flags: str) -> list[str]:
+        printed = run_main("predict", folder, rows, "--output-format", "csv", *flags)
+        return [row["text"] for row in csv.DictReader(io.StringIO(printed))]
+
+    assert texts() == CELLS
+    marked = {"=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "- -1", "-"}
+    assert texts("--safe-csv") == [f"'{cell}" if cell in marked else cell for cell in CELLS]
+
+
+def test_safe_csv_needs_csv(classifier: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", str(classifier), "--text", "good", "--safe-csv"]) == 2
+    assert "--safe-csv needs --output-format csv" in capsys.readouterr().err
+
+
 def test_scores_by_label_and_labels_become_columns() -> None:
     answer = {"number": 1.5, "scores": {"a": 0.25, "b": 0.75}, "labels": ["a", "b"], "words": ["x", "y"]}
     columns = {"number": 1.5, "score:a": 0.25, "score:b": 0.75, "labels": "a|b", "words": ["x", "y"]}

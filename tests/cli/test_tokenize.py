@@ -35,6 +35,14 @@ def test_json_lines_have_all_fields_for_files_and_standard_input(bertmill: RunCo
     )
 
 
+def test_json_lines_have_no_control_characters(bertmill: RunCommand) -> None:
+    text = "a\x1b[1m\x7f\x9b\u202e\u2028 北京 😀"
+    printed = bertmill("tokenize", "--model", "minilm", "--text", text, "--json").stdout
+    assert printed.rstrip("\n").isprintable()
+    assert "北京 😀" in printed
+    assert json.loads(printed)["text"] == text
+
+
 def test_a_pair_is_one_sequence(bertmill: RunCommand) -> None:
     words = ["tokenize", "--model", "minilm", "--text", "a", "--pair", "b", "--json"]
     assert json.loads(bertmill(*words).stdout)["pieces"] == ["[CLS]", "a", "[SEP]", "b", "[SEP]"]

@@ -51,6 +51,12 @@ def test_the_summary_lists_counts_and_sample_rows() -> None:
     ]
 
 
+def test_control_characters_in_a_file_name_are_escaped() -> None:
+    rows = [LabelledRow("a\x1b[31m\n.tsv:1", ("one",), "good")]
+    lines = list(summarise(rows, rows, count_words, one_label))
+    assert "a\\x1b[31m\\n.tsv:1, label good" in lines
+
+
 @given(lengths=st.lists(st.integers(1, 30), min_size=1, max_size=50))
 def test_a_quantile_is_the_smallest_length_that_covers_its_fraction_of_the_rows(lengths: list[int]) -> None:
     found = quantiles(lengths)

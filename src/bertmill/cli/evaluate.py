@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from bertmill.cli.progress import print_row_remarks
 from bertmill.config.commands import EvaluateSettings
 from bertmill.inference.evaluation import Evaluation, evaluate
@@ -12,7 +10,7 @@ from bertmill.machine import set_threads
 from bertmill.rows.source import RowFile
 from bertmill.tasks.base import encode_rows
 from bertmill.tasks.metrics import ClassReport
-from bertmill.text.printable import counted, one_line
+from bertmill.text.printable import counted, escaped, json_line, one_line
 
 MAX_SHOWN_CLASSES = 12  # a larger confusion matrix does not fit on a screen
 
@@ -28,9 +26,9 @@ def run(settings: EvaluateSettings) -> None:
     if not settings.quiet:
         print_row_remarks(file.counts, runner.windows)
     if settings.as_json:
-        print(json.dumps(evaluation.to_json(), ensure_ascii=False))
+        print(json_line(evaluation.to_json()))
     else:
-        print("\n".join(_lines(evaluation)))
+        print("\n".join(map(escaped, _lines(evaluation))))
 
 
 def _lines(evaluation: Evaluation) -> list[str]:

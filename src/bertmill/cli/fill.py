@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 from bertmill.config.commands import FillSettings
 from bertmill.inference.predictor import load
+from bertmill.text.printable import json_line
 
 
 def run(settings: FillSettings) -> None:
@@ -15,7 +14,7 @@ def run(settings: FillSettings) -> None:
         guesses = model.fill(text, settings.top_k)
         of_masks = guesses if isinstance(guesses[0], list) else [guesses]
         if settings.as_json:
-            print(json.dumps({"text": text, "masks": of_masks}, ensure_ascii=False))
+            print(json_line({"text": text, "masks": of_masks}))
             continue
         print(text)
         for number, of_mask in enumerate(of_masks, start=1):

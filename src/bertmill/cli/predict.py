@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import csv
-import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -21,11 +22,15 @@ from bertmill.rows.row import Row
 from bertmill.rows.source import RowFile
 from bertmill.storage import new_file
 from bertmill.tasks.base import Answer, AnyTask, encode_rows
-from bertmill.text.printable import one_line
+from bertmill.text.printable import escaped, json_line, one_line
 from bertmill.text.repair import Repairs
 
 Answers = Iterable[tuple[Row, Answer]]
 Writer = Callable[[Answers, AnyTask, TextIO], None]
+
+_FORMULA = re.compile(r"[=+\-@](?!(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\Z)")  # not before a plain number
+_MARK = "'"  # a spreadsheet shows the text after it
+_HARMLESS = "\t\n"
 
 
 def run(settings: PredictSettings) -> None:
@@ -35,7 +40,9 @@ def run(settings: PredictSettings) -> None:
     runner = Runner(settings.model, settings.device, settings)
     runner = runner.with_options(**settings.model_dump(include=set(runner.task.PredictOptions.model_fields)))
     task = runner.task
-    write = _writer(settings.output_format, task)
+    if settings.safe_csv and settings.output_format != "csv":
+        raise UsageError("--safe-csv needs --output-format csv")
+    write = partial(_write_csv, is_safe=True) if settings.safe_csv else _writer(settings.output_format, task)
     file = RowFile(settings.file or "--text", settings)
     rows = [_request(settings, task)] if settings.file is None else runner.read(file, labelled=False)
     answers: Answers = runner.answers(encode_rows(task, rows, runner.windows, file))
@@ -80,7 +87,7 @@ def _writer(name: str, task: AnyTask) -> Writer:
 
 def _write_jsonl(answers: Answers, task: AnyTask, out: TextIO) -> None:
     for row, answer in answers:
-        out.write(json.dumps(_id(row) | answer, ensure_ascii=False) + "\n")
+        out.write(json_line(_id(row) | answer) + "\n")
 
 
 def _write_table(answers: Answers, task: AnyTask, out: TextIO) -> None:
@@ -88,7 +95,7 @@ def _write_table(answers: Answers, task: AnyTask, out: TextIO) -> None:
         out.write("  ".join([task.show(answer), *map(one_line, row.texts)]) + "\n")
 
 
-def _write_csv(answers: Answers, task: AnyTask, out: TextIO) -> None:
+def _write_csv(answers: Answers, task: AnyTask, out: TextIO, *, is_safe: bool = False) -> None:
     """Write the id, the prediction and the fields of each row; the first row decides the columns."""
     table = csv.writer(out, lineterminator="\n")
     header: list[str] = []
@@ -96,9 +103,17 @@ def _write_csv(answers: Answers, task: AnyTask, out: TextIO) -> None:
         columns = _id(row) | answer_columns(answer) | row.fields()
         if not header:
             header = list(columns)
-            table.writerow(header)
-        values = (columns.get(name) for name in header)
-        table.writerow(json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value for value in values)
+            table.writerow(_cell(name, is_safe) for name in header)
+        table.writerow(_cell(columns.get(name), is_safe) for name in header)
+
+
+def _cell(value: Any, is_safe: bool) -> Any:
+    """A cell of a CSV file; with `is_safe`, text that a spreadsheet would execute begins with an apostrophe."""
+    if isinstance(value, list):
+        return json_line(value)
+    if not isinstance(value, str):
+        return value
+    return f"{_MARK * (is_safe and bool(_FORMULA.match(value)))}{escaped(value, keep=_HARMLESS)}"
 
 
 def answer_columns(answer: Answer) -> dict[str, Any]:

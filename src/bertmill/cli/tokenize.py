@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 
@@ -12,6 +11,7 @@ from bertmill.config.commands import TokenizeSettings
 from bertmill.errors import UsageError
 from bertmill.text.encoding import Encoding
 from bertmill.text.files import read_lines
+from bertmill.text.printable import json_line
 from bertmill.text.repair import Repairs, repair_text
 from bertmill.text.tokenizer import BertTokenizer
 
@@ -52,7 +52,7 @@ def _json_line(texts: list[str], encoding: Encoding) -> str:
         "offsets": encoding.offsets,
         "words": encoding.word_ids,
     }
-    return json.dumps(record, ensure_ascii=False)
+    return json_line(record)
 
 
 def _table(texts: list[str], encoding: Encoding) -> str:

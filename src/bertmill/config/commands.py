@@ -272,9 +272,8 @@ class PredictSettings(RowSettings, WindowSettings):
     question: Annotated[str | None, COMMON] = Field(None, description="question to answer from --text")
     choice: Annotated[list[str], COMMON] = Field([], description="a choice for --text; repeat for each choice")
     out: Annotated[Path | None, COMMON] = Field(None, description="file to write instead of printing")
-    output_format: Annotated[str, COMMON] = Field(
-        "jsonl", description="output format: jsonl, csv, table, or a task-specific format"
-    )
+    output_format: Annotated[str, COMMON] = Field("jsonl", description="jsonl, csv, table, or a task-specific format")
+    safe_csv: bool = Field(False, description="prefix csv cells that a spreadsheet would execute with an apostrophe")
     device: str = Field("auto", description="device: cpu, cuda or auto")
     threads: Threads | None = Field(None, description="threads to use (default: one per core)")
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from bertmill.rows.labels import FEW_LABELS, are_many_numbers, as_number
 from bertmill.rows.row import Row
-from bertmill.text.printable import counted, one_line
+from bertmill.text.printable import counted, escaped, one_line
 
 RowT = TypeVar("RowT", bound=Row)
 
@@ -43,7 +43,7 @@ def summarise(
     # Samples come from the start, the middle and the end, because files are often sorted by label.
     for place in sorted({round(number * (len(train) - 1) / (_NUM_SAMPLES - 1)) for number in range(_NUM_SAMPLES)}):
         row = train[place]
-        yield f"{row.place}, label {one_line(', '.join(labels(row))) or 'none'}"
+        yield f"{escaped(row.place)}, label {one_line(', '.join(labels(row))) or 'none'}"
         yield from (f"    {one_line(text)}" for text in row.all_texts)
 
 

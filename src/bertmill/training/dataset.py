@@ -15,7 +15,7 @@ from bertmill.rows.source import RowFile
 from bertmill.rows.split import split_rows
 from bertmill.rows.summary import summarise
 from bertmill.tasks.base import AnyTask, Example, encode_rows
-from bertmill.text.printable import counted
+from bertmill.text.printable import counted, escaped
 
 SPLIT_SEED = 0  # the dev rows do not depend on the training seed
 
@@ -54,9 +54,9 @@ def read_dataset(settings: FinetuneSettings, kind: type[AnyTask], windows: Windo
         cache(lambda text: len(windows.ids(text))),  # many questions share a passage
         task.labels,
     )
-    remarks = [*summary, *train_file.counts.remarks(f" in {train_file.path}")]
+    remarks = [*summary, *train_file.counts.remarks(f" in {escaped(train_file.path)}")]
     if fraction is None:
-        remarks += dev_file.counts.remarks(f" in {dev_file.path}")
+        remarks += dev_file.counts.remarks(f" in {escaped(dev_file.path)}")
     elif len(dev) < fraction * (len(train) + len(dev)) / 2:
         why = "rows with the same text stay together, and every label keeps a text to train on"
         remarks.append(f"only {counted(len(dev), 'row')} could be held out for dev: {why}")
