@@ -25,7 +25,7 @@ NAMES = {"0": "bad", "1": "good"}
         ({"num_labels": 3, "id2label": NAMES}, (), {0: "bad", 1: "good"}, "using the names"),
         ({"num_labels": 3, "id2label": NAMES}, (2,), {0: "bad", 1: "good"}, "using the names"),
         ({"num_labels": 3, "id2label": NAMES}, (3,), {0: "bad", 1: "good", 2: "LABEL_2"}, "using num_labels"),
-        ({"num_labels": 1, "id2label": NAMES}, (1,), {0: "bad"}, "using num_labels, which is the size of the head"),
+        ({"num_labels": 1, "id2label": NAMES}, (1,), {0: "bad"}, "using num_labels, the size of the head"),
         ({"id2label": "positive"}, (), "positive", ""),
     ],
 )

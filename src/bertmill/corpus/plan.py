@@ -91,7 +91,7 @@ class Planner:
         self.seed = seed
 
     def plan(self, epoch: int) -> PlanFacts:
-        """Plan an epoch unless it is already planned, even if its records have been removed."""
+        """Plan an epoch unless it is already planned; its records may have been removed since."""
         return self._known(epoch) or self._make(epoch)
 
     def load_records(self, epoch: int) -> NDArray[Any]:

@@ -237,7 +237,7 @@ def _entity(given: Any, num_characters: int) -> tuple[int, int, str]:
 
 
 def _cut(words: list[Span], borders: set[int]) -> list[Span]:
-    """Cut words at the borders inside them."""
+    """Split words at the borders that fall inside them."""
     cut: list[Span] = []
     for start, end in words:
         places = [start, *sorted(border for border in borders if start < border < end), end]
