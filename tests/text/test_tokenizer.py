@@ -266,6 +266,7 @@ def pipeline_with(**changes: Any) -> str:
 
 EMPTY = {"id": 0, "content": "", "special": True, "normalized": False}
 ADDED = {"id": 0, "content": "x", "special": False, "normalized": True}
+INFINITE = {"id": float("inf"), "content": "x", "special": True}
 
 
 @pytest.mark.parametrize(
@@ -297,6 +298,7 @@ ADDED = {"id": 0, "content": "x", "special": False, "normalized": True}
         ("vocab.txt", "\ufeff[PAD]", IntegrityError, "byte order mark"),
         ("tokenizer.json", pipeline_with(added_tokens=[ADDED]), UsageError, "only plain special"),
         ("tokenizer.json", pipeline_with(added_tokens=[3]), IntegrityError, "malformed"),
+        ("tokenizer.json", pipeline_with(added_tokens=[INFINITE]), IntegrityError, "malformed added token"),
         (
             "tokenizer.json",
             pipeline_with(model={"vocab": {"a": 0}}, added_tokens=[]),

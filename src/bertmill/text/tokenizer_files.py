@@ -124,7 +124,7 @@ def _added_token(token: Any, vocabulary: dict[str, int], path: Path) -> str:
         content, number = str(token["content"]), int(token["id"])
         is_plain = not (token.get("lstrip") or token.get("rstrip") or token.get("single_word"))
         is_special = bool(token.get("special"))
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
         raise IntegrityError("has a malformed added token", where=path) from None
     if not content:
         raise IntegrityError("has an added token without text", where=path)
