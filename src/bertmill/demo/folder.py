@@ -33,7 +33,7 @@ from bertmill.storage import locked_folder, read_json, require_format, write_fil
 RECORD = "demo.json"
 FORMAT = 1
 PRETRAINED, RANDOM, MINILM = "pretrained", "random", "minilm"  # the initial weights of a fine-tuning run
-FILLED, MASKED_WORDS = "filled", "masked-words"  # measurements of the encoder itself
+FILLED = "filled"  # the predictions of the encoder itself
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class Demo:
         return next(self.rows.glob(f"{task}-{part}.*"))
 
     def figures_of(self, name: str) -> Path:
-        """The file with the results of a fine-tuning run (by name), FILLED or MASKED_WORDS."""
+        """The file with the results of a fine-tuning run (by name), or FILLED."""
         return self.measured / f"{name}.json"
 
     def add_seconds(self, stage: str, seconds: float) -> None:
