@@ -108,7 +108,7 @@ def evaluate_pretraining(
         "on": "train" if trainable.heldout is None else "heldout",
         **({} if trainable.heldout is None else _heldout_metrics(model, trainable.heldout, model.device)),
         "baseline": {
-            "answer": f"always {tokenizer.convert_ids_to_tokens(piece)}",
+            "answer": f'always "{tokenizer.convert_ids_to_tokens(piece)}"',
             "metrics": {f"{head}_accuracy": accuracy},
         },
         "vocabulary_size": len(tokenizer),

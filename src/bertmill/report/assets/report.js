@@ -71,7 +71,11 @@
     const parts = [[Math.floor(rest / 3600), "h"], [Math.floor(rest / 60) % 60, "min"], [rest % 60, "s"]];
     return parts.filter(([count], place) => count || (place === 2 && rest < 60)).map((each) => each.join(" ")).join(" ");
   }
-  const shown = (value) => (Array.isArray(value) ? value.join(", ") : typeof value === "object" && value !== null ? JSON.stringify(value) : String(value));
+  function shown(value) {
+    if (Array.isArray(value)) return value.join(", ");
+    if (typeof value !== "object" || value === null) return String(value);
+    return Object.entries(value).filter(([, each]) => each !== null).map(([name, each]) => `${words(name)} ${shown(each)}`).join(", ");
+  }
   const seriesColor = (number) => `var(--s${number % 8})`;
 
   // Line plots: hover, or focus and use the arrow keys, to read values.
@@ -279,7 +283,7 @@
   function metrics(run) {
     const { metrics: figures, baseline, metric: selecting } = run.evaluation;
     if (!figures) return null;
-    const rows = Object.entries(figures).map(([name, metric]) => {
+    const rows = Object.entries(figures).filter(([name]) => name !== "loss").map(([name, metric]) => {
       const constant = baseline.metrics[name];
       return h("tr", {}, rowHeading(title(name), name === selecting ? " ★" : ""), h("td", { class: "number" }, short(metric.value)),
         h("td", { class: "number" }, `${short(metric.low)} – ${short(metric.high)}`), h("td", { class: "number" }, short(constant)), h("td", { class: "wide" }, intervalBar(metric, constant)));
@@ -646,7 +650,7 @@
   function comparison() {
     if (RUNS.length < 2) return null;
     const names = [...new Set(RUNS.flatMap((run) => Object.keys(run.settings)))].filter((name) => name !== "out" && new Set(RUNS.map((run) => JSON.stringify(run.settings[name]))).size > 1);
-    const results = RUNS.map((run) => new Map(Object.entries(run.evaluation.metrics || {}).map(([name, each]) => [title(name), `${short(each.value)} (${short(each.low)} – ${short(each.high)})`])));
+    const results = RUNS.map((run) => new Map(Object.entries(run.evaluation.metrics || {}).filter(([name]) => name !== "loss").map(([name, each]) => [title(name), `${short(each.value)} (${short(each.low)} – ${short(each.high)})`])));
     const figures = [...new Set(results.flatMap((each) => [...each.keys()]))];
     const row = (name, values) => h("tr", {}, rowHeading(name), values.map((each) => h("td", { class: "value" }, each === undefined ? "–" : shown(each))));
     const columns = () => [[""], ...RUNS.map((run, number) => [h("span", { style: `color:${seriesColor(number)}` }, run.name)])];
