@@ -65,10 +65,8 @@ def download_model(name: str, revision: str | None = None, *, installed: str = "
 
     revision = _valid(revision)
     if constants.HF_HUB_OFFLINE:
-        what = (
-            f"{name!r} is not a model folder, an installed model or in the cache of the hub, and HF_HUB_OFFLINE is set"
-        )
-        raise UsageError(what, remedy=f"{installed}unset HF_HUB_OFFLINE to download it")
+        remedy = f"{installed}unset HF_HUB_OFFLINE to look for it on the hub"
+        raise UsageError(f"{_no_model(name)}, and HF_HUB_OFFLINE is set", remedy=remedy)
     with _hub_errors(name, revision, installed), _progress():
         info = HfApi().model_info(name, revision=revision, files_metadata=True)
         files = _needed_files(name, info)
@@ -85,6 +83,10 @@ def download_model(name: str, revision: str | None = None, *, installed: str = "
             if not is_cached[each.rfilename]:
                 _require_hash(path, each)
     return path.parent
+
+
+def _no_model(name: str) -> str:
+    return f"there is no model folder {name!r}, no installed or cached model of that name"
 
 
 def _valid(revision: str | None) -> str:
@@ -149,7 +151,7 @@ def _hub_errors(name: str, revision: str, installed: str) -> Iterator[None]:
         remedy = f"accept its terms on {constants.ENDPOINT}/{name}, then set HF_TOKEN"
         raise UsageError(f"the model {name!r} has terms that must be accepted", remedy=remedy) from None
     except errors.RepositoryNotFoundError:
-        what = f"{name!r} is not a model folder, an installed model or a public model on {constants.ENDPOINT}"
+        what = f"{_no_model(name)}, and no public model on {constants.ENDPOINT}"
         raise UsageError(what, remedy=f"{installed}if it is private, set HF_TOKEN") from None
     except errors.RevisionNotFoundError:
         raise UsageError(f"the model {name!r} has no revision {revision!r}") from None
@@ -158,9 +160,8 @@ def _hub_errors(name: str, revision: str, installed: str) -> Iterator[None]:
         remedy = "wait a few minutes, or set HF_TOKEN for a higher limit" if code == 429 else "try again later"
         raise ResourceError(f"{constants.ENDPOINT} answered {code} for {name!r}", remedy=remedy) from None
     except (errors.LocalEntryNotFoundError, *network_errors) as error:
-        what = f"{name!r} is not a model folder or an installed model, and {constants.ENDPOINT} cannot be reached"
-        remedy = f"{installed}connect to the network to download it"
-        raise UsageError(f"{what} ({type(error).__name__})", remedy=remedy) from None
+        what = f"{_no_model(name)}, and {constants.ENDPOINT} cannot be reached ({type(error).__name__})"
+        raise UsageError(what, remedy=f"{installed}connect to the network to download it") from None
     except (errors.FileMetadataError, OSError) as error:
         raise ResourceError(f"cannot be downloaded: {error}", where=name, remedy="try again") from None
 
