@@ -16,6 +16,8 @@ from typing import Any
 
 from torch import Tensor
 
+from bertmill.checkpoint.hub import INDEX_FILE, PICKLED_FILE
+from bertmill.checkpoint.hub import WEIGHTS_FILE as WEIGHTS_FILE
 from bertmill.checkpoint.labels import settle_labels
 from bertmill.checkpoint.names import CONFIG_FILE as CONFIG_FILE
 from bertmill.checkpoint.names import read_metadata
@@ -23,10 +25,7 @@ from bertmill.checkpoint.tensors import StoredTensor, stored_tensors, write_tens
 from bertmill.errors import IntegrityError, UsageError
 from bertmill.storage import MANIFEST, new_folder, read_json, sha256_of, verify_manifest, write_file, write_manifest
 
-WEIGHTS_FILE = "model.safetensors"
-INDEX_FILE = "model.safetensors.index.json"
 VOCABULARY_FILE = "vocab.txt"
-PICKLED_FILE = "pytorch_model.bin"
 
 _MAX_JSON_BYTES = 4 << 20
 # The files that the manifest lists if the folder already existed; it may contain other files, which are not ours.

@@ -41,7 +41,7 @@ class TokenizeSettings(Settings):
     """Show how text is split into pieces: each piece with its id, the characters it covers and its word."""
 
     files: TextFiles = []
-    model: str = Field(description="vocabulary file, model folder or name of an installed model such as minilm")
+    model: str = Field(description="vocabulary file, model folder or model name such as minilm or bert-base-uncased")
     text: list[str] = Field([], description="text to tokenize instead of files; may be repeated")
     pair: str | None = Field(None, description="second text, encoded after --text in the same sequence")
     text_field: str = Field("text", description="field of a .jsonl record that contains the text")
@@ -71,7 +71,7 @@ class CorpusSettings(Settings):
     """Turn text into a corpus: sentences are split into pieces and stored on disk. Resumes an interrupted build."""
 
     files: TextFiles
-    vocab: str = Field(description="vocabulary folder or file, model folder or name of an installed model")
+    vocab: str = Field(description="vocabulary folder or file, model folder or model name")
     out: Path = Field(description="corpus folder to write; it must not exist yet")
     workers: int | None = Field(None, ge=1, le=1024, description="processes to use (default: one per core)")
     document: Literal["blank-line", "file", "record"] | None = Field(
@@ -227,7 +227,7 @@ class FinetuneSettings(TrainingSettings, RowSettings, WindowSettings):
 
     task: Annotated[str, POSITIONAL] = Field(description="task to learn")
     model: Annotated[str, NAME_OR_PATH, MAY_MOVE] = Field(
-        description="pre-trained model: a folder or the name of an installed model"
+        description="pre-trained model: a folder, an installed model (minilm) or a name on the hub"
     )
     train: Annotated[Path, PATH, MAY_MOVE] = Field(description="file of labeled rows to train on")
     dev: Annotated[Heldout, PATH, MAY_MOVE, COMMON] = Field(
@@ -290,11 +290,19 @@ class PredictSettings(RowSettings, WindowSettings):
 class FillSettings(Settings):
     """Predict the piece at each [MASK] in a text."""
 
-    model: Annotated[str, Field(description="model folder or name of an installed model"), POSITIONAL]
+    model: Annotated[str, Field(description="model folder or model name"), POSITIONAL]
     texts: Annotated[list[str], Field(min_length=1, description="texts that contain [MASK]"), POSITIONAL]
     top_k: int = Field(5, ge=1, description="number of predictions for each [MASK]")
     device: str = Field("auto", description="device: cpu, cuda or auto")
     as_json: bool = Field(False, alias="json", description="print one JSON object per text instead of a table")
+
+
+class DownloadSettings(Settings):
+    """Download a model from the Hugging Face hub. Every command also downloads a model that it needs."""
+
+    name: Annotated[str, Field(description="name on the hub, such as bert-base-uncased"), POSITIONAL]
+    revision: str | None = Field(None, description="branch, tag or commit (default: main)")
+    out: Path | None = Field(None, description="folder to write; it must not exist yet (default: the cache of the hub)")
 
 
 class InspectSettings(Settings):
@@ -343,6 +351,7 @@ COMMAND_SETTINGS: dict[str, type[Settings]] = {
     "evaluate": EvaluateSettings,
     "predict": PredictSettings,
     "fill": FillSettings,
+    "download": DownloadSettings,
     "inspect": InspectSettings,
     "check": CheckSettings,
     "report": ReportSettings,
