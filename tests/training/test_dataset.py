@@ -78,7 +78,7 @@ def test_the_split_does_not_depend_on_the_training_seed(read: Reader) -> None:
             "the label 'high' is not a number; correct it, or use class",
         ),
         ("regress", False, "high", "label is not a number", "the label 'high' is not a number; correct it, or use"),
-        ("classify", False, "x", "unknown label 1; unknown: 'x'", "the label 'x' is not one of 0, 1; correct it, or add"),
+        ("classify", False, "x", "unknown label 1; unknown: 'x'", "the label 'x' is not one of 0, 1; correct it,"),
     ],
 )
 def test_a_label_that_the_task_cannot_use_is_a_bad_row(
