@@ -13,10 +13,12 @@ from bertmill.config.fields import (
     Encoding,
     Heldout,
     MaskMix,
+    MaxBadRows,
     Phases,
     Seconds,
     Separator,
     Threads,
+    are_too_many,
     heldout_share,
     parse_mask_mix,
     parse_phases,
@@ -146,3 +148,27 @@ def test_other_separators_are_refused(given: str) -> None:
 @pytest.mark.parametrize("given", [0, -1, 5000, "x"])
 def test_threads_are_limited(given: Any) -> None:
     assert problem(Threads, given)
+
+
+@pytest.mark.parametrize(
+    ("limit", "count", "total", "expected"),
+    [
+        ("5%", 5, 100, False),
+        ("5%", 6, 100, True),
+        ("7%", 7, 100, False),  # 0.07 * 100 is more than 7 in floating point, 0.29 * 100 is less than 29
+        ("29%", 29, 100, False),
+        ("0.5%", 5, 1000, False),
+        ("100%", 7, 7, False),
+        ("0", 0, 9, False),
+        ("0", 1, 9, True),
+        ("20", 21, 10**9, True),
+    ],
+)
+def test_bad_rows_are_limited_by_a_number_or_a_percentage(limit: str, count: int, total: int, expected: bool) -> None:
+    assert parse(MaxBadRows, limit) == limit
+    assert are_too_many(count, limit, total) == expected
+
+
+@pytest.mark.parametrize("limit", ["", "%", "-1", "101%", "5.5", "1e3", "٣", "100.5%", "5 %", "9" * 400])
+def test_other_limits_on_bad_rows_are_refused(limit: str) -> None:
+    assert problem(MaxBadRows, limit) == "Value error, must be a number of rows such as 20, or a percentage such as 5%"

@@ -95,6 +95,23 @@ def test_too_many_bad_rows_stop_reading_at_the_end_of_a_short_file(tmp_path: Pat
         next(reading)
 
 
+def test_the_limit_on_bad_rows_is_a_setting(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "text\tlabel\n" + "t\t\n" * 6 + "t\tx\n" * 4)
+    for limit in ("60%", "6"):
+        assert len(list(read_labelled(row_file(path, on_bad_row="skip", max_bad_rows=limit)))) == 4
+    for limit, num_read in (("59%", 10), ("5", 6)):
+        file = row_file(path, on_bad_row="skip", max_bad_rows=limit)
+        with pytest.raises(DataError, match=f"more than {limit} .* bad: 6 of {num_read} rows"):
+            list(read_labelled(file))
+
+
+def test_records_after_a_thousand_bad_ones_have_unknown_columns(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", "no\n" * 1000 + '{"text": "t", "label": 1}\n' * 3)
+    file = row_file(path, on_bad_row="skip", max_bad_rows="100%")
+    with pytest.raises(DataError, match=r"all rows are bad: 1,003 of 1,003 rows \(.* 1,000, unknown columns 3\)"):
+        list(read_labelled(file))
+
+
 def test_too_many_bad_rows_stop_reading_early_in_a_long_file(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "text\tlabel\n" + "t\tx\n" * 900 + "t\t\n" * 100_000)
     file = row_file(path, on_bad_row="skip")

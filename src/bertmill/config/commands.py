@@ -18,6 +18,7 @@ from bertmill.config.fields import (
     Folder,
     Heldout,
     MaskMix,
+    MaxBadRows,
     OnNonFinite,
     Phases,
     Precision,
@@ -136,6 +137,9 @@ class PretrainSettings(TrainingSettings, PretrainFields):
         return self
 
 
+DEFAULT_MAX_BAD_ROWS = "5%"
+
+
 class RowSettings(Settings):
     """Settings for reading rows."""
 
@@ -156,8 +160,17 @@ class RowSettings(Settings):
     )
     encoding: Encoding = None
     on_bad_row: Literal["stop", "skip"] = Field(
-        "stop", description="what to do with an unusable row; always stops if more than 5% of rows are bad"
+        "stop", description="what to do with an unusable row: stop, or skip and count it"
     )
+    max_bad_rows: MaxBadRows = Field(
+        DEFAULT_MAX_BAD_ROWS, description="stop if more rows than this are skipped: a number or a percentage"
+    )
+
+    @model_validator(mode="after")
+    def _skipped_if_limited(self) -> Self:
+        if self.max_bad_rows != DEFAULT_MAX_BAD_ROWS and self.on_bad_row == "stop":
+            raise ValueError("--max-bad-rows needs --on-bad-row skip")
+        return self
 
 
 class WindowSettings(Settings):

@@ -22,6 +22,7 @@ OnNonFinite = Literal["stop", "skip", "reload"]
 Precision = Literal["fp32", "bf16", "auto"]
 Quotes = Literal["literal", "standard"]
 
+_LIMIT = re.compile(r"(\d{1,3}(?:\.\d+)?)%|\d{1,15}", re.ASCII)
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
 
 
@@ -87,6 +88,18 @@ def _written(given: Any) -> Any:
     return str(given) if type(given) is int else given
 
 
+def are_too_many(count: int, limit: str, total: int) -> bool:
+    """Whether `count` of `total` rows exceed a limit such as 20 or 5%."""
+    number = float(limit.removesuffix("%"))
+    return 100 * count > number * total if limit.endswith("%") else count > number
+
+
+def _require_limit(text: str) -> None:
+    found = _LIMIT.fullmatch(text)
+    if found is None or (found[1] and float(found[1]) > 100):
+        raise ValueError("must be a number of rows such as 20, or a percentage such as 5%")
+
+
 def _separator(text: Any) -> Any:
     """Parse a single character; tab and \\t stand for a tab character."""
     if isinstance(text, str):
@@ -126,6 +139,7 @@ Encoding = Annotated[
     AfterValidator(_encoding),
 ]
 MaskMix = Annotated[str, _checked_by(parse_mask_mix)]
+MaxBadRows = Annotated[str, BeforeValidator(_written), _checked_by(_require_limit)]
 TextFiles = Annotated[
     list[str],
     Field(description="text files, folders or globs (.txt .gz .xz .zst .jsonl); - is standard input"),

@@ -95,10 +95,17 @@ PRESETS = {
 PRESET_METRICS = {"cola": "matthews"}  # where the usual metric is not the task's default
 
 
-def read_fields(file: RowFile, *, labelled: bool, unfold: Unfold = lambda _content, _file: None) -> Iterator[Record]:
+def read_fields(
+    file: RowFile,
+    *,
+    labelled: bool,
+    optional_label: bool = False,
+    unfold: Unfold = lambda _content, _file: None,
+) -> Iterator[Record]:
     """Read the records of a file and rename their fields to text, pair, label and choices. Absent fields are omitted.
 
-    If `labelled` is false, labels in the file are ignored. `unfold` is passed to `read_records`.
+    If `labelled` is false, labels in the file are ignored. With `optional_label`, the label of records without the key
+    is None, unless all records lack it. `unfold` is passed to `read_records`.
     """
     file.require_format(*FORMATS)
     given = given_columns(file.settings)
@@ -108,7 +115,10 @@ def read_fields(file: RowFile, *, labelled: bool, unfold: Unfold = lambda _conte
         records, columns = _named_rows(read_table(file), given, labelled)
     else:
         file.require_default("separator", "quotes")
-        records, columns = _columns_of_records(read_records(file, unfold), given, labelled)
+        read = read_records(file, unfold)
+        records, columns = _columns_of_records(read, given, labelled, optional_label)
+        if labelled and optional_label and columns.label is not None:
+            records = _with_optional(columns.label, records, file.path)
     columns = _without_label(columns, labelled)
     return (record if record.problem else _renamed(record, columns) for record in records)
 
@@ -179,25 +189,48 @@ def _table_record(row: Cells, names: Sequence[str]) -> Record:
 
 
 def _columns_of_records(
-    records: Iterator[Record], given: Columns | None, labelled: bool
+    records: Iterator[Record], given: Columns | None, labelled: bool, optional_label: bool
 ) -> tuple[Iterable[Record], Columns]:
-    """Return the records and the columns to use: the given ones, or those recognized in the first good record."""
+    """Return the records and the columns to use: the given ones, or those recognized in the first good record.
+
+    With `optional_label`, they are those recognized in the first good record with a label.
+    """
     if given is not None:
         return records, given
+    first: Record | None = None
     head: list[Record] = []
-    for record in islice(records, ROWS_BEFORE_STOPPING):  # if all of these are bad, reading stops anyway
+    columns = None
+    for record in islice(records, ROWS_BEFORE_STOPPING):
         head.append(record)
-        if record.problem is None:
+        if record.problem is not None:
+            continue
+        first = first or record
+        lists = [name for name, value in record.fields.items() if isinstance(value, list)]
+        columns = recognise_columns(list(record.fields), lists, labelled)
+        if columns is not None or not optional_label:
             break
-    if not head or head[-1].problem is not None:
-        return chain(head, records), Columns("text")
-    first = head[-1]
-    lists = [name for name, value in first.fields.items() if isinstance(value, list)]
-    columns = recognise_columns(list(first.fields), lists, labelled)
+    if first is None:
+        what = f"its columns are unknown, because the first {len(head):,} rows are bad"
+        problem = BadRowError("unknown columns", what, "set columns")
+        rest = (record._replace(problem=record.problem or problem) for record in records)
+        return chain(head, rest), Columns("text")
     if columns is None:
         raise _unrecognized(first.place, first.fields, labelled)
     records = chain(head, records)
     return (_refuse_new_pairs(records) if columns.pair is None else records), columns
+
+
+def _with_optional(label: str, records: Iterable[Record], path: str) -> Iterator[Record]:
+    """Set a missing label to None. Raises DataError at the end if no record has one."""
+    is_missing = True
+    for record in records:
+        if label in record.fields:
+            is_missing = False
+        elif record.problem is None:
+            record = record._replace(fields={**record.fields, label: None})
+        yield record
+    if is_missing:
+        raise DataError(f"no row has the column {label!r}", where=path, remedy="set columns to match the file")
 
 
 def _refuse_new_pairs(records: Iterable[Record]) -> Iterator[Record]:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from bertmill.config.commands import RowSettings
 from bertmill.errors import DataError, UsageError
-from bertmill.rows.bad_rows import BadRowError, RowCounts
+from bertmill.rows.bad_rows import BadRowError, RowCounts, UnknownLabelError
 from bertmill.rows.row import Record, Row
 from bertmill.text.files import format_suffix
 
@@ -24,6 +24,7 @@ class RowFile:
     path: str
     settings: RowSettings = field(default_factory=RowSettings)
     counts: RowCounts = field(default_factory=RowCounts)
+    _first_unknown: UnknownLabelError | None = field(default=None, init=False)  # if it stops reading
 
     @property
     def format(self) -> str:
@@ -59,11 +60,28 @@ class RowFile:
             yield replace(row, id=self.counts.num_rows if record.id is None else record.id)
         if not self.counts.num_rows:
             raise DataError("the file has no rows", where=self.path)
-        self.counts.require_few_skipped(self.path)
+        self.require_usable_rows()
 
     def handle_bad_row(self, problem: BadRowError, place: str) -> None:
-        """Raise DataError, or skip and count the row, depending on the `on_bad_row` setting."""
-        if self.settings.on_bad_row == "stop":
-            remedy = f"{problem.remedy or 'correct it'}, or set on_bad_row=skip to skip such rows"
-            raise DataError(problem.what, where=problem.where or place, remedy=remedy) from None
-        self.counts.skip(problem, place, self.path)
+        """Raise DataError, or skip and count the row, depending on the `on_bad_row` setting.
+
+        An error for unknown labels is raised by `require_usable_rows`, because it lists those of all rows.
+        """
+        if self.settings.on_bad_row == "skip":
+            self.counts.skip(problem, place, self.path, self.settings.max_bad_rows)
+        elif isinstance(problem, UnknownLabelError):
+            self.counts.unknown.update(problem.num_rows)
+            self._first_unknown = self._first_unknown or problem
+        else:
+            raise _stopped_by(problem, place) from None
+
+    def require_usable_rows(self) -> None:
+        """Raise DataError after the last row if labels are unknown and not skipped, or if too many rows are bad."""
+        if self._first_unknown is not None:
+            raise _stopped_by(self._first_unknown.of_file(self.counts.unknown), self.path)
+        self.counts.require_few_skipped(self.path, self.settings.max_bad_rows)
+
+
+def _stopped_by(problem: BadRowError, place: str) -> DataError:
+    remedy = f"{problem.remedy or 'correct it'}, or set on_bad_row=skip to skip such rows"
+    return DataError(problem.what, where=problem.where or place, remedy=remedy)

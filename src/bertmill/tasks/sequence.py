@@ -55,7 +55,9 @@ class SequenceTask(Task[TextRowT, Example]):
                 raise BadRowError("has choices", what, "remove them")
             return cls.parse(record.fields, record.place, options)
 
-        return file.rows(read_fields(file, labelled=labelled, unfold=cls.unfold), parse)
+        optional = options.optional_label
+        records = read_fields(file, labelled=labelled, optional_label=optional, unfold=cls.unfold)
+        return file.rows(records, parse)
 
     @classmethod
     def request(cls, fields: Mapping[str, Any], place: str = "request") -> TextRowT:
