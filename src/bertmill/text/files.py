@@ -16,6 +16,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from glob import glob
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -84,6 +85,12 @@ def read_file(
     Without `encoding`, text is UTF-8, or UTF-16 with a byte order mark.
     """
     return _lines(_blocks(file, on_bytes), file, encoding, repairs)
+
+
+def first_lines(lines: Iterator[Line], count: int) -> tuple[list[Line], Iterator[Line]]:
+    """Return up to `count` lines that are not empty from the start, and an iterator over them and all other lines."""
+    first = list(islice((line for line in lines if line.text), count))
+    return first, chain(first, lines)
 
 
 def find_files(names: Sequence[str]) -> list[str]:
