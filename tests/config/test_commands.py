@@ -13,11 +13,11 @@ from bertmill.config.commands import (
     PredictSettings,
     PretrainSettings,
     RowSettings,
-    Settings,
     TrainingSettings,
 )
 from bertmill.config.fields import MAY_CHANGE, MAY_MOVE, NAME_OR_PATH, PATH
 from bertmill.config.reading import key_of, read_settings
+from bertmill.config.settings import Settings
 from bertmill.errors import UsageError
 from bertmill.tasks import TASKS, settings_for
 

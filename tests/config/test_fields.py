@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from bertmill.config.fields import (
+    Encoding,
     Heldout,
     MaskMix,
     MaxBadRows,
@@ -32,6 +33,16 @@ def problem(kind: Any, value: Any) -> str:
     with pytest.raises(ValidationError) as caught:
         parse(kind, value)
     return str(caught.value.errors()[0]["msg"])
+
+
+@pytest.mark.parametrize("name", ["latin-1", "cp1252", "GB18030", "utf-16", "utf-16-le", "utf-8-sig", None])
+def test_an_encoding_is_one_that_python_can_decode(name: str | None) -> None:
+    assert parse(Encoding, name) == name
+
+
+@pytest.mark.parametrize("name", ["", "klingon", "hex", "rot13", "idna", "undefined", "a\0b", "\ud800", "../x"])
+def test_other_encodings_are_rejected(name: str) -> None:
+    assert "must be a text encoding such as latin-1, cp1252, gb18030 or utf-16" in problem(Encoding, name)
 
 
 @pytest.mark.parametrize(

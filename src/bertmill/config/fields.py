@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Callable
 from typing import Annotated, Any, Final, Literal
@@ -108,6 +109,17 @@ def _separator(text: Any) -> Any:
     return text
 
 
+def _encoding(name: str | None) -> str | None:
+    """Check that an encoding can decode text."""
+    if name is None:
+        return None
+    try:
+        codecs.getincrementaldecoder(name)("replace").decode("text".encode(name), True)
+    except (LookupError, ValueError):  # also for codecs of bytes, such as hex, and codecs that cannot replace
+        raise ValueError("must be a text encoding such as latin-1, cp1252, gb18030 or utf-16") from None
+    return name
+
+
 def _checked_by(parse: Callable[[str], object]) -> AfterValidator:
     def check(text: str) -> str:
         parse(text)
@@ -121,6 +133,11 @@ Threads = Annotated[int, Field(ge=1, le=1024)]
 Phases = Annotated[str, BeforeValidator(_written), _checked_by(parse_phases)]
 Separator = Annotated[str, BeforeValidator(_separator)]
 Heldout = Annotated[str, BeforeValidator(_heldout)]
+Encoding = Annotated[
+    str | None,
+    Field(description="encoding of text files, such as latin-1, cp1252 or gb18030 (default: UTF-8)"),
+    AfterValidator(_encoding),
+]
 MaskMix = Annotated[str, _checked_by(parse_mask_mix)]
 MaxBadRows = Annotated[str, BeforeValidator(_written), _checked_by(_require_limit)]
 TextFiles = Annotated[
