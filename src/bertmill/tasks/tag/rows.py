@@ -13,7 +13,6 @@ are joined with spaces, except next to Chinese characters.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -33,10 +32,8 @@ from bertmill.text.files import STANDARD_INPUT, format_suffix, read_file
 from bertmill.text.printable import counted
 from bertmill.text.words import Span, find_words, join_words
 
-_DOCUMENT_START = "-DOCSTART-"
 _WORD_FIELDS = ("words", "tokens", "text")
 _TAG_FIELDS = ("tags", "ner_tags", "pos_tags", "entities", "spans", "labels", "label")
-_NOT_A_WORD = re.compile(r"\d+(-|\.)\d+")  # CoNLL-U ids of multi-word tokens (1-2) and empty nodes (1.1)
 _KIND_FIELDS = ("label", "type", "kind", "tag", "entity_type")
 
 
@@ -166,22 +163,25 @@ def _split_text(text: str, entities: Any, place: str) -> WordsRow:
     return WordsRow(place, (text,), tuple(words), tuple(iob2(spans, len(words))))
 
 
-def _grouped_entities(text: str, groups: Mapping[str, Any]) -> list[tuple[int, int, str]]:
-    """Return the entities of CLUENER's {kind: {mention: [[first, last], …]}}."""
-    entities: list[tuple[int, int, str]] = []
-    for kind, mentions in groups.items():
-        for mention, places in mentions.items() if isinstance(mentions, dict) else [(mentions, None)]:
-            for place in places if isinstance(places, list) else [None]:
-                match place:
-                    case [int(first), int(last)] if text[first : last + 1] == mention and mention:
-                        entities.append((first, last + 1, kind))
-                    case [int(first), int(last)]:
-                        what = f"the text from {first} to {last} is not the {kind} {mention!r}"
-                        raise BadRowError("misplaced entity", what, "count from 0, including the last character")
-                    case _:
-                        what = f"an entity needs its first and last character: {kind} {mention!r}: {place!r}"
-                        raise BadRowError("not an entity", what)
-    return entities
+def _grouped_entities(text: str, groups: Mapping[str, Any]) -> list[list[Any]]:
+    """Return the entities of CLUENER's {kind: {mention: [[first, last], …]}} as [start, end, kind]."""
+    return [
+        _grouped_entity(text, kind, mention, place)
+        for kind, mentions in groups.items()
+        for mention, places in (mentions.items() if isinstance(mentions, dict) else [(mentions, None)])
+        for place in (places if isinstance(places, list) else [None])
+    ]
+
+
+def _grouped_entity(text: str, kind: str, mention: Any, place: Any) -> list[Any]:
+    match place:
+        case [int(first), int(last)]:
+            if 0 <= first <= last < len(text) and text[first : last + 1] == mention:
+                return [first, last + 1, kind]
+            what = f"the text from {first} to {last} is not the {kind} {mention!r}"
+            raise BadRowError("misplaced entity", what, "count from 0, including the last character")
+    what = f"an entity needs its first and last character: {kind} {mention!r}: {place!r}"
+    raise BadRowError("not an entity", what)
 
 
 def _entity(given: Any, num_characters: int) -> tuple[int, int, str]:

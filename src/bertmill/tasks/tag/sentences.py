@@ -3,8 +3,8 @@
     conll      one word per line with its tag in the last column, separated by tabs or spaces; an empty line ends a
                sentence; comments (# …) are skipped if tabs separate the columns
     sentences  one sentence per line: its words, a tab, and its tags; spaces separate words and tags. A sentence without
-               spaces has one tag per character if it is Chinese or has several tags. With the setting `tags`, another
-               file has the tags on the same lines
+               spaces has one tag per character if it is Chinese or has several tags. Lines without a tab that start
+               with # are skipped. With the setting `tags`, another file has the tags on the same lines
 
 Without the setting `format`, the first line decides that is not empty, a comment, a header or -DOCSTART-. It has the
 format `sentences` if tabs separate its columns and its tag column holds several tags; otherwise, it has the format
@@ -164,7 +164,8 @@ def _find_layout(first: Line, columns: Columns | None, file: RowFile, labelled: 
 
 def _sentence_records(lines: Iterator[Line], layout: _Layout) -> Iterator[Record]:
     for line in lines:
-        if _is_blank(line):
+        is_comment = layout.num_columns > 1 and line.text.startswith("#") and "\t" not in line.text
+        if _is_blank(line) or is_comment:
             continue
         values = _cells(line, layout.separator)
         if problem := layout.problem(values):
