@@ -34,14 +34,18 @@ def with_bad_rows(num_bad: int, num_rows: int) -> RowCounts:
 
 @pytest.mark.parametrize(
     ("limit", "most", "what"),
-    [("5%", 5, "more than 5% of the rows"), ("7.5%", 7, "more than 7.5% of the rows"), ("0", 0, "more than 0 rows")],
+    [
+        ("5%", 5, "more than 5% of the rows are bad"),
+        ("7.5%", 7, "more than 7.5% of the rows are bad"),
+        ("0", 0, "more bad rows than 0"),
+    ],
 )
 def test_more_bad_rows_than_the_limit_are_too_many_at_the_end(limit: str, most: int, what: str) -> None:
     with_bad_rows(most, 100).require_few_skipped("a.tsv", limit)
     with pytest.raises(DataError) as caught:
         with_bad_rows(most + 1, 100).require_few_skipped("a.tsv", limit)
     assert str(caught.value) == (
-        f"a.tsv: {what} are bad: {most + 1} of 100 rows (empty text {most + 1}); "
+        f"a.tsv: {what}: {most + 1} of 100 rows (empty text {most + 1}); "
         "look at a.tsv:2 and check the format and the columns, or raise max_bad_rows"
     )
 
@@ -64,7 +68,7 @@ def test_after_a_thousand_rows_too_many_bad_rows_stop_reading_immediately() -> N
 
 def test_a_limit_on_their_number_stops_reading_immediately() -> None:
     counts = with_bad_rows(2, 3)
-    with pytest.raises(DataError, match="more than 2 rows are bad: 3 of 3 rows"):
+    with pytest.raises(DataError, match="more bad rows than 2: 3 of 3 rows"):
         counts.skip(BadRowError("empty text", "empty"), "a.tsv:4", "a.tsv", "2")
 
 

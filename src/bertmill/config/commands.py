@@ -27,6 +27,7 @@ from bertmill.config.fields import (
     Separator,
     SizeName,
     Threads,
+    heldout_share,
 )
 from bertmill.config.settings import Settings
 from bertmill.config.text_commands import CorpusSettings, TokenizeSettings, VocabSettings
@@ -158,6 +159,9 @@ class RowSettings(Settings):
         description="standard: quotes enclose fields; literal: quotes are ordinary characters "
         "(default: standard in .csv, else literal)",
     )
+    tags: Annotated[Path | None, PATH, MAY_MOVE] = Field(
+        None, description="file with the tags of the words on each line, if they are not in the file of rows"
+    )
     encoding: Encoding = None
     on_bad_row: Literal["stop", "skip"] = Field(
         "stop", description="what to do with an unusable row: stop, or skip and count it"
@@ -194,6 +198,7 @@ class FinetuneSettings(TrainingSettings, RowSettings, WindowSettings):
     dev: Annotated[Heldout, PATH, MAY_MOVE, COMMON] = Field(
         "0.1", description="dev set: a file, or a fraction of the training rows"
     )
+    dev_tags: Annotated[Path | None, PATH, MAY_MOVE] = Field(None, description="the file of --tags for a dev file")
     epochs: Annotated[float, COMMON] = Field(3.0, gt=0, le=1e6, description="train for this many epochs")
     learning_rate: Annotated[float, COMMON] = Field(
         5e-5, gt=0, description="peak learning rate, reached after a tenth of the steps"
@@ -211,6 +216,13 @@ class FinetuneSettings(TrainingSettings, RowSettings, WindowSettings):
         None, description="try batch sizes 16, 32 × learning rates 5e-5, 3e-5, 2e-5 × 2, 3, 4 epochs; keep the best"
     )
 
+    @model_validator(mode="after")
+    def _tags_of_both_files(self) -> Self:
+        needs_tags = self.tags is not None and heldout_share(self.dev) is None
+        if needs_tags != (self.dev_tags is not None):
+            raise ValueError("--dev-tags is needed with --tags and a --dev file, and only then")
+        return self
+
 
 class EvaluateSettings(RowSettings, WindowSettings):
     """Evaluate a fine-tuned model: metrics with 95% confidence intervals, and the most confident errors."""
@@ -226,6 +238,7 @@ class EvaluateSettings(RowSettings, WindowSettings):
 class PredictSettings(RowSettings, WindowSettings):
     """Make predictions for rows or one text. `bertmill predict MODEL --help` also lists the task's options."""
 
+    unused: ClassVar[frozenset[str]] = frozenset(("tags",))
     model: Annotated[str, Field(description="fine-tuned model folder"), POSITIONAL]
     file: Annotated[str | None, Field(description="file of input rows; - is standard input"), POSITIONAL] = None
     text: Annotated[str | None, COMMON] = Field(None, description="a single text to use instead of a file")

@@ -76,16 +76,17 @@ class RowCounts:
         """Raise DataError at the end of a file if more rows were skipped than `limit` allows, or all of them."""
         self._require_at_most(limit, file)
         if self.skipped and self.skipped.total() >= self.num_rows:
-            raise self._too_many("all rows", file)
+            raise self._too_many("all rows are bad", file)
 
     def _require_at_most(self, limit: str, file: str) -> None:
         if are_too_many(self.skipped.total(), limit, self.num_rows):
-            of = "of the rows" if limit.endswith("%") else "rows"
-            raise self._too_many(f"more than {limit} {of}", file, ", or raise max_bad_rows")
+            is_percentage = limit.endswith("%")
+            which = f"more than {limit} of the rows are bad" if is_percentage else f"more bad rows than {limit}"
+            raise self._too_many(which, file, ", or raise max_bad_rows")
 
     def _too_many(self, which: str, file: str, also: str = "") -> DataError:
         remedy = f"look at {self.first_skipped} and check the format and the columns{also}"
-        return DataError(f"{which} are bad: {self._skipped_text}", where=file, remedy=remedy)
+        return DataError(f"{which}: {self._skipped_text}", where=file, remedy=remedy)
 
     def remarks(self, where: str = "") -> Iterator[str]:
         """Yield notes for the user after all rows are read. `where` names the file if there are several."""

@@ -33,6 +33,7 @@ class RowFile:
     settings: RowSettings = field(default_factory=RowSettings)
     counts: RowCounts = field(default_factory=RowCounts)
     trained_columns: Columns | None = None  # of the model, used if the settings name none
+    is_like_trained: bool = False  # whether the suffix is that of the training rows
     key: str | None = field(default=None, init=False)
     columns: Columns | None = field(default=None, init=False)  # in use; set when reading starts
     _first_unknown: UnknownLabelError | None = field(default=None, init=False)  # if it stops reading

@@ -40,8 +40,8 @@ class TrainedRows(BaseModel):
 
     def apply_to(self, file: RowFile) -> None:
         """Use these columns and settings for a file where its own settings are open."""
-        is_open = all(getattr(file.settings, name) is None for name in _FORMAT_SETTINGS)
-        if is_open and format_suffix(file.path) == self.suffix:
+        file.is_like_trained = format_suffix(file.path) == self.suffix
+        if file.is_like_trained and all(getattr(file.settings, name) is None for name in _FORMAT_SETTINGS):
             recorded = {name: getattr(self, name) for name in _FORMAT_SETTINGS}
             file.settings = file.settings.model_copy(update=recorded)
         file.trained_columns = self.columns

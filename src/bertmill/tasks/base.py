@@ -41,7 +41,7 @@ class TaskOptions(BaseModel):
     """Settings that a task adds to a command. A task loaded from a folder has a valid attribute for each of them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    unused: ClassVar[frozenset[str]] = frozenset()  # settings of the command that do not apply to the task
+    unused: ClassVar[frozenset[str]] = frozenset(("tags", "dev_tags"))  # settings that do not apply to the task
     window: ClassVar[tuple[int | None, int | None]] = (None, None)  # default length and stride; None: set by the model
 
     @property

@@ -142,7 +142,8 @@ class Tag(Task[WordsRow, TagExample]):
         tags = self._as_learned(row.tags)
         unknown = [number for number, tag in enumerate(tags) if tag not in self._numbers]
         if unknown:
-            unknown.sort(key=lambda number: schemes.means_span(tags[number]))  # tags of no scheme first
+            # A tag of no scheme is why the tags of this row are not converted, so others may only look unknown.
+            unknown = [number for number in unknown if not schemes.means_span(tags[number])] or unknown
             num_rows = dict.fromkeys((row.tags[number] for number in unknown), 1)
             raise UnknownLabelError("tag", num_rows, self.tags, f"{row.place}, word {unknown[0] + 1}")
         return tuple(self._numbers[tag] for tag in tags)
