@@ -14,7 +14,7 @@ from bertmill.rows.trained import recorded_rows, trained_rows
 from tests.rows.factory import read_labelled, row_file, write
 
 TABLE = "clase;comentario\nham;hello\nspam;win\n"
-COLUMNS = {"text": "comentario", "label": "clase", "choices": [], "has_header": True}
+COLUMNS = {"text": "comentario", "label": "clase"}
 
 
 def record(path: str, **settings: Any) -> dict[str, Any]:
@@ -33,6 +33,15 @@ def test_columns_and_given_settings_are_recorded(tmp_path: Path) -> None:
     assert record(path, **given, **settings) == {"suffix": ".csv", **settings, "columns": COLUMNS}
     known = write(tmp_path / "b.tsv", "Label\tSMS\nham\thello\n")
     assert record(known)["columns"] == COLUMNS | {"text": "SMS", "label": "Label"}
+
+
+def test_columns_by_number_are_recorded_as_such(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "hello there\tham\n")
+    recorded = record(path, columns="text=1,label=2")
+    assert recorded == {"suffix": ".tsv", "columns": {"text": "1", "label": "2", "has_header": False}}
+    trained = trained_rows(recorded, "m")
+    assert trained is not None
+    assert trained.columns == Columns("1", label="2", has_header=False)
 
 
 def test_columns_are_not_recorded_for_formats_without_columns(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def recorded_rows(file: RowFile) -> dict[str, Any]:
     settings = {name: getattr(file.settings, name) for name in _FORMAT_SETTINGS}
     columns = file.columns or given_columns(file.settings)
     recorded = TrainedRows(suffix=format_suffix(file.path), columns=columns, **settings)
-    return recorded.model_dump(exclude_none=True)
+    return recorded.model_dump(mode="json", exclude_defaults=True)
 
 
 def trained_rows(recorded: Any, where: Any) -> TrainedRows | None:

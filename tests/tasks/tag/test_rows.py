@@ -12,6 +12,7 @@ import pytest
 from bertmill.config.commands import RowSettings
 from bertmill.errors import DataError, UsageError
 from bertmill.rows.source import RowFile
+from bertmill.rows.trained import TrainedRows
 from bertmill.tasks.tag.rows import WordsRow, read_words
 from bertmill.text import files
 
@@ -122,6 +123,22 @@ def test_input_for_prediction_may_be_lines_of_text(tmp_path: Path) -> None:
     assert rows[1].texts == ("Bye\tnow",)
     again = read(tmp_path / "a.conll", "Hello X\nthere Y\n", labelled=False)
     assert [(words(row), row.tags) for row in again] == [(["Hello", "there"], None)]
+
+
+def test_files_like_the_training_rows_have_the_same_columns(tmp_path: Path) -> None:
+    def read_again(name: str, *, labelled: bool = True, **settings: Any) -> list[WordsRow]:
+        (tmp_path / name).write_text("1\tgood\tA\n2\tfilm\tB\n", encoding="utf-8")
+        file = RowFile(str(tmp_path / name), RowSettings(**settings))
+        trained = {"suffix": ".conll", "columns": {"text": "2", "label": "3", "has_header": False}}
+        TrainedRows.model_validate(trained).apply_to(file)
+        return list(read_words(file, labelled))
+
+    (row,) = read_again("a.conll")
+    assert (words(row), row.tags) == (["good", "film"], ("A", "B"))
+    assert words(read_again("a.conll", labelled=False)[0]) == ["good", "film"]
+    assert words(read_again("a.conll", columns="text=3,label=2")[0]) == ["A", "B"]
+    assert words(read_again("a.tsv")[0]) == ["1", "2"]
+    assert len(read_again("a.conll", labelled=False, format="lines")) == 2
 
 
 @pytest.mark.parametrize("columns", [None, "text=words,label=tags"])
