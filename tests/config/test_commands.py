@@ -13,11 +13,11 @@ from bertmill.config.commands import (
     PredictSettings,
     PretrainSettings,
     RowSettings,
-    Settings,
     TrainingSettings,
 )
 from bertmill.config.fields import MAY_CHANGE, MAY_MOVE, NAME_OR_PATH, PATH
 from bertmill.config.reading import key_of, read_settings
+from bertmill.config.settings import Settings
 from bertmill.errors import UsageError
 from bertmill.tasks import TASKS, settings_for
 
@@ -143,3 +143,10 @@ def test_numbers_that_need_gigabytes_are_refused(command: str, given: dict[str, 
 def test_rows_are_read_with_the_defaults_of_their_format() -> None:
     settings = RowSettings()
     assert (settings.format, settings.separator, settings.quotes, settings.on_bad_row) == (None, None, None, "stop")
+
+
+def test_a_limit_on_bad_rows_is_refused_if_they_are_not_skipped() -> None:
+    with pytest.raises(UsageError, match="--max-bad-rows needs --on-bad-row skip"):
+        read_settings(COMMAND_SETTINGS["finetune"], {**FINETUNE, "max_bad_rows": "10"})
+    given = {**FINETUNE, "max_bad_rows": 10, "on_bad_row": "skip"}
+    assert read_settings(FinetuneSettings, given).max_bad_rows == "10"

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertmill.config.commands import PretrainSettings, TokenizeSettings, TrainingSettings
+from bertmill.config.commands import PretrainSettings, TrainingSettings
 from bertmill.config.fields import MAY_CHANGE, MAY_MOVE
 from bertmill.config.reading import (
     MAX_TOML_BYTES,
@@ -26,6 +26,7 @@ from bertmill.config.reading import (
     unknown_name,
     with_whole_paths,
 )
+from bertmill.config.text_commands import TokenizeSettings
 from bertmill.errors import BertmillError, IntegrityError, UsageError
 from bertmill.tasks import settings_for
 from bertmill.training.finetune import finetune

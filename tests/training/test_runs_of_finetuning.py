@@ -12,7 +12,7 @@ from bertmill.cli.main import main
 from bertmill.config.commands import FinetuneSettings
 from bertmill.training.finetune import finetune
 from bertmill.training.progress import Listener
-from tests.finetuned import finetune_words, read_metadata
+from tests.finetuned import RunMain, finetune_words, read_metadata
 
 
 def weights(run: Path) -> bytes:
@@ -34,6 +34,52 @@ def test_changed_and_missing_data_are_detected_on_resume(
     rows.unlink()
     assert main([*words, "--resume"]) == 2
     assert f"bertmill: {rows.resolve()}: does not exist; set train to its new location" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("source", ["folder", "rows.json#train"])
+def test_rows_in_a_folder_or_under_a_key_must_not_change_either(
+    source: str, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = {"pos": ["a good film", "a great book", "a fine plot"], "neg": ["a bad film", "a dull book", "a poor plot"]}
+    for label, of_label in texts.items():
+        (tmp_path / "folder" / label).mkdir(parents=True)
+        for number, text in enumerate(of_label):
+            (tmp_path / f"folder/{label}/{number}.txt").write_text(text, encoding="utf-8")
+    rows = [[text, label] for label, of_label in texts.items() for text in of_label]
+    (tmp_path / "rows.json").write_text(json.dumps({"train": rows, "val": rows[::-1]}), encoding="utf-8")
+    more = {"dev": tmp_path / "rows.json#val", "epochs": 1}
+    words = [*finetune_words(tiny, tmp_path / source, tmp_path / "run", **more), "--quiet"]
+    assert main(words) == 0
+    (tmp_path / "run/model").rename(tmp_path / "model")
+    assert main([*words, "--resume"]) == 0
+    (tmp_path / "run/model").rename(tmp_path / "model 2")
+    assert main([*words, "--resume", "--dev", str(tmp_path / "rows.json#train")]) == 4
+    assert "the dev data differs from what the run started with" in capsys.readouterr().err
+    (tmp_path / "folder/pos/0.txt").write_text("another film", encoding="utf-8")
+    (tmp_path / "rows.json").write_text(json.dumps({"train": rows[1:], "val": rows[::-1]}), encoding="utf-8")
+    assert main([*words, "--resume"]) == 4
+    assert "the train data differs from what the run started with" in capsys.readouterr().err
+
+
+def test_a_model_remembers_how_its_rows_were_read(
+    tiny: Path, rows_file: Path, tmp_path: Path, run_main: RunMain, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = rows_file.read_text(encoding="utf-8").splitlines()[1:41]
+    rows = [line.split("\t") for line in lines]
+    file = tmp_path / "rows.txt"
+    file.write_text("clase;comentario\n" + "".join(f"{label};{text}\n" for text, label in rows), encoding="utf-8")
+    flags = {"columns": "text=comentario,label=clase", "separator": ";", "epochs": 0.5}
+    run_main(*finetune_words(tiny, file, tmp_path / "run", **flags), "--quiet")
+    model = tmp_path / "run/model"
+    assert read_metadata(model)["rows"]["columns"]["text"] == "comentario"
+    assert run_main("evaluate", model, "--data", file, "--quiet").startswith("40 rows\n")
+    answers = run_main("predict", model, file)
+    records = tmp_path / "rows.jsonl"
+    records.write_text("".join(json.dumps({"comentario": text}) + "\n" for text, _ in rows), encoding="utf-8")
+    assert run_main("predict", model, records) == answers
+    assert run_main("predict", model, rows_file, "--columns", "text=text", "--quiet").count("\n") == 120
+    assert main(["evaluate", str(model), "--data", str(file), "--separator", "|"]) == 3
+    assert "the file does not have the columns of the training rows" in capsys.readouterr().err
 
 
 def test_a_run_knows_its_own_settings_when_it_is_resumed(

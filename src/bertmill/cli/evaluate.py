@@ -21,7 +21,7 @@ def run(settings: EvaluateSettings) -> None:
     runner = Runner(settings.model, settings.device, settings)
     file, task = RowFile(str(settings.data), settings), runner.task
     rows = runner.read(file, labelled=True)
-    examples = encode_rows(task, rows, runner.windows, file)
+    examples = list(encode_rows(task, rows, runner.windows, file))  # all errors in the rows come before the work
     evaluation = evaluate(task, runner.model, examples, runner.device, settings.worst)
     if not settings.quiet:
         print_row_remarks(file.counts, runner.windows)

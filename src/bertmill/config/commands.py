@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from bertmill.config.fields import (
     COMMON,
@@ -14,9 +14,11 @@ from bertmill.config.fields import (
     NAME_OR_PATH,
     PATH,
     POSITIONAL,
+    Encoding,
     Folder,
     Heldout,
     MaskMix,
+    MaxBadRows,
     OnNonFinite,
     Phases,
     Precision,
@@ -24,64 +26,11 @@ from bertmill.config.fields import (
     Seconds,
     Separator,
     SizeName,
-    TextFiles,
     Threads,
+    heldout_share,
 )
-
-
-class Settings(BaseModel):
-    """Settings of every command. The docstring of a subclass is the description in the command's help."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    quiet: Annotated[bool, MAY_CHANGE] = Field(False, description="print only results, without progress or notes")
-
-
-class TokenizeSettings(Settings):
-    """Show how text is split into pieces: each piece with its id, the characters it covers and its word."""
-
-    files: TextFiles = []
-    model: str = Field(description="vocabulary file, model folder or model name such as minilm or bert-base-uncased")
-    text: list[str] = Field([], description="text to tokenize instead of files; may be repeated")
-    pair: str | None = Field(None, description="second text, encoded after --text in the same sequence")
-    text_field: str = Field("text", description="field of a .jsonl record that contains the text")
-    cased: bool | None = Field(None, description="keep case and accents (default: as in the model folder)")
-    special_tokens: bool = Field(True, description="add [CLS] and [SEP] to each text")
-    as_json: bool = Field(False, alias="json", description="print one JSON object per text instead of a table")
-
-
-class VocabSettings(Settings):
-    """Learn a WordPiece vocabulary from text. The output is byte-identical for any file order."""
-
-    files: TextFiles
-    out: Path = Field(description="folder to write; it must not exist yet")
-    size: int = Field(30_522, ge=6, le=1_000_000, description="number of pieces, including special tokens")
-    cased: bool = Field(False, description="keep case and accents")
-    alphabet: int | None = Field(
-        None, ge=1, description="maximum number of distinct characters (default: enough to cover 99.995% of the text)"
-    )
-    unused: int = Field(0, ge=0, le=100_000, description="number of [unused…] tokens to reserve")
-    min_frequency: int = Field(2, ge=1, description="minimum frequency of words to learn from and of pairs to merge")
-    workers: int | None = Field(None, ge=1, le=1024, description="processes to use (default: one per core)")
-    text_field: str = Field("text", description="field of a .jsonl record that contains the text")
-    as_json: bool = Field(False, alias="json", description="print one JSON object instead of text")
-
-
-class CorpusSettings(Settings):
-    """Turn text into a corpus: sentences are split into pieces and stored on disk. Resumes an interrupted build."""
-
-    files: TextFiles
-    vocab: str = Field(description="vocabulary folder or file, model folder or model name")
-    out: Path = Field(description="corpus folder to write; it must not exist yet")
-    workers: int | None = Field(None, ge=1, le=1024, description="processes to use (default: one per core)")
-    document: Literal["blank-line", "file", "record"] | None = Field(
-        None,
-        description="where a document ends: at a blank line, at the end of the file, or after each line or record "
-        "(default: record in .jsonl files, else blank-line)",
-    )
-    chinese_words: bool = Field(False, description="group Chinese characters into words with jieba")
-    text_field: str = Field("text", description="field of a .jsonl record that contains the text")
-
+from bertmill.config.settings import Settings
+from bertmill.config.text_commands import CorpusSettings, TokenizeSettings, VocabSettings
 
 DURATIONS = ("steps", "epochs", "budget")  # of pre-training; mutually exclusive
 
@@ -189,6 +138,9 @@ class PretrainSettings(TrainingSettings, PretrainFields):
         return self
 
 
+DEFAULT_MAX_BAD_ROWS = "5%"
+
+
 class RowSettings(Settings):
     """Settings for reading rows."""
 
@@ -207,9 +159,22 @@ class RowSettings(Settings):
         description="standard: quotes enclose fields; literal: quotes are ordinary characters "
         "(default: standard in .csv, else literal)",
     )
-    on_bad_row: Literal["stop", "skip"] = Field(
-        "stop", description="what to do with an unusable row; always stops if more than 5% of rows are bad"
+    tags: Annotated[Path | None, PATH, MAY_MOVE] = Field(
+        None, description="file with the tags of the words on each line, if they are not in the file of rows"
     )
+    encoding: Encoding = None
+    on_bad_row: Literal["stop", "skip"] = Field(
+        "stop", description="what to do with an unusable row: stop, or skip and count it"
+    )
+    max_bad_rows: MaxBadRows = Field(
+        DEFAULT_MAX_BAD_ROWS, description="stop if more rows than this are skipped: a number or a percentage"
+    )
+
+    @model_validator(mode="after")
+    def _skipped_if_limited(self) -> Self:
+        if self.max_bad_rows != DEFAULT_MAX_BAD_ROWS and self.on_bad_row == "stop":
+            raise ValueError("--max-bad-rows needs --on-bad-row skip")
+        return self
 
 
 class WindowSettings(Settings):
@@ -233,6 +198,7 @@ class FinetuneSettings(TrainingSettings, RowSettings, WindowSettings):
     dev: Annotated[Heldout, PATH, MAY_MOVE, COMMON] = Field(
         "0.1", description="dev set: a file, or a fraction of the training rows"
     )
+    dev_tags: Annotated[Path | None, PATH, MAY_MOVE] = Field(None, description="the file of --tags for a dev file")
     epochs: Annotated[float, COMMON] = Field(3.0, gt=0, le=1e6, description="train for this many epochs")
     learning_rate: Annotated[float, COMMON] = Field(
         5e-5, gt=0, description="peak learning rate, reached after a tenth of the steps"
@@ -250,6 +216,13 @@ class FinetuneSettings(TrainingSettings, RowSettings, WindowSettings):
         None, description="try batch sizes 16, 32 × learning rates 5e-5, 3e-5, 2e-5 × 2, 3, 4 epochs; keep the best"
     )
 
+    @model_validator(mode="after")
+    def _tags_of_both_files(self) -> Self:
+        needs_tags = self.tags is not None and heldout_share(self.dev) is None
+        if needs_tags != (self.dev_tags is not None):
+            raise ValueError("--dev-tags is needed with --tags and a --dev file, and only then")
+        return self
+
 
 class EvaluateSettings(RowSettings, WindowSettings):
     """Evaluate a fine-tuned model: metrics with 95% confidence intervals, and the most confident errors."""
@@ -265,6 +238,7 @@ class EvaluateSettings(RowSettings, WindowSettings):
 class PredictSettings(RowSettings, WindowSettings):
     """Make predictions for rows or one text. `bertmill predict MODEL --help` also lists the task's options."""
 
+    unused: ClassVar[frozenset[str]] = frozenset(("tags",))
     model: Annotated[str, Field(description="fine-tuned model folder"), POSITIONAL]
     file: Annotated[str | None, Field(description="file of input rows; - is standard input"), POSITIONAL] = None
     text: Annotated[str | None, COMMON] = Field(None, description="a single text to use instead of a file")

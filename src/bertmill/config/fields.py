@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Callable
 from typing import Annotated, Any, Final, Literal
@@ -21,6 +22,7 @@ OnNonFinite = Literal["stop", "skip", "reload"]
 Precision = Literal["fp32", "bf16", "auto"]
 Quotes = Literal["literal", "standard"]
 
+_LIMIT = re.compile(r"(\d{1,3}(?:\.\d+)?)%|\d{1,15}", re.ASCII)
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
 
 
@@ -86,6 +88,18 @@ def _written(given: Any) -> Any:
     return str(given) if type(given) is int else given
 
 
+def are_too_many(count: int, limit: str, total: int) -> bool:
+    """Whether `count` of `total` rows exceed a limit such as 20 or 5%."""
+    number = float(limit.removesuffix("%"))
+    return 100 * count > number * total if limit.endswith("%") else count > number
+
+
+def _require_limit(text: str) -> None:
+    found = _LIMIT.fullmatch(text)
+    if found is None or (found[1] and float(found[1]) > 100):
+        raise ValueError("must be a number of rows such as 20, or a percentage such as 5%")
+
+
 def _separator(text: Any) -> Any:
     """Parse a single character; tab and \\t stand for a tab character."""
     if isinstance(text, str):
@@ -93,6 +107,17 @@ def _separator(text: Any) -> Any:
         if len(text) != 1 or text in '"\n\r':
             raise ValueError("must be a single character, or tab")
     return text
+
+
+def _encoding(name: str | None) -> str | None:
+    """Check that an encoding can decode text."""
+    if name is None:
+        return None
+    try:
+        codecs.getincrementaldecoder(name)("replace").decode("text".encode(name), True)
+    except (LookupError, ValueError):  # also for codecs of bytes, such as hex, and codecs that cannot replace
+        raise ValueError("must be a text encoding such as latin-1, cp1252, gb18030 or utf-16") from None
+    return name
 
 
 def _checked_by(parse: Callable[[str], object]) -> AfterValidator:
@@ -108,7 +133,13 @@ Threads = Annotated[int, Field(ge=1, le=1024)]
 Phases = Annotated[str, BeforeValidator(_written), _checked_by(parse_phases)]
 Separator = Annotated[str, BeforeValidator(_separator)]
 Heldout = Annotated[str, BeforeValidator(_heldout)]
+Encoding = Annotated[
+    str | None,
+    Field(description="encoding of text files, such as latin-1, cp1252 or gb18030 (default: UTF-8)"),
+    AfterValidator(_encoding),
+]
 MaskMix = Annotated[str, _checked_by(parse_mask_mix)]
+MaxBadRows = Annotated[str, BeforeValidator(_written), _checked_by(_require_limit)]
 TextFiles = Annotated[
     list[str],
     Field(description="text files, folders or globs (.txt .gz .xz .zst .jsonl); - is standard input"),

@@ -69,6 +69,7 @@ def build_corpus(
     document: DocumentMode | None = None,
     chinese_words: bool = False,
     text_field: str = "text",
+    encoding: str | None = None,
     repairs: Repairs | None = None,
     on_progress: Callable[[int, int], object] = lambda _read, _text: None,
 ) -> dict[str, Any]:
@@ -86,7 +87,7 @@ def build_corpus(
     with resumable_folder(out) as (folder, records_folder):
         job = Job(folder, records_folder, _sha256(json.dumps(recipe, sort_keys=True).encode()), chinese_words)
         progress = ReadingProgress()
-        lines = read_lines(files, text_field=text_field, repairs=repairs, on_bytes=progress.count)
+        lines = read_lines(files, text_field=text_field, encoding=encoding, repairs=repairs, on_bytes=progress.count)
         texts = progress.track(cut_shard_texts(lines, document))
         records: list[ShardRecord] = []
         for record in map_with_wordpiece(partial(_finish_shard, job), wordpiece, texts, workers):

@@ -16,6 +16,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from glob import glob
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,6 +54,7 @@ def read_lines(
     names: Sequence[str],
     *,
     text_field: str = "text",
+    encoding: str | None = None,
     repairs: Repairs | None = None,
     on_bytes: Callable[[int], object] = lambda _: None,
 ) -> Iterator[Line]:
@@ -63,7 +65,7 @@ def read_lines(
     counts = Repairs() if repairs is None else repairs
     has_text = False
     for file in find_files(names):
-        lines = read_file(file, repairs=counts, on_bytes=on_bytes)
+        lines = read_file(file, encoding=encoding, repairs=counts, on_bytes=on_bytes)
         for line in _records(lines, text_field, counts) if is_jsonl(file) else lines:
             has_text = has_text or bool(line.text.strip())
             yield line
@@ -71,9 +73,24 @@ def read_lines(
         raise DataError("contains no text", where=", ".join(names))
 
 
-def read_file(file: str, *, repairs: Repairs, on_bytes: Callable[[int], object] = lambda _: None) -> Iterator[Line]:
-    """Yield the lines of one file or of standard input, including empty lines; records are not parsed."""
-    return _lines(_blocks(file, on_bytes), file, repairs)
+def read_file(
+    file: str,
+    *,
+    encoding: str | None = None,
+    repairs: Repairs,
+    on_bytes: Callable[[int], object] = lambda _: None,
+) -> Iterator[Line]:
+    """Yield the lines of one file or of standard input, including empty lines; records are not parsed.
+
+    Without `encoding`, text is UTF-8, or UTF-16 with a byte order mark.
+    """
+    return _lines(_blocks(file, on_bytes), file, encoding, repairs)
+
+
+def first_lines(lines: Iterator[Line], count: int) -> tuple[list[Line], Iterator[Line]]:
+    """Return up to `count` lines that are not empty from the start, and an iterator over them and all other lines."""
+    first = list(islice((line for line in lines if line.text), count))
+    return first, chain(first, lines)
 
 
 def find_files(names: Sequence[str]) -> list[str]:
@@ -172,10 +189,10 @@ def _decompress(blocks: Iterable[bytes], suffix: str) -> Iterator[bytes]:
         raise EOFError("it is truncated")
 
 
-def _lines(blocks: Iterable[bytes], file: str, repairs: Repairs) -> Iterator[Line]:
+def _lines(blocks: Iterable[bytes], file: str, encoding: str | None, repairs: Repairs) -> Iterator[Line]:
     number = 0
     parts: list[str] = []  # of a line that continues in the next block
-    for text in repair_blocks(_refuse_binary(blocks, file), repairs):
+    for text in _decoded(_refuse_binary(blocks, file, encoding), file, encoding, repairs):
         first, *others = text.split("\n")
         parts.append(first)
         for other in others:
@@ -186,18 +203,27 @@ def _lines(blocks: Iterable[bytes], file: str, repairs: Repairs) -> Iterator[Lin
         yield Line(file, number + 1, last)
 
 
-def _refuse_binary(blocks: Iterable[bytes], file: str) -> Iterator[bytes]:
+def _decoded(blocks: Iterable[bytes], file: str, encoding: str | None, repairs: Repairs) -> Iterator[str]:
+    try:
+        yield from repair_blocks(blocks, repairs, encoding)
+    except UnicodeError as error:  # no byte order mark; invalid bytes are repaired
+        remedy = "set encoding to the name with its byte order, such as utf-16-le"
+        raise DataError(f"is not {encoding} text: {error}", where=file, remedy=remedy) from None
+
+
+def _refuse_binary(blocks: Iterable[bytes], file: str, encoding: str | None) -> Iterator[bytes]:
     """Yield the blocks; raise DataError if the first one is not text."""
     is_first = True
     for block in blocks:
         if is_first and block:
             is_first = False
             repairs = Repairs()
-            repair_text(block, repairs)
+            repair_text(block, repairs, encoding)
             # In a very short file, a single accent in another encoding is a large fraction.
             if repairs.bad_bytes + repairs.nuls > max(_FEW_BYTES, _MAX_BINARY_SHARE * len(block)):
-                what = "is not UTF-8 text: it looks binary or has another encoding"
-                raise DataError(what, where=file, remedy="convert it to UTF-8")
+                what = f"is not {encoding or 'UTF-8'} text: it looks binary or has another encoding"
+                remedy = "convert it to UTF-8, or set encoding, for example to cp1252 or gb18030"
+                raise DataError(what, where=file, remedy=remedy)
         yield block
 
 

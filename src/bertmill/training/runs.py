@@ -30,6 +30,7 @@ from bertmill.config.reading import (
 from bertmill.errors import BertmillError, IntegrityError, UsageError
 from bertmill.machine import bf16_speedup, choose_device, keep_freed_memory, set_threads
 from bertmill.model.pretrained import BertPreTrainedModel
+from bertmill.rows.source import split_key_off
 from bertmill.storage import locked_folder, new_folder, write_file
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import Ranks, joined_ranks
@@ -130,7 +131,7 @@ def _resumed(given: SettingsT, folder: RunFolder, command: str) -> SettingsT:
     is_finished = folder.model.exists()
     settings = resumed_settings(given, before, is_finished=is_finished)
     for name, value in {} if is_finished else movable_fields(settings).items():
-        path = Path(value or "")
+        path = Path(split_key_off(str(value or ""))[0])
         if path.is_absolute() and not path.exists():
             raise UsageError("does not exist", where=path, remedy=f"set {name} to its new location")
     return settings
