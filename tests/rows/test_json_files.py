@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,7 @@ def test_types_have_json_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ('[\n\n{"a": 1},\n \n}', "a.json:5: invalid JSON: "),
         ('[\n{"a": 1},\n}', "a.json:3: invalid JSON: "),
         ("[" * 100_000, "a.json: invalid JSON: "),
         ("", "a.json:1: the file is empty"),
@@ -70,7 +72,26 @@ def test_invalid_json_is_reported(tmp_path: Path, text: str, message: str) -> No
     assert message in str(caught.value)
 
 
+def test_blank_lines_need_no_memory(tmp_path: Path) -> None:
+    text = "[" + "\n" * 2_000_000 + '{"a":\n1}, {"b": 1}]'
+    (tmp_path / "a.json").write_text(text, encoding="utf-8")
+    tracemalloc.start()
+    found = read_whole_json(str(tmp_path / "a.json"), Repairs())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found == [{"a": 1}, {"b": 1}]
+    assert [line_of(item, found) for item in found] == [2_000_001, 2_000_002]
+    assert peak < 2_000_000
+
+
+def test_one_line_may_be_as_long_as_a_file(tmp_path: Path) -> None:
+    text = "a" * ((1 << 24) + 1)
+    assert read(tmp_path, f'["{text}"]') == [text]
+
+
 def test_a_file_that_is_too_large_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bertmill.rows.json_files._MAX_CHARACTERS", 10)
     with pytest.raises(DataError, match=r"the file has more than 10 characters; convert it to \.jsonl"):
-        read(tmp_path, json.dumps([{"text": "a"}]))
+        read(tmp_path, json.dumps([{"a": "b"}], indent=1))
+    with pytest.raises(DataError, match=r"the line has more than 10 characters; convert it to \.jsonl"):
+        read(tmp_path, json.dumps([{"a": "b"}]))

@@ -207,7 +207,8 @@ def _lines(blocks: Iterable[bytes], file: str, repairs: Repairs, max_characters:
         num_characters += len(first)
         if num_characters > max_characters:
             what = f"the line has more than {max_characters:,} characters"
-            raise DataError(what, where=f"{file}:{number + 1}", remedy="split it into shorter lines")
+            remedy = "convert it to .jsonl" if format_suffix(file) == ".json" else "split it into shorter lines"
+            raise DataError(what, where=f"{file}:{number + 1}", remedy=remedy)
         for other in others:
             number += 1
             yield Line(file, number, "".join(parts))
