@@ -21,8 +21,10 @@ from bertmill.storage import (
     new_folder,
     read_json,
     read_manifest,
+    renew_manifest,
     resumable_folder,
     safe_join,
+    verify_listed,
     verify_manifest,
     write_file,
     write_manifest,
@@ -216,6 +218,31 @@ def test_a_manifest_can_be_updated_for_selected_files(tmp_path: Path) -> None:
     (tmp_path / "inner/manifest.json").unlink()
     with pytest.raises(IntegrityError, match=r"inner/manifest\.json is missing"):
         verify_manifest(tmp_path)
+
+
+def test_only_listed_files_are_verified(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(name)
+    verify_listed(tmp_path, ["a", "b"])  # there is no manifest
+    write_manifest(tmp_path, ["a"])
+    (tmp_path / "b").write_text("changed")
+    verify_listed(tmp_path, ["a", "b", "absent"])
+    verify_listed(tmp_path, ["b"])
+    (tmp_path / "a").unlink()
+    with pytest.raises(IntegrityError, match="a is missing"):
+        verify_listed(tmp_path, ["a", "b"])
+
+
+def test_a_renewed_manifest_lists_present_files_and_keeps_facts(tmp_path: Path) -> None:
+    for name in ("a", "b", "c", "d"):
+        (tmp_path / name).write_text(name)
+    write_manifest(tmp_path, ["a", "b"], facts={"fact": 1})
+    (tmp_path / "a").write_text("changed")
+    (tmp_path / "b").unlink()
+    renew_manifest(tmp_path, ["c", "absent"])
+    manifest = read_manifest(tmp_path)
+    assert (manifest["fact"], list(manifest["files"])) == (1, ["a", "c"])
+    verify_manifest(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["../x", "/etc/passwd", "a/../../x", "link/x", "a\0b", "a" * 300, "loop/x"])

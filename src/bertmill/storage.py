@@ -191,8 +191,12 @@ def write_manifest(
             _publish(path, mode)
             name = path.relative_to(folder).as_posix()
             files[name] = manifest_entry(path)
-    content = {"format": MANIFEST_FORMAT, **kept, **(facts or {}), "files": files}
-    write_file(manifest, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    _write_manifest(folder, {**kept, **(facts or {}), "files": files})
+
+
+def _write_manifest(folder: Path, content: Mapping[str, Any]) -> None:
+    content = {"format": MANIFEST_FORMAT, **content}
+    write_file(folder / MANIFEST, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
 def manifest_entry(path: Path) -> dict[str, Any]:
@@ -208,8 +212,27 @@ def verify_manifest(folder: Path, names: Collection[str] | None = None) -> None:
     expected = _manifest_entries(folder)
     problems = [problem for name in names or expected if (problem := difference(folder, name, expected.get(name)))]
     if problems:
-        remedy = f"copy or create the folder again; if you changed a model yourself, remove its {MANIFEST}"
+        remedy = "copy or create the folder again; if you changed a model on purpose, accept it with `bertmill check`"
         raise IntegrityError("; ".join(problems), where=folder, remedy=remedy)
+
+
+def verify_listed(folder: Path, names: Collection[str]) -> None:
+    """Raise IntegrityError if one of these files is in the manifest and differs from its entry.
+
+    Files that the manifest does not list, and folders without a manifest, are accepted: other programs write none.
+    """
+    if (folder / MANIFEST).is_file() and (listed := _manifest_entries(folder).keys() & names):
+        verify_manifest(folder, sorted(listed))
+
+
+def renew_manifest(folder: Path, names: Collection[str]) -> None:
+    """Write a manifest of the present content of the files that exist: those it listed before, and `names`."""
+    before = _manifest_entries(folder) if (folder / MANIFEST).exists() else {}
+    present = sorted(name for name in {*before, *names} if safe_join(folder, name).is_file())
+    for name in present:
+        _fsync(folder / name)
+    files = {name: manifest_entry(folder / name) for name in present}
+    _write_manifest(folder, {**(read_manifest(folder) if before else {}), "files": files})
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

@@ -33,6 +33,9 @@ class Describer(Protocol):
     def checks(self, path: Path) -> dict[str, Callable[[], str]]:
         """The checks of `bertmill check` by name; each returns what it found, or raises."""
 
+    def accept(self, path: Path) -> None:
+        """Record the present content of the files in the manifest; not for corpora, which have an identity."""
+
 
 def find_folder(name: str) -> Path:
     """The path of a folder of any kind, of a vocabulary file, or of an installed model."""
