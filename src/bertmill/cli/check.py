@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bertmill.cli.folders import describer_for, find_folder
 from bertmill.config.commands import CheckSettings
-from bertmill.corpus.shards import is_corpus
+from bertmill.corpus.facts import is_corpus
 from bertmill.errors import BertmillError, IntegrityError, UsageError
 from bertmill.storage import MANIFEST
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from bertmill.checkpoint.names import CONFIG_FILE, find_model
-from bertmill.corpus.shards import is_corpus
+from bertmill.corpus.facts import is_corpus
 from bertmill.errors import UsageError
 from bertmill.storage import MANIFEST, verify_manifest
 from bertmill.text.tokenizer_files import PIPELINE_FILE

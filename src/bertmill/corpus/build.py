@@ -34,7 +34,8 @@ from bertmill.corpus.shards import (
 )
 from bertmill.corpus.statistics import compute_statistics
 from bertmill.errors import BertmillError, DataError
-from bertmill.storage import difference, manifest_entry, read_json, resumable_folder, write_file, write_manifest
+from bertmill.locks import resumable_folder
+from bertmill.storage import difference, manifest_entry, read_json, write_file, write_manifest
 from bertmill.text.bulk import ReadingProgress, map_with_wordpiece
 from bertmill.text.files import read_lines
 from bertmill.text.repair import Repairs
