@@ -13,6 +13,7 @@ ORDER = [
     {"version"},
     {"errors"},
     {"storage"},
+    {"locks"},
     {"config", "machine", "randomness"},
     {"parallel"},
     {"checkpoint"},

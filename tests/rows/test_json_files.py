@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertmill.errors import DataError, UsageError
+from bertmill.rows import json_files
 from bertmill.rows.json_files import JsonList, JsonObject, line_of, listed_rows, parse_whole, type_of
 from bertmill.text.files import read_file
 from bertmill.text.repair import Repairs
@@ -25,7 +27,12 @@ VALUES = st.recursive(
 
 def read(folder: Path, text: str) -> Any:
     (folder / "a.json").write_text(text, encoding="utf-8")
-    return parse_whole(read_file(str(folder / "a.json"), repairs=Repairs()), "a.json")
+    return read_file_at(folder / "a.json")
+
+
+def read_file_at(path: Path) -> Any:
+    lines = read_file(str(path), repairs=Repairs(), max_line_characters=json_files.MAX_JSON_CHARACTERS)
+    return parse_whole(lines, path.name)
 
 
 def parts(value: Any) -> Iterator[JsonObject | JsonList]:
@@ -59,6 +66,7 @@ def test_types_have_json_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ('[\n\n{"a": 1},\n \n}', "a.json:5: invalid JSON: "),
         ('[\n{"a": 1},\n}', "a.json:3: invalid JSON: "),
         ("[" * 100_000, "a.json: invalid JSON: "),
         ("", "a.json:1: the file is empty"),
@@ -71,10 +79,29 @@ def test_invalid_json_is_reported(tmp_path: Path, text: str, message: str) -> No
     assert message in str(caught.value)
 
 
+def test_blank_lines_need_no_memory(tmp_path: Path) -> None:
+    text = "[" + "\n" * 2_000_000 + '{"a":\n1}, {"b": 1}]'
+    (tmp_path / "a.json").write_text(text, encoding="utf-8")
+    tracemalloc.start()
+    found = read_file_at(tmp_path / "a.json")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found == [{"a": 1}, {"b": 1}]
+    assert [line_of(item, found) for item in found] == [2_000_001, 2_000_002]
+    assert peak < 2_000_000
+
+
+def test_one_line_may_be_as_long_as_a_file(tmp_path: Path) -> None:
+    text = "a" * ((1 << 24) + 1)
+    assert read(tmp_path, f'["{text}"]') == [text]
+
+
 def test_a_file_that_is_too_large_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bertmill.rows.json_files._MAX_CHARACTERS", 10)
+    monkeypatch.setattr("bertmill.rows.json_files.MAX_JSON_CHARACTERS", 10)
     with pytest.raises(DataError, match=r"the file has more than 10 characters; convert it to \.jsonl"):
-        read(tmp_path, json.dumps([{"text": "a"}]))
+        read(tmp_path, json.dumps([{"a": "b"}], indent=1))
+    with pytest.raises(DataError, match=r"the line has more than 10 characters; convert it to \.jsonl"):
+        read(tmp_path, json.dumps([{"a": "b"}]))
 
 
 def rows(folder: Path, content: Any) -> list[Any]:

@@ -16,14 +16,24 @@ from typing import Any
 
 from torch import Tensor
 
-from bertmill.checkpoint.hub import INDEX_FILE, PICKLED_FILE
+from bertmill.checkpoint.hub import INDEX_FILE as INDEX_FILE
+from bertmill.checkpoint.hub import PICKLED_FILE
 from bertmill.checkpoint.hub import WEIGHTS_FILE as WEIGHTS_FILE
 from bertmill.checkpoint.labels import settle_labels
 from bertmill.checkpoint.names import CONFIG_FILE as CONFIG_FILE
-from bertmill.checkpoint.names import read_metadata
+from bertmill.checkpoint.names import METADATA_FILE, read_metadata
 from bertmill.checkpoint.tensors import StoredTensor, stored_tensors, write_tensors
 from bertmill.errors import IntegrityError, UsageError
-from bertmill.storage import MANIFEST, new_folder, read_json, sha256_of, verify_manifest, write_file, write_manifest
+from bertmill.storage import (
+    MANIFEST,
+    new_folder,
+    read_json,
+    sha256_of,
+    verify_listed,
+    verify_manifest,
+    write_file,
+    write_manifest,
+)
 
 VOCABULARY_FILE = "vocab.txt"
 
@@ -88,6 +98,7 @@ def open_folder(folder: Path, *, check_hashes: bool = True) -> ModelFolder:
     paths = _weight_files(folder)
     if check_hashes and (folder / MANIFEST).is_file():
         verify_manifest(folder, {CONFIG_FILE, *(path.name for path in paths)})
+        verify_listed(folder, (METADATA_FILE,))
     tensors: dict[str, StoredTensor] = {}
     for path in paths:
         for stored in stored_tensors(path):

@@ -295,6 +295,7 @@ class CheckSettings(Settings):
     """Verify a model, a vocabulary or a corpus: hashes, shapes, values and counts. Exits with 4 if a check fails."""
 
     folder: Folder
+    accept: bool = Field(False, description="record the hashes of files changed on purpose if all other checks pass")
 
 
 class ReportSettings(Settings):

@@ -28,7 +28,8 @@ from bertmill.config.commands import DemoSettings
 from bertmill.config.fields import SizeName
 from bertmill.demo.rows import Sizes
 from bertmill.errors import UsageError
-from bertmill.storage import locked_folder, read_json, require_format, write_file
+from bertmill.locks import locked_folder
+from bertmill.storage import read_json, require_format, write_file
 
 RECORD = "demo.json"
 FORMAT = 1

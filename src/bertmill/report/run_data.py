@@ -14,8 +14,9 @@ from typing import Any
 
 from bertmill.checkpoint.names import read_metadata
 from bertmill.config.reading import RUN_FILE, read_run
+from bertmill.corpus.facts import read_facts
 from bertmill.errors import BertmillError, IntegrityError, UsageError
-from bertmill.storage import MANIFEST, MAX_MANIFEST_BYTES, read_json, require_format
+from bertmill.storage import read_json, require_format
 from bertmill.training.state import RunFolder
 
 MAX_POINTS = 1000  # per curve, about one per pixel
@@ -122,10 +123,10 @@ def _references(corpus: str | None, evaluation: Mapping[str, Any]) -> dict[str, 
     size, entropy = evaluation.get("vocabulary_size"), evaluation.get("unigram_entropy")
     if size is None and corpus is not None:  # an unfinished run: read its corpus, if it still exists
         try:
-            facts = read_json(Path(corpus) / MANIFEST, max_bytes=MAX_MANIFEST_BYTES)["corpus"]
-            size, entropy = facts["vocabulary_size"], facts["statistics"]["unigram_entropy"]
-        except (BertmillError, OSError, KeyError, TypeError):
+            facts = read_facts(Path(corpus))
+        except BertmillError:
             return {}
+        size, entropy = facts["vocabulary_size"], facts["statistics"]["unigram_entropy"]
     return {} if size is None or entropy is None else {"uniform": math.log(size), "unigram": entropy}
 
 

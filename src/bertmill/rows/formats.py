@@ -36,6 +36,7 @@ from bertmill.text.repair import Repairs, replace_surrogates
 TABLES = ("tsv", "csv")
 RECORDS = ("jsonl", "json", "parquet")
 _MAX_ROW_CHARACTERS = 1 << 24  # bounds memory if a quote is never closed
+_MAX_PARTS = 1 << 16  # of a field, before they are joined to save memory
 _PARQUET_ROWS = 1024  # read at a time
 _QUOTES_REMEDY = "quote the field and double the quotes inside it, or set quotes=literal if they are plain characters"
 
@@ -149,7 +150,7 @@ def _split_quoted(lines: Iterable[Line], separator: str) -> Iterator[Cells]:
                 yield Cells(line.place, line.text.split(separator))
                 continue
             start, fields, num_characters = line, [], 0
-        elif (num_characters := num_characters + len(line.text)) > _MAX_ROW_CHARACTERS:
+        elif (num_characters := num_characters + len(line.text) + 1) > _MAX_ROW_CHARACTERS:
             break
         _add_fields(fields, parts, line.text, separator, start.place)
         if not parts:
@@ -173,6 +174,8 @@ def _add_fields(fields: list[str], parts: list[str], line: str, separator: str, 
             fields.append(_unquote("".join(parts), place))
             parts.clear()
         between = separator
+    if len(parts) > _MAX_PARTS:
+        parts[:] = ["".join(parts)]
 
 
 def _unquote(field: str, place: str) -> str:

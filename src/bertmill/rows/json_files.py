@@ -11,11 +11,12 @@ which they start, for error messages.
 
 from __future__ import annotations
 
+import io
 import json
+from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import accumulate
 from json.decoder import JSONArray, JSONObject  # type: ignore[attr-defined]
 from json.scanner import py_make_scanner  # type: ignore[attr-defined]
 from typing import Any
@@ -23,7 +24,7 @@ from typing import Any
 from bertmill.errors import DataError, UsageError
 from bertmill.text.files import Line
 
-_MAX_CHARACTERS = 1 << 28
+MAX_JSON_CHARACTERS = 1 << 28  # of a whole file
 
 
 class JsonObject(dict[str, Any]):
@@ -69,20 +70,23 @@ def _parsed(line: str) -> Any:
 
 def parse_whole(lines: Iterable[Line], file: str) -> Any:
     """Return the content of a `.json` file, with JsonObject and JsonList as containers. Strings are not repaired."""
-    texts: list[str] = []
-    num_characters = 0
+    text, line_ends, numbers = io.StringIO(), array("I"), array("I", [1])  # of all lines that are not blank
     for line in lines:
-        texts += [""] * (line.number - 1 - len(texts)) + [line.text]  # with empty lines, which `lines` may omit
-        num_characters += len(line.text)
-        if num_characters > _MAX_CHARACTERS:
-            what = f"the file has more than {_MAX_CHARACTERS:,} characters"
+        if not line.text or line.text.isspace():
+            continue
+        numbers[-1] = line.number
+        text.write(line.text + "\n")
+        line_ends.append(text.tell())
+        numbers.append(line.number + 1)
+        if text.tell() > MAX_JSON_CHARACTERS:
+            what = f"the file has more than {MAX_JSON_CHARACTERS:,} characters"
             raise DataError(what, where=file, remedy="convert it to .jsonl, which is read line by line")
     try:
-        return _Decoder(texts).decode("\n".join(texts))
+        return _Decoder(line_ends, numbers).decode(text.getvalue())
     except json.JSONDecodeError as error:
-        what = f"invalid JSON: {error.msg} (character {error.colno})" if any(texts) else "the file is empty"
+        what = f"invalid JSON: {error.msg} (character {error.colno})" if line_ends else "the file is empty"
         remedy = "write one list of records, or one record per line"
-        raise DataError(what, where=f"{file}:{error.lineno}", remedy=remedy) from None
+        raise DataError(what, where=f"{file}:{numbers[error.lineno - 1]}", remedy=remedy) from None
     except (ValueError, RecursionError) as error:
         raise DataError(f"invalid JSON: {error}", where=file) from None
 
@@ -146,9 +150,10 @@ def _transposed(content: JsonObject) -> JsonList:
 class _Decoder(json.JSONDecoder):
     """The pure Python decoder of the standard library, extended to record where objects and lists start."""
 
-    def __init__(self, lines: list[str]) -> None:
+    def __init__(self, line_ends: array[int], numbers: array[int]) -> None:
         super().__init__()
-        self._line_ends = list(accumulate(len(line) + 1 for line in lines))  # newlines included
+        self._line_ends = line_ends
+        self._numbers = numbers
         self.parse_object = partial(self._with_line, JSONObject, JsonObject)
         self.parse_array = partial(self._with_line, JSONArray, JsonList)
         self.scan_once = py_make_scanner(self)
@@ -156,5 +161,6 @@ class _Decoder(json.JSONDecoder):
     def _with_line(self, parse: Any, kind: Any, text_and_place: tuple[str, int], *others: Any) -> tuple[Any, int]:
         members, end = parse(text_and_place, *others)
         found = kind(members)
-        found.line = 1 + bisect_left(self._line_ends, text_and_place[1])  # the place is after the bracket
+        # The place is after the bracket.
+        found.line = self._numbers[bisect_left(self._line_ends, text_and_place[1])]
         return found, end

@@ -15,9 +15,10 @@ from bertmill.config.commands import RowSettings
 from bertmill.errors import DataError, UsageError
 from bertmill.rows.bad_rows import BadRowError, RowCounts, UnknownLabelError
 from bertmill.rows.columns import Columns
+from bertmill.rows.json_files import MAX_JSON_CHARACTERS
 from bertmill.rows.row import Record, Row
 from bertmill.storage import sha256_of
-from bertmill.text.files import Line, format_suffix, read_file
+from bertmill.text.files import MAX_LINE_CHARACTERS, Line, format_suffix, read_file
 
 RowT = TypeVar("RowT", bound=Row)
 
@@ -54,7 +55,8 @@ class RowFile:
     def lines(self) -> Iterator[Line]:
         """Yield the lines of the file, including empty ones. Adds a notice if some bytes are invalid."""
         repairs, encoding = self.counts.repairs, self.settings.encoding
-        yield from read_file(self.path, encoding=encoding, repairs=repairs)
+        limit = MAX_JSON_CHARACTERS if self.format == "json" else MAX_LINE_CHARACTERS  # JSON may be one line
+        yield from read_file(self.path, encoding=encoding, repairs=repairs, max_line_characters=limit)
         if repairs.bad_bytes and not repairs.utf16 and encoding is None:
             advice = "if the file has another encoding, set encoding, for example to cp1252 or gb18030"
             self.counts.notices.append(f"{self.path}: some bytes are not UTF-8; {advice}")

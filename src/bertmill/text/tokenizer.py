@@ -76,13 +76,14 @@ class BertTokenizer:
         self._piece_of_id = {number: piece for piece, number in vocabulary.items()}
 
     @classmethod
-    def from_pretrained(cls, name: str | Path, **settings: Any) -> BertTokenizer:
+    def from_pretrained(cls, name: str | Path, *, check_hashes: bool = True, **settings: Any) -> BertTokenizer:
         """Load the tokenizer of a model folder, an installed model (`minilm`) or a `vocab.txt`.
 
-        `settings` are arguments of the class and override those in the files.
+        `settings` are arguments of the class and override those in the files. With `check_hashes`, raise IntegrityError
+        if a file differs from the manifest of its folder.
         """
         path = Path(name) if Path(name).is_file() else find_model(name)
-        files = read_tokenizer_files(path)
+        files = read_tokenizer_files(path, check_hashes=check_hashes)
         arguments = {"name_or_path": str(path), "special_tokens": files.special_tokens, **files.settings, **settings}
         return cls(files.vocabulary, **arguments)
 

@@ -16,12 +16,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from bertmill.errors import IntegrityError, UsageError
-from bertmill.storage import MANIFEST, read_json, write_file, write_manifest
+from bertmill.storage import MANIFEST, read_json, verify_listed, write_file, write_manifest
 from bertmill.text.vocabulary import VOCABULARY_FILE, read_vocabulary, vocabulary_text
 from bertmill.text.wordpiece import CONTINUATION, MAX_WORD_CHARACTERS
 
 PIPELINE_FILE = "tokenizer.json"
 CONFIG_FILE = "tokenizer_config.json"
+TOKENIZER_FILES = (VOCABULARY_FILE, PIPELINE_FILE, CONFIG_FILE)
 # The only pipeline that this tokenizer implements; any other would produce wrong ids.
 _ONLY_PARTS = {"normalizer": "BertNormalizer", "pre_tokenizer": "BertPreTokenizer", "model": "WordPiece"}
 _ONLY_VALUES = {"continuing_subword_prefix": CONTINUATION, "max_input_chars_per_word": MAX_WORD_CHARACTERS}
@@ -68,10 +69,12 @@ class TokenizerFiles:
     settings: dict[str, Any] = field(default_factory=dict)
 
 
-def read_tokenizer_files(path: Path) -> TokenizerFiles:
-    """Read the tokenizer of a model folder, or a vocabulary file."""
+def read_tokenizer_files(path: Path, *, check_hashes: bool = True) -> TokenizerFiles:
+    """Read the tokenizer of a model folder, or a vocabulary file; if there is a manifest, verify the hashes first."""
     if not path.is_dir():
         return TokenizerFiles(read_vocabulary(path))
+    if check_hashes:
+        verify_listed(path, TOKENIZER_FILES)
     config = read_json(path / CONFIG_FILE) if (path / CONFIG_FILE).exists() else {}
     if (path / PIPELINE_FILE).exists():
         files = _from_pipeline(path / PIPELINE_FILE)
@@ -88,6 +91,17 @@ def read_tokenizer_files(path: Path) -> TokenizerFiles:
         if content not in files.special_tokens:
             files.special_tokens.append(content)
     return files
+
+
+def require_same_pieces(folder: Path) -> None:
+    """Raise IntegrityError if `vocab.txt`, which is not read then, contradicts `tokenizer.json`."""
+    if not ((folder / VOCABULARY_FILE).exists() and (folder / PIPELINE_FILE).exists()):
+        return
+    pieces = _from_pipeline(folder / PIPELINE_FILE).vocabulary
+    for piece, number in read_vocabulary(folder / VOCABULARY_FILE).items():
+        if pieces.get(piece) != number:
+            what = f"gives {piece!r} the id {number}, but in {PIPELINE_FILE} it is {pieces.get(piece, 'missing')}"
+            raise IntegrityError(what, where=folder / VOCABULARY_FILE, remedy="change both files or remove one")
 
 
 def _checked(config: dict[str, Any], path: Path) -> dict[str, Any]:

@@ -51,7 +51,8 @@ def count_words(
     """
     progress = ReadingProgress()
     lines = read_lines(files, text_field=text_field, encoding=encoding, repairs=repairs, on_bytes=progress.count)
-    units = cut_into_units((line.text for line in lines), BLOCK_CHARACTERS, lambda text: len(text) + 1)
+    texts = (line.text for line in lines if line.text)
+    units = cut_into_units(texts, BLOCK_CHARACTERS, lambda text: len(text) + 1)
     blocks = progress.track(enumerate(map("\n".join, units)))
     runs = []
     for run, text_bytes in map_with_wordpiece(partial(_count_text, folder), wordpiece, blocks, workers):

@@ -28,10 +28,11 @@ from bertmill.config.reading import (
     with_whole_paths,
 )
 from bertmill.errors import BertmillError, IntegrityError, UsageError
+from bertmill.locks import locked_folder
 from bertmill.machine import bf16_speedup, choose_device, keep_freed_memory, set_threads
 from bertmill.model.pretrained import BertPreTrainedModel
 from bertmill.rows.source import split_key_off
-from bertmill.storage import locked_folder, new_folder, write_file
+from bertmill.storage import new_folder, write_file
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import Ranks, joined_ranks
 from bertmill.training.loop import ResolvedTraining, computing_in
