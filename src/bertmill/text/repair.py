@@ -1,9 +1,9 @@
-"""Convert bytes or str to valid text, and count every repair.
+"""Convert bytes or str to valid text, and count repairs.
 
 - A byte order mark is removed; UTF-16 with a byte order mark is decoded as UTF-16.
 - Bytes that are invalid in the encoding, and lone surrogates, become U+FFFD.
 - NUL is removed.
-- CR and CRLF become LF.
+- CR and CRLF become LF, which is not counted: Windows files are not damaged.
 
 Text comes in blocks of any size: the end of a block may split a character, a CRLF or a byte order mark.
 """
@@ -31,7 +31,6 @@ _NOUNS = {
     "bad_bytes": "invalid byte",
     "lone_surrogates": "lone surrogate",
     "nuls": "NUL character",
-    "carriage_returns": "carriage return",
 }
 
 
@@ -44,7 +43,6 @@ class Repairs:
     bad_bytes: int = 0
     lone_surrogates: int = 0
     nuls: int = 0
-    carriage_returns: int = 0
 
     def __bool__(self) -> bool:
         return any(vars(self).values())
@@ -113,8 +111,6 @@ def _repair_block(text: str, repairs: Repairs) -> str:
     if "\0" in text:
         repairs.nuls += text.count("\0")
         text = text.replace("\0", "")
-    if "\r" in text:
-        repairs.carriage_returns += text.count("\r")
     return text
 
 
