@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from bertmill.config.fields import (
     COMMON,
+    MAX_LENGTH,
     MAY_CHANGE,
     MAY_MOVE,
     NAME_OR_PATH,
@@ -303,7 +304,7 @@ class InspectSettings(Settings):
     folder: Folder
     show: int = Field(0, ge=0, le=1000, description="number of instances to show, with masks, segments and labels")
     objective: str = Field("mlm", description="objective of the instances")
-    length: int = Field(128, ge=3, le=8192, description="maximum number of pieces per instance")
+    length: int = Field(128, ge=3, le=MAX_LENGTH, description="maximum number of pieces per instance")
     whole_words: bool = Field(False, description="select all pieces of a word or none")
     seed: int = Field(0, ge=0, description="random seed for instances and masks")
     as_json: bool = Field(False, alias="json", description="print one JSON object instead of text")
