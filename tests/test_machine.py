@@ -38,10 +38,10 @@ def test_cuda_is_not_recommended_without_cuda(
     monkeypatch.setattr(torch.version, "cuda", version)
     with pytest.raises(UsageError, match=f"^device {name} cannot be used: {reason}.*; use cpu or auto$"):
         choose_device(name)
-    with pytest.raises(UsageError, match="; use cpu or auto$"):
+    with pytest.raises(UsageError, match=r"; use cpu or auto$"):
         choose_device("gpu")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    with pytest.raises(UsageError, match="; use cpu, cuda or auto$"):
+    with pytest.raises(UsageError, match=r"; use cpu, cuda or auto$"):
         choose_device("gpu")
 
 

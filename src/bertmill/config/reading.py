@@ -6,7 +6,6 @@ run's decisions, and hashes of its data. Markers on fields (fields.py) say what 
 
 from __future__ import annotations
 
-import difflib
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from pydantic.fields import FieldInfo
 
 from bertmill.config.commands import COMMAND_SETTINGS, DURATIONS, Settings, TrainingSettings
 from bertmill.config.fields import MAY_CHANGE, MAY_MOVE, NAME_OR_PATH, PATH, POSITIONAL, heldout_share
+from bertmill.config.suggestions import suggestion
 from bertmill.errors import IntegrityError, UsageError
 from bertmill.storage import require_format
 
@@ -236,7 +236,7 @@ def _problem(kind: type[Settings], detail: dict[str, Any], flags: Mapping[str, A
     fields = {key_of(name, field): (name, field) for name, field in kind.model_fields.items()}
     in_file = toml_path is not None and key not in flags
     if detail["type"] == "extra_forbidden":
-        return f"{toml_path}: unknown key {key}{_suggestion(key, list(fields))}"
+        return f"{toml_path}: unknown key {key}{suggestion(key, list(fields))}"
     name, field = fields[key]
     argument = name.upper() if POSITIONAL in field.metadata else flag_of(name, field)
     if detail["type"] == "missing":
@@ -247,20 +247,16 @@ def _problem(kind: type[Settings], detail: dict[str, Any], flags: Mapping[str, A
 def _unknown_word(word: str, kind: type[Settings]) -> str:
     if not word.startswith("-"):
         return f"unexpected argument {word!r}"
-    flags = {
-        flag_of(name, field): name for name, field in kind.model_fields.items() if POSITIONAL not in field.metadata
-    }
+    flags = {flag_of(name, field): name for name, field in kind.model_fields.items()}
+    arguments = {flag for flag, name in flags.items() if POSITIONAL in kind.model_fields[name].metadata}
+    if word in arguments:
+        return f"unknown flag {word}; {flags[word].upper()} is an argument without a flag"
     if flags.get(word) in getattr(kind, "unused", ()):
         return f"{word} does not apply to this task"
-    return f"unknown flag {word}{_suggestion(word, ['--config', '--help', *flags])}"
+    return f"unknown flag {word}{suggestion(word, ['--config', '--help', *(flags.keys() - arguments)])}"
 
 
 def unknown_name(kind: str, word: str, known: Sequence[str]) -> UsageError:
     """The error for a name that is not one of `known`; it suggests a similar one."""
-    what = f"there is no {kind} called {word!r}{_suggestion(word, known)}"
+    what = f"there is no {kind} called {word!r}{suggestion(word, known)}"
     return UsageError(what, remedy=f"known: {', '.join(known)}")
-
-
-def _suggestion(word: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(word, known, n=1)
-    return f"; did you mean {close[0]}?" if close else ""
