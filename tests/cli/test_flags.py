@@ -96,10 +96,12 @@ def test_any_value_after_an_equals_sign_arrives_unchanged(text: str) -> None:
         ("finetune", ["classify", "--lr", "1e-4", "--bs=8"], "--lr; did you mean --learning-rate.*--bs; .* --batch-si"),
         ("predict", ["model", "--text"], "argument --text: expected one argument; `bertmill predict --help` lists"),
         ("fill", [], "MODEL is required: .* · TEXTS is required: "),
+        ("finetune", [], "^TASK is required: .* · --model is required: .* · --train is required: "),
+        ("finetune", ["--resume"], "^--out is required to resume a run: its folder$"),
         (
             "pretrain",
             ["--step=3"],
-            r"unknown flag --step; did you mean --steps\? · --out is required: .*--corpus is",
+            r"unknown flag --step; did you mean --steps\? · --corpus is required: ",
         ),
         ("finetune", ["classify", "--epochs", "inf"], "--epochs: .*finite"),
         ("finetune", ["classify", "--learning-rate", "nan"], "--learning-rate: .*finite"),
@@ -259,7 +261,7 @@ def test_options_of_predict_are_those_of_the_task_of_the_model(
 
 @pytest.mark.parametrize("task", TASKS)
 def test_the_usage_of_a_task_has_its_name(capsys: pytest.CaptureFixture[str], task: str) -> None:
-    assert help_of(capsys, "finetune", task).startswith(f"usage: bertmill finetune {task} --out ")
+    assert help_of(capsys, "finetune", task).startswith(f"usage: bertmill finetune {task} --model ")
 
 
 def test_help_of_finetune_alone_says_how_to_see_the_options(capsys: pytest.CaptureFixture[str]) -> None:

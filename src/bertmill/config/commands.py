@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from bertmill.config.base import Settings, TrainingFields, TrainingSettings
 from bertmill.config.fields import (
     COMMON,
     MAX_LENGTH,
@@ -18,9 +19,7 @@ from bertmill.config.fields import (
     Folder,
     Heldout,
     MaskMix,
-    OnNonFinite,
     Phases,
-    Precision,
     Quotes,
     Seconds,
     Separator,
@@ -30,18 +29,10 @@ from bertmill.config.fields import (
 )
 
 
-class Settings(BaseModel):
-    """Settings of every command. The docstring of a subclass is the description in the command's help."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    quiet: Annotated[bool, MAY_CHANGE] = Field(False, description="print only results, without progress or notes")
-
-
 class TokenizeSettings(Settings):
     """Show how text is split into pieces: each piece with its id, the characters it covers and its word."""
 
-    files: TextFiles = []
+    files: TextFiles = Field([])
     model: str = Field(description="vocabulary file, model folder or name of an installed model such as minilm")
     text: list[str] = Field([], description="text to tokenize instead of files; may be repeated")
     pair: str | None = Field(None, description="second text, encoded after --text in the same sequence")
@@ -87,45 +78,6 @@ class CorpusSettings(Settings):
 DURATIONS = ("steps", "epochs", "budget")  # of pre-training; mutually exclusive
 
 
-class TrainingFields(Settings):
-    """Fields shared by the settings and the resolved settings of a training run; none is optional."""
-
-    out: Annotated[Path, MAY_CHANGE] = Field(description="run folder for settings, log, checkpoints and the model")
-    resume: Annotated[bool, MAY_CHANGE, COMMON] = Field(
-        False, description="resume the run in --out, or start one if there is none"
-    )
-    batch_size: Annotated[int, COMMON] = Field(
-        32, ge=1, le=1_000_000, description="instances or examples per step, across all processes"
-    )
-    seed: Annotated[int, COMMON] = Field(0, description="random seed for initial weights, order, masks and dropout")
-    micro_batch_pieces: int = Field(8192, ge=1, description="maximum number of pieces per micro-batch")
-    weight_decay: float = Field(0.01, ge=0, description="weight decay for matrices, not for biases and LayerNorm")
-    max_gradient_norm: float = Field(1.0, gt=0, description="clip gradients to this norm")
-    log_every: Annotated[int, MAY_CHANGE] = Field(50, ge=1, description="steps between log lines")
-    save_every: Annotated[int, MAY_CHANGE] = Field(
-        1000, ge=1, description="steps between checkpoints; a new best checkpoint is always saved"
-    )
-    keep: Annotated[int, MAY_CHANGE] = Field(2, ge=1, description="recent checkpoints to keep in addition to the best")
-    on_nonfinite: Annotated[OnNonFinite, MAY_CHANGE] = Field(
-        "stop", description="what to do if a loss or gradient is not finite"
-    )
-    precision: Precision = Field("fp32", description="floating-point precision; auto times both and uses the faster")
-    gradient_checkpointing: Annotated[bool, MAY_CHANGE] = Field(
-        False, description="recompute activations instead of keeping them, to save memory"
-    )
-    compile: Annotated[bool, MAY_CHANGE] = Field(
-        False, description="compile the layers, except attention, with torch.compile; needs a C++ compiler"
-    )
-    device: Annotated[str, MAY_CHANGE] = Field("auto", description="device: cpu, cuda or auto")
-
-
-class TrainingSettings(TrainingFields):
-    """Settings shared by pre-training and fine-tuning. config.toml must have one of each group in `recorded`."""
-
-    recorded: ClassVar[tuple[tuple[str, ...], ...]] = ()
-    threads: Annotated[Threads | None, MAY_CHANGE] = Field(None, description="threads to use (default: one per core)")
-
-
 class PretrainFields(TrainingFields):
     """Fields shared by the settings and the resolved settings of a pre-training run."""
 
@@ -153,6 +105,9 @@ class PretrainSettings(TrainingSettings, PretrainFields):
     """Pre-train a BERT model on a corpus, or continue pre-training a model."""
 
     recorded = (("size", "init"), ("learning_rate",), ("dropout",), ("mask_rate",), DURATIONS)
+    out: Annotated[Path, MAY_CHANGE, COMMON] = Field(
+        Path("runs/pretrain-DATE-TIME"), description="run folder for settings, log, checkpoints and the model"
+    )
     size: Annotated[SizeName | None, COMMON] = Field(None, description="size of a new model (default: mini)")
     init: Annotated[str | None, NAME_OR_PATH, MAY_MOVE, COMMON] = Field(
         None, description="continue pre-training this model instead of training a new one"

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from bertmill.config.commands import COMMAND_SETTINGS, DURATIONS, Settings, TrainingSettings
+from bertmill.config.base import Settings, TrainingSettings
+from bertmill.config.commands import COMMAND_SETTINGS, DURATIONS
 from bertmill.config.fields import MAY_CHANGE, MAY_MOVE, NAME_OR_PATH, PATH, POSITIONAL, heldout_share
 from bertmill.config.suggestions import suggestion
 from bertmill.errors import IntegrityError, UsageError
@@ -59,6 +60,8 @@ def read_settings(
     """Validate all layers as `kind`; one UsageError lists all problems."""
     from_file = {} if toml_path is None else read_toml(toml_path)
     given = {**from_file, **flags}
+    if issubclass(kind, TrainingSettings) and given.get("resume") and "out" not in given:
+        raise UsageError("--out is required to resume a run: its folder")
     problems = [_unknown_word(word, kind) for word in unknown_words]
     stored = _stored(kind, given) if issubclass(kind, TrainingSettings) and given.get("resume") else {}
     try:

@@ -98,9 +98,8 @@ def _similar(word: str, names: Sequence[str]) -> list[str]:
 
 def _common_prefix(first: str, second: str) -> int:
     """The number of letters with which both words begin."""
-    return next(
-        (i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second))
-    )
+    differing = (i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b)
+    return next(differing, min(len(first), len(second)))
 
 
 def _distance(first: str, second: str) -> int:

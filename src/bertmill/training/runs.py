@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from bertmill.checkpoint.names import METADATA_FILE, METADATA_FORMAT
-from bertmill.config.commands import TrainingSettings
+from bertmill.config.base import TrainingSettings
 from bertmill.config.fields import Precision
 from bertmill.config.reading import (
     movable_fields,
