@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bertmill.config.reading import RUN_FILE
-from bertmill.errors import UsageError
+from bertmill.errors import UnfinishedRunError, UsageError
 from bertmill.storage import read_json, require_format, safe_join
 
 GROUP = "bertmill.models"
@@ -36,6 +36,8 @@ def find_model(model: str | Path) -> Path:
         return _folder_in_package(offered[str(model)])
     if path.exists():
         raise UsageError("is a file, not a model folder", where=path)
+    if path.name == MODEL_OF_RUN and (path.parent / RUN_FILE).is_file():
+        raise UnfinishedRunError(path.parent)
     names = ", ".join(sorted(offered))
     what = f"there is no model folder {str(model)!r} and no installed model of that name"
     raise UsageError(what, remedy=f"installed models: {names}")
@@ -58,7 +60,7 @@ def _refuse_run(path: Path) -> None:
     model = path / MODEL_OF_RUN
     if model.is_dir():
         raise UsageError("is a run folder, not a model folder", where=path, remedy=f"use {model}")
-    raise UsageError("is a run that has not finished", where=path, remedy="resume it to get a model")
+    raise UnfinishedRunError(path)
 
 
 def _folder_in_package(entry: EntryPoint) -> Path:

@@ -41,7 +41,9 @@ class TrainingFields(Settings):
     save_every: Annotated[int, MAY_CHANGE] = Field(
         1000, ge=1, description="steps between checkpoints; a new best checkpoint is always saved"
     )
-    keep: Annotated[int, MAY_CHANGE] = Field(2, ge=1, description="recent checkpoints to keep in addition to the best")
+    keep: Annotated[int, MAY_CHANGE] = Field(
+        2, ge=1, description="recent checkpoints to keep while training, in addition to the best"
+    )
     on_nonfinite: Annotated[OnNonFinite, MAY_CHANGE] = Field(
         "stop", description="what to do if a loss or gradient is not finite"
     )
@@ -59,6 +61,9 @@ class TrainingSettings(TrainingFields):
     """Settings shared by pre-training and fine-tuning. config.toml must have one of each group in `recorded`."""
 
     recorded: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    keep_checkpoints: Annotated[bool, MAY_CHANGE] = Field(
+        False, description="keep the last and the best checkpoint of a finished run, so that it can be extended"
+    )
     threads: Annotated[Threads | None, MAY_CHANGE] = Field(None, description="threads to use (default: one per core)")
 
     @model_validator(mode="before")

@@ -29,6 +29,7 @@ RUN_FILE = "config.toml"  # identifies a run folder
 RUN_FORMAT = 1
 MAX_TOML_BYTES = 1 << 20
 _DAMAGED_REMEDY = "restore the file, or start a new run"
+_EXTENDED = "extended"  # marks a run that had finished, until it has finished again
 _BY_RUN = ("size", *DURATIONS, "metric", "eval_every", "max_length", "stride", "truncate")  # the run decides if None
 
 
@@ -38,6 +39,7 @@ class RunContent(NamedTuple):
     command: str
     settings: dict[str, Any]
     sources: dict[str, str]  # hashes of the data by name
+    is_extended: bool  # whether it had finished, and now trains longer
 
 
 def key_of(name: str, field: FieldInfo) -> str:
@@ -125,11 +127,11 @@ def read_run_settings(kind: type[TrainingT], out: Path, command: str) -> Trainin
 
 def _read_run(path: Path, command: str) -> dict[str, Any]:
     """The unvalidated settings in a run's config.toml; an error if another command or version wrote it."""
-    written_by, settings, _ = read_run(path.parent)
-    if written_by != command:
-        what = f"is a run of `bertmill {written_by}`"
+    run = read_run(path.parent)
+    if run.command != command:
+        what = f"is a run of `bertmill {run.command}`"
         raise UsageError(what, where=path.parent, remedy="resume it with that command")
-    return settings
+    return run.settings
 
 
 def read_run(out: Path) -> RunContent:
@@ -143,7 +145,8 @@ def read_run(out: Path) -> RunContent:
         what = "is a run of an earlier version, which this version cannot read"
         raise IntegrityError(what, where=out, remedy="start a new run")
     sources = content.get("sources")
-    return RunContent(str(content["command"]), read_toml(path), sources if isinstance(sources, dict) else {})
+    sources = sources if isinstance(sources, dict) else {}
+    return RunContent(str(content["command"]), read_toml(path), sources, content.get(_EXTENDED) is True)
 
 
 def _validate_run(kind: type[TrainingT], content: Mapping[str, Any], path: Path) -> TrainingT:
@@ -164,9 +167,11 @@ def read_run_sources(out: Path) -> dict[str, str]:
     return dict(_parse_toml(path).get("sources", {})) if path.exists() else {}
 
 
-def run_toml(settings: TrainingSettings, command: str, sources: Mapping[str, str]) -> str:
+def run_toml(settings: TrainingSettings, command: str, sources: Mapping[str, str], *, is_extended: bool = False) -> str:
     """The content of a run's config.toml; settings that are None are omitted."""
-    lines = [f"format = {RUN_FORMAT}\n", f'command = "{command}"\n', "\n[settings]\n"]
+    lines = [f"format = {RUN_FORMAT}\n", f'command = "{command}"\n']
+    lines += [f"{_EXTENDED} = true\n"] if is_extended else []
+    lines += ["\n[settings]\n"]
     for name, field in type(settings).model_fields.items():
         value, key = getattr(settings, name), key_of(name, field)
         if value is not None:
@@ -182,26 +187,32 @@ def run_toml(settings: TrainingSettings, command: str, sources: Mapping[str, str
 def resumed_settings(given: TrainingT, before: TrainingT, *, is_finished: bool) -> TrainingT:
     """The settings of a stopped run, updated by those in `given` that may change; UsageError if others differ.
 
-    Settings that are left open keep the run's decisions. Data of a finished run may not move, since its hash is not
-    compared again.
+    Settings that are left open keep the run's decisions. A finished run may be extended: only its duration may grow.
+    Otherwise, its data may not move, since hashes are not compared again.
     """
     required = [names[0] for names in type(given).recorded if len(names) == 1]
     left_open = {**dict.fromkeys((*_BY_RUN, *required)), "precision": "auto"}
-    allowed = [MAY_CHANGE] if is_finished else [MAY_CHANGE, MAY_MOVE]
     given = with_whole_paths(given)
+    extended = {name for name in DURATIONS if is_finished and _is_longer(name, given, before)}
+    allowed = [MAY_CHANGE] if is_finished and not extended else [MAY_CHANGE, MAY_MOVE]
     changes = {}
     differing = []
     for name, field in type(given).model_fields.items():
         value = getattr(given, name)
         if name not in given.model_fields_set or value == getattr(before, name):
             continue
-        if any(marker in field.metadata for marker in allowed):
+        if name in extended or any(marker in field.metadata for marker in allowed):
             changes[name] = value
         elif name not in left_open or value != left_open[name]:
             differing.append(key_of(name, field))
     if differing:
         raise _cannot_change(differing, given.out / RUN_FILE)
     return before.model_copy(update=changes)
+
+
+def _is_longer(name: str, given: TrainingSettings, before: TrainingSettings) -> bool:
+    now, then = getattr(given, name, None), getattr(before, name, None)
+    return now is not None and then is not None and now > then
 
 
 def _cannot_change(names: Sequence[str], path: Path) -> UsageError:
@@ -221,6 +232,11 @@ def with_whole_paths(settings: TrainingT) -> TrainingT:
         if is_path or Path(value).exists():
             whole[name] = type(value)(Path(value).resolve())
     return settings.model_copy(update=whole)
+
+
+def duration_of(settings: TrainingSettings) -> dict[str, Any]:
+    """The settings that say how long to train, by name."""
+    return {name: getattr(settings, name) for name in DURATIONS if name in type(settings).model_fields}
 
 
 def movable_fields(settings: TrainingSettings) -> dict[str, Any]:
