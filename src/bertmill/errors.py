@@ -2,6 +2,7 @@
 
     BertmillError              1  500   (never raised itself)
     ├─ UsageError              2  400   flags, settings, names that do not exist
+    │  └─ UnfinishedRunError   2  400   the model of a run that has not finished
     ├─ DataError               3  422   the user's text or rows
     ├─ IntegrityError          4  409   a file that is damaged, incomplete or in an unsupported format
     ├─ NonFiniteError          5  500   a loss, gradient or result that is NaN or infinite
@@ -60,6 +61,14 @@ class UsageError(BertmillError):
 
     exit_code = 2
     http_status = 400
+
+
+class UnfinishedRunError(UsageError):
+    """A run was used like a model, but it has not finished."""
+
+    def __init__(self, run: Path) -> None:
+        super().__init__("is a run that has not finished", where=run, remedy="resume it to get a model")
+        self.run = run
 
 
 class DataError(BertmillError):

@@ -180,7 +180,7 @@ def test_repairs_are_counted_over_all_files(tmp_path: Path) -> None:
     write(tmp_path / "b", b"good text and one \xff bad byte")
     repairs = Repairs()
     assert len(list(read_lines([str(tmp_path)], repairs=repairs))) == 3
-    assert repairs == Repairs(bad_bytes=1, carriage_returns=1)
+    assert repairs == Repairs(bad_bytes=1)
 
 
 BAD_JSON = b'{"text": "x"}\n{"text": 3}'

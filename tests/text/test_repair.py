@@ -25,8 +25,8 @@ ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()))
         (codecs.BOM_UTF16_LE + b"a\0\x41", "a\ufffd", Repairs(byte_order_marks=1, utf16=1, bad_bytes=1)),
         (b"a\0b", "ab", Repairs(nuls=1)),
         ("a\ud800b\udcff", "a\ufffdb\ufffd", Repairs(lone_surrogates=2)),
-        (b"a\r\nb\rc\n", "a\nb\nc\n", Repairs(carriage_returns=2)),
-        (b"end\r", "end\n", Repairs(carriage_returns=1)),
+        (b"a\r\nb\rc\n", "a\nb\nc\n", Repairs()),
+        (b"end\r", "end\n", Repairs()),
         (b"", "", Repairs()),
     ],
 )

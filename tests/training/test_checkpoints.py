@@ -48,6 +48,7 @@ def test_a_checkpoint_of_another_model_is_refused(model: nn.Module, message: str
         other.resume()
 
 
+@pytest.mark.usefixtures("kept")
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "missing file", "missing manifest"])
 def test_a_damaged_checkpoint_is_skipped(
     damage: str, half_a_run: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -16,7 +16,7 @@ from typing import Any
 from bertmill.checkpoint import hub
 from bertmill.checkpoint.hub import CONFIG_FILE as CONFIG_FILE
 from bertmill.config.reading import RUN_FILE
-from bertmill.errors import UsageError
+from bertmill.errors import UnfinishedRunError, UsageError
 from bertmill.storage import read_json, require_format, safe_join
 
 GROUP = "bertmill.models"
@@ -43,6 +43,8 @@ def find_model(model: str | Path, revision: str | None = None) -> Path:
         return _folder_in_package(offered[name])
     if _exists(path):
         raise UsageError("is a file, not a model folder", where=path)
+    if path.name == MODEL_OF_RUN and _exists(path.parent / RUN_FILE):
+        raise UnfinishedRunError(path.parent)
     installed = f"installed models: {', '.join(sorted(offered))}; "
     if isinstance(model, Path) or not hub.is_repository(name):
         what = f"there is no model folder {name[:MAX_SHOWN]!r}, and it is not a name on the hub"
@@ -74,7 +76,7 @@ def _refuse_run(path: Path) -> None:
     model = path / MODEL_OF_RUN
     if model.is_dir():
         raise UsageError("is a run folder, not a model folder", where=path, remedy=f"use {model}")
-    raise UsageError("is a run that has not finished", where=path, remedy="resume it to get a model")
+    raise UnfinishedRunError(path)
 
 
 def _folder_in_package(entry: EntryPoint) -> Path:

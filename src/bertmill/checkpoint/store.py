@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 import shutil
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -84,7 +85,11 @@ def newest_whole(folder: Path) -> tuple[int | None, Checkpoint | None, list[str]
 def remove_checkpoints(folder: Path, keep: Collection[int | None]) -> None:
     """Remove all checkpoints except those of the steps in `keep`."""
     for step in sorted(set(saved_steps(folder)) - set(keep)):
-        path = checkpoint_path(folder, step)
-        # Rename first: a kill in between must not leave a folder that looks like a checkpoint.
-        hidden = path.rename(path.with_name(f"{TEMPORARY_PREFIX}{path.name}"))
-        shutil.rmtree(hidden, ignore_errors=True)
+        remove_folder(checkpoint_path(folder, step))
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a folder whose existence means that it is complete."""
+    # Rename first: a kill in between must not leave an incomplete folder under its name.
+    hidden = path.rename(path.with_name(f"{TEMPORARY_PREFIX}{path.name}-{secrets.token_hex(4)}"))
+    shutil.rmtree(hidden, ignore_errors=True)

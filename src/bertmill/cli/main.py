@@ -17,7 +17,15 @@ from contextlib import contextmanager
 from types import FrameType
 
 from bertmill.cli.streams import forget, replace_closed_streams, say
-from bertmill.errors import INTERRUPTED, TERMINATED, BertmillError, ResourceError, UsageError, kind_of_os_error
+from bertmill.errors import (
+    INTERRUPTED,
+    TERMINATED,
+    BertmillError,
+    ResourceError,
+    UnfinishedRunError,
+    UsageError,
+    kind_of_os_error,
+)
 from bertmill.version import __version__
 
 COMMANDS = {
@@ -58,16 +66,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code = _run(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
+    except UnfinishedRunError as error:
+        from bertmill.cli.run_folder import resume_command
+
+        return _failed(f"{error}: {resume_command(error.run)}", error.exit_code)
     except BertmillError as error:
-        return _failed(str(error), error.exit_code)
+        return _failed(_with_notes(str(error), error), error.exit_code)
     except (MemoryError, RuntimeError) as error:  # torch raises a plain RuntimeError, except on a GPU
         if isinstance(error, RuntimeError) and not re.search("out of memory|can't allocate memory", str(error)):
             raise
         return _failed("not enough memory", ResourceError.exit_code)
-    except _Terminated:
-        return _failed("terminated", TERMINATED)
-    except KeyboardInterrupt:
-        return _failed("interrupted", INTERRUPTED)
+    except _Terminated as error:
+        return _failed(_with_notes("terminated", error), TERMINATED)
+    except KeyboardInterrupt as error:
+        return _failed(_with_notes("interrupted", error), INTERRUPTED)
     except BrokenPipeError:  # the reader, such as `head`, has exited
         forget(sys.stdout)
         return 0
@@ -91,6 +103,10 @@ def _termination_as_error() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _with_notes(message: str, error: BaseException) -> str:
+    return "; ".join([message, *getattr(error, "__notes__", [])])
 
 
 def _failed(message: str, exit_code: int) -> int:

@@ -7,8 +7,10 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from bertmill.config.base import Settings, TrainingFields, TrainingSettings
 from bertmill.config.fields import (
     COMMON,
+    MAX_LENGTH,
     MAY_CHANGE,
     MAY_MOVE,
     NAME_OR_PATH,
@@ -19,9 +21,7 @@ from bertmill.config.fields import (
     Heldout,
     MaskMix,
     MaxBadRows,
-    OnNonFinite,
     Phases,
-    Precision,
     Quotes,
     Seconds,
     Separator,
@@ -29,49 +29,9 @@ from bertmill.config.fields import (
     Threads,
     heldout_share,
 )
-from bertmill.config.settings import Settings
 from bertmill.config.text_commands import CorpusSettings, TokenizeSettings, VocabSettings
 
 DURATIONS = ("steps", "epochs", "budget")  # of pre-training; mutually exclusive
-
-
-class TrainingFields(Settings):
-    """Fields shared by the settings and the resolved settings of a training run; none is optional."""
-
-    out: Annotated[Path, MAY_CHANGE] = Field(description="run folder for settings, log, checkpoints and the model")
-    resume: Annotated[bool, MAY_CHANGE, COMMON] = Field(
-        False, description="resume the run in --out, or start one if there is none"
-    )
-    batch_size: Annotated[int, COMMON] = Field(
-        32, ge=1, le=1_000_000, description="instances or examples per step, across all processes"
-    )
-    seed: Annotated[int, COMMON] = Field(0, description="random seed for initial weights, order, masks and dropout")
-    micro_batch_pieces: int = Field(8192, ge=1, description="maximum number of pieces per micro-batch")
-    weight_decay: float = Field(0.01, ge=0, description="weight decay for matrices, not for biases and LayerNorm")
-    max_gradient_norm: float = Field(1.0, gt=0, description="clip gradients to this norm")
-    log_every: Annotated[int, MAY_CHANGE] = Field(50, ge=1, description="steps between log lines")
-    save_every: Annotated[int, MAY_CHANGE] = Field(
-        1000, ge=1, description="steps between checkpoints; a new best checkpoint is always saved"
-    )
-    keep: Annotated[int, MAY_CHANGE] = Field(2, ge=1, description="recent checkpoints to keep in addition to the best")
-    on_nonfinite: Annotated[OnNonFinite, MAY_CHANGE] = Field(
-        "stop", description="what to do if a loss or gradient is not finite"
-    )
-    precision: Precision = Field("fp32", description="floating-point precision; auto times both and uses the faster")
-    gradient_checkpointing: Annotated[bool, MAY_CHANGE] = Field(
-        False, description="recompute activations instead of keeping them, to save memory"
-    )
-    compile: Annotated[bool, MAY_CHANGE] = Field(
-        False, description="compile the layers, except attention, with torch.compile; needs a C++ compiler"
-    )
-    device: Annotated[str, MAY_CHANGE] = Field("auto", description="device: cpu, cuda or auto")
-
-
-class TrainingSettings(TrainingFields):
-    """Settings shared by pre-training and fine-tuning. config.toml must have one of each group in `recorded`."""
-
-    recorded: ClassVar[tuple[tuple[str, ...], ...]] = ()
-    threads: Annotated[Threads | None, MAY_CHANGE] = Field(None, description="threads to use (default: one per core)")
 
 
 class PretrainFields(TrainingFields):
@@ -101,6 +61,9 @@ class PretrainSettings(TrainingSettings, PretrainFields):
     """Pre-train a BERT model on a corpus, or continue pre-training a model."""
 
     recorded = (("size", "init"), ("learning_rate",), ("dropout",), ("mask_rate",), DURATIONS)
+    out: Annotated[Path, MAY_CHANGE, COMMON] = Field(
+        Path("runs/pretrain-DATE-TIME"), description="run folder for settings, log, checkpoints and the model"
+    )
     size: Annotated[SizeName | None, COMMON] = Field(None, description="size of a new model (default: mini)")
     init: Annotated[str | None, NAME_OR_PATH, MAY_MOVE, COMMON] = Field(
         None, description="continue pre-training this model instead of training a new one"
@@ -285,7 +248,7 @@ class InspectSettings(Settings):
     folder: Folder
     show: int = Field(0, ge=0, le=1000, description="number of instances to show, with masks, segments and labels")
     objective: str = Field("mlm", description="objective of the instances")
-    length: int = Field(128, ge=3, le=8192, description="maximum number of pieces per instance")
+    length: int = Field(128, ge=3, le=MAX_LENGTH, description="maximum number of pieces per instance")
     whole_words: bool = Field(False, description="select all pieces of a word or none")
     seed: int = Field(0, ge=0, description="random seed for instances and masks")
     as_json: bool = Field(False, alias="json", description="print one JSON object instead of text")

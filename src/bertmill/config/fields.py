@@ -23,18 +23,26 @@ Precision = Literal["fp32", "bf16", "auto"]
 Quotes = Literal["literal", "standard"]
 
 _LIMIT = re.compile(r"(\d{1,3}(?:\.\d+)?)%|\d{1,15}", re.ASCII)
-_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
+MAX_LENGTH = 8192  # pieces per instance; the memory for attention grows with its square
+
+_DURATION = re.compile(
+    r"(?:(\d+(?:\.\d+)?)\s*(?:h|hrs?|hours?))?\s*"
+    r"(?:(\d+(?:\.\d+)?)\s*(?:m|mins?|minutes?))?\s*"
+    r"(?:(\d+)\s*(?:s|secs?|seconds?)?)?",
+    re.IGNORECASE,
+)
+_MAX_SECONDS = 10**9
 
 
 def _seconds(text: Any) -> Any:
-    """Parse a duration: 1h30m → 5400; numbers are seconds."""
+    """Parse a duration: 1h30m, 1.5 hours and 90 min → 5400; numbers are seconds."""
     if not isinstance(text, str) or not text:
         return text
-    match = _DURATION.fullmatch(text)
+    match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise ValueError("must be a time such as 45s, 30m or 1h30m")
-    hours, minutes, seconds = (int(number or 0) for number in match.groups())
-    return 3600 * hours + 60 * minutes + seconds
+    hours, minutes, seconds = (float(number or 0) for number in match.groups())
+    return round(min(3600 * hours + 60 * minutes + seconds, 10 * _MAX_SECONDS))
 
 
 def parse_phases(text: str) -> list[tuple[int, float]]:
@@ -44,8 +52,8 @@ def parse_phases(text: str) -> list[tuple[int, float]]:
         phases = [(int(length), float(fraction) if fraction else 1.0) for length, _, fraction in parts]
     except ValueError:
         raise ValueError("must have the form 128 or 128:0.9,512:0.1") from None
-    if any(length < 1 for length, _ in phases):
-        raise ValueError("lengths must be at least 1")
+    if not all(1 <= length <= MAX_LENGTH for length, _ in phases):
+        raise ValueError(f"lengths must be from 1 to {MAX_LENGTH:,}")
     # Negated, so that NaN, for which every comparison is false, is rejected.
     if not (all(fraction > 0 for _, fraction in phases) and abs(sum(fraction for _, fraction in phases) - 1) <= 1e-6):
         raise ValueError("fractions must be positive and add up to 1")
@@ -128,7 +136,7 @@ def _checked_by(parse: Callable[[str], object]) -> AfterValidator:
     return AfterValidator(check)
 
 
-Seconds = Annotated[int, Field(ge=1, le=10**9), BeforeValidator(_seconds)]
+Seconds = Annotated[int, Field(ge=1, le=_MAX_SECONDS), BeforeValidator(_seconds)]
 Threads = Annotated[int, Field(ge=1, le=1024)]
 Phases = Annotated[str, BeforeValidator(_written), _checked_by(parse_phases)]
 Separator = Annotated[str, BeforeValidator(_separator)]

@@ -33,7 +33,7 @@ def read_run_data(path: Path, max_points: int = MAX_POINTS) -> dict[str, Any]:
     folder = RunFolder(path)
     content = read_run(path)
     lines = _read_log(folder.log)
-    is_finished = folder.model.is_dir()
+    is_finished = folder.is_finished()
     evaluation = _read_evaluation(folder.evaluation) if is_finished else {}
     return {
         "name": path.resolve().name,

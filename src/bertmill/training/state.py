@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from bertmill.checkpoint.names import MODEL_OF_RUN
-from bertmill.config.reading import RUN_FILE
+from bertmill.config.reading import RUN_FILE, read_run
 from bertmill.errors import IntegrityError, UsageError
 
 PLANS_OF_RANK = "rank-"
@@ -75,6 +75,10 @@ class RunFolder:
         self.model = path / MODEL_OF_RUN
         self.evaluation = path / "evaluation.json"
         self.report = path / "report.html"
+
+    def is_finished(self) -> bool:
+        """Whether the model has been trained as config.toml says; a run that is being extended still has its model."""
+        return self.model.exists() and not read_run(self.path).is_extended
 
     def require_free(self) -> None:
         """Raise UsageError unless a new run can start here; leftovers of a killed start are allowed."""
