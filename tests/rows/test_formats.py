@@ -102,6 +102,10 @@ def test_literal_quotes_can_be_read_from_a_csv(
         ("a.csv", '"a, or b";c\n', {}, [["a, or b", "c"]]),
         ("a.csv", "\n\na;b\n", {}, [["a", "b"]]),
         ("a.csv", "a;b,c\n", {}, [["a;b", "c"]]),
+        ("a.csv", 'sep=|\na|"b;c"\n', {}, [["a", "b;c"]]),
+        ("a.csv", '"sep=\t"\na\tb\n', {}, [["a", "b"]]),
+        ("a.csv", "sep=,\na,b\n", {}, [["a", "b"]]),
+        ("a.tsv", "sep=;\na;b\n", {}, [["sep=;"], ["a;b"]]),
         ("a.csv", "a b\nc;d\n", {}, [["a b"], ["c;d"]]),
         ("a.csv", "a;b\n", {"separator": ","}, [["a;b"]]),
         ("a.csv", 'a;"b,c"\n', {"quotes": "literal"}, [['a;"b', 'c"']]),
@@ -122,6 +126,7 @@ def test_the_suffix_determines_the_format_unless_settings_override_it(
     [
         ("a;b\nc;d\n", ["the columns are separated by semicolons"]),
         ("a\tb\n", ["the columns are separated by tabs"]),
+        ("sep=|\na|b\n", ["the columns are separated by '|'"]),
         ("a,b\n", []),
         ("a\n", []),
         ("", []),

@@ -51,6 +51,16 @@ def test_the_first_line_of_a_file_of_texts_is_reported_if_it_looks_like_a_header
     assert notice.endswith("is read as a row; if it is a header, set columns to text=comentario")
 
 
+def test_notices_have_no_control_characters(tmp_path: Path) -> None:
+    file = row_file(
+        write(tmp_path / "a\x1b[1m.csv", "label;te\x1bxt\n" + "spam;a text of some words\n" * 9), **BY_NUMBER
+    )
+    list(read_fields(file, labelled=True))
+    notices = list(file.counts.remarks())
+    assert len(notices) == 2
+    assert all(notice.isprintable() for notice in notices)
+
+
 def test_a_label_that_only_the_first_row_has_is_reported(tmp_path: Path) -> None:
     long_name = "this is what the customer wrote to us"  # too long for the name of a column
     num_rows, notices = read(tmp_path, f"clase\t{long_name}", *ROWS, **BY_NUMBER)

@@ -124,6 +124,20 @@ def test_cells_that_look_quoted_are_reported_once_per_file(read: Reader) -> None
     ]
 
 
+def test_a_dev_file_has_the_columns_of_the_training_rows(read: Reader, tmp_path: Path) -> None:
+    lines = [f"text number {number}\t{number % 2}" for number in range(20)]
+    train = write(tmp_path / "train.tsv", "".join(f"{line}\n" for line in ["comentario\tlabel", *lines]))
+    wide = "".join(f"{number}\t{line}\n" for number, line in enumerate(lines))
+    dev = write(tmp_path / "dev.tsv", f"row\tcomentario\tlabel\n{wide}")
+    data = read([], train=train, dev=dev)
+    assert [example.row.texts for example in data.dev] == [example.row.texts for example in data.train]
+    assert f"{dev}: columns as in training: text=comentario,label=label" in data.remarks
+    assert data.rows == {"suffix": ".tsv", "columns": {"text": "comentario", "label": "label"}}
+    other = write(tmp_path / "other.tsv", "premise\thypothesis\tlabel\na text\tanother\t1\n")
+    with pytest.raises(DataError, match=r"other\.tsv:1: the file does not have the columns of the training rows"):
+        read([], train=train, dev=other)
+
+
 @pytest.mark.parametrize(
     ("task", "more", "metric"),
     [

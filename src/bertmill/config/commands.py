@@ -115,7 +115,7 @@ class RowSettings(Settings):
     )
     format: str | None = Field(None, description="file format; depends on the task (default: from the file suffix)")
     separator: Separator | None = Field(
-        None, description="column separator, one character or tab (default: a comma in .csv, else a tab)"
+        None, description="column separator, one character or tab (default: as in the first line of a .csv, else a tab)"
     )
     quotes: Quotes | None = Field(
         None,

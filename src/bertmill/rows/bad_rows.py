@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from bertmill.config.fields import are_too_many
 from bertmill.errors import DataError
-from bertmill.text.printable import counted, one_line
+from bertmill.text.printable import counted, escaped, one_line
 from bertmill.text.repair import Repairs
 
 ROWS_BEFORE_STOPPING = 1000
@@ -90,7 +90,7 @@ class RowCounts:
 
     def remarks(self, where: str = "") -> Iterator[str]:
         """Yield notes for the user after all rows are read. `where` names the file if there are several."""
-        yield from self.notices
+        yield from map(escaped, self.notices)  # they name files
         skipped, repaired = self._skipped_text if self.skipped else "", str(self.repairs) if self.repairs else ""
         texts = {"corrected": _listed(self.corrected), "skipped": skipped, "repaired": repaired}
         yield from (f"{verb}{where}: {text}" for verb, text in texts.items() if text)

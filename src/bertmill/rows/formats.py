@@ -2,7 +2,7 @@
 
     .csv       comma-separated, with quotes as in RFC 4180: a field that contains quotes is quoted; a quoted field may
                contain separators and newlines, and quotes inside it are doubled; if the first line has no comma but
-               semicolons or tabs, they are the separators
+               semicolons or tabs, they are the separators; a first line sep=; names the separator, as in Excel
     .jsonl     one JSON object per line
     .json      the same, or one list or object (see json_files.py), or a task-specific structure (see `read_records`)
     .parquet   requires pyarrow
@@ -37,6 +37,7 @@ TABLES = ("tsv", "csv")
 RECORDS = ("jsonl", "json", "parquet")
 _MAX_ROW_CHARACTERS = 1 << 24  # bounds memory if a quote is never closed
 _MAX_PARTS = 1 << 16  # of a field, before they are joined to save memory
+_NAMED_SEPARATOR = re.compile('"?sep=([^"])"?')
 _PARQUET_ROWS = 1024  # read at a time
 _QUOTES_REMEDY = "quote the field and double the quotes inside it, or set quotes=literal if they are plain characters"
 
@@ -61,9 +62,12 @@ def read_table(file: RowFile, lines: Iterator[Line] | None = None) -> Iterator[C
     has_quotes = (file.settings.quotes or ("standard" if is_csv else "literal")) == "standard"
     separator = file.settings.separator or ("," if is_csv else "\t")
     if is_csv and first and file.settings.separator is None:
-        separator = _separator_in(first[0].text, has_quotes)
+        named = _NAMED_SEPARATOR.fullmatch(first[0].text)
+        if named:
+            next(lines)
+        separator = named[1] if named else _separator_in(first[0].text, has_quotes)
         if separator != ",":
-            name = {";": "semicolons", "\t": "tabs"}[separator]
+            name = {";": "semicolons", "\t": "tabs"}.get(separator, repr(separator))
             file.counts.notices.append(f"{file.path}: the columns are separated by {name}")
     if has_quotes:
         return _split_quoted(lines, separator)

@@ -71,7 +71,8 @@ class Classify(SequenceTask[ClassRow]):
     """Assign a class, or several labels, to a text or a pair of texts.
 
     rows:     {"text": "A fine film.", "label": "good"}, optionally with a "pair"; .jsonl, .json,
-              .parquet, or the same columns in a .tsv or .csv; write multiple labels as "a|b" or a list
+              .parquet, or the same columns in a .tsv or .csv; write multiple labels as "a|b" or a list;
+              also fastText's format (__label__good A fine film.), and a folder per class
     columns:  text, pair, label
     metrics:  accuracy (default), f1, matthews;
               with several labels: micro_f1 (default), macro_f1, subset_accuracy

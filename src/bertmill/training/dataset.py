@@ -45,6 +45,7 @@ def read_dataset(settings: FinetuneSettings, kind: type[AnyTask], windows: Windo
     task = kind.from_rows(train, settings, windows.tokenizer, train_file)
     metric = choose_metric(settings, task)
     if fraction is None:
+        dev_file.trained_columns = train_file.columns
         dev = list(kind.read(dev_file, settings, labelled=True))
     else:
         train, dev = split_rows(train, fraction, SPLIT_SEED, task.split_key, where=train_file.path)
