@@ -145,6 +145,21 @@ def test_rows_are_read_with_the_defaults_of_their_format() -> None:
     assert (settings.format, settings.separator, settings.quotes, settings.on_bad_row) == (None, None, None, "stop")
 
 
+@pytest.mark.parametrize(
+    "given",
+    [{"tags": "seq.out", "dev": "dev.in"}, {"dev_tags": "dev.out"}, {"tags": "seq.out", "dev_tags": "dev.out"}],
+)
+def test_the_tags_of_train_and_dev_files_are_given_together(given: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match="--dev-tags is needed with --tags and a --dev file, and only then"):
+        read_settings(FinetuneSettings, {**FINETUNE, **given})
+
+
+def test_parallel_files_are_settings_of_the_task_that_reads_them() -> None:
+    for task in TASKS:
+        is_read = "tags" not in getattr(settings_for(task), "unused", ())
+        assert is_read == (task == "tag")
+
+
 def test_a_limit_on_bad_rows_is_refused_if_they_are_not_skipped() -> None:
     with pytest.raises(UsageError, match="--max-bad-rows needs --on-bad-row skip"):
         read_settings(COMMAND_SETTINGS["finetune"], {**FINETUNE, "max_bad_rows": "10"})

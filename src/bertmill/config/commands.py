@@ -160,7 +160,7 @@ class RowSettings(Settings):
         "(default: standard in .csv, else literal)",
     )
     tags: Annotated[Path | None, PATH, MAY_MOVE] = Field(
-        None, description="file with the tags of the words on each line, if they are not in the file of rows"
+        None, description="tags of the sentences in a text file, on the same lines of this file; for the task tag"
     )
     encoding: Encoding = None
     on_bad_row: Literal["stop", "skip"] = Field(
@@ -198,7 +198,9 @@ class FinetuneSettings(TrainingSettings, RowSettings, WindowSettings):
     dev: Annotated[Heldout, PATH, MAY_MOVE, COMMON] = Field(
         "0.1", description="dev set: a file, or a fraction of the training rows"
     )
-    dev_tags: Annotated[Path | None, PATH, MAY_MOVE] = Field(None, description="the file of --tags for a dev file")
+    dev_tags: Annotated[Path | None, PATH, MAY_MOVE] = Field(
+        None, description="tags of the sentences in the dev file, like --tags"
+    )
     epochs: Annotated[float, COMMON] = Field(3.0, gt=0, le=1e6, description="train for this many epochs")
     learning_rate: Annotated[float, COMMON] = Field(
         5e-5, gt=0, description="peak learning rate, reached after a tenth of the steps"
