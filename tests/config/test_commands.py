@@ -64,8 +64,8 @@ def test_options_of_a_task_do_not_replace_settings_of_the_command(task: str) -> 
     ("kind", "may_change", "may_move"),
     [
         (PretrainSettings, ALWAYS_CHANGEABLE | {"eval_every", "workers"}, {"corpus", "init"}),
-        (FinetuneSettings, ALWAYS_CHANGEABLE, {"model", "train", "dev"}),
-        (settings_for("classify"), ALWAYS_CHANGEABLE, {"model", "train", "dev"}),
+        (FinetuneSettings, ALWAYS_CHANGEABLE, {"model", "train", "dev", "tags", "dev_tags"}),
+        (settings_for("classify"), ALWAYS_CHANGEABLE, {"model", "train", "dev", "tags", "dev_tags"}),
     ],
 )
 def test_the_fields_that_may_change_when_a_run_is_resumed(

@@ -172,7 +172,7 @@ def test_a_bad_record_stops_reading_or_is_counted(tmp_path: Path, bad: dict[str,
 def test_a_parallel_file_is_rejected(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "text\tlabel\na\tb\n")
     with pytest.raises(UsageError, match=r"a\.tsv: tags cannot be used with this task"):
-        read(row_file(path, tags="seq.out"))
+        read(RowFile(path, tags=Path("seq.out")))
 
 
 def test_rows_with_choices_are_rejected(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TypeVar
 
 from bertmill.config.commands import RowSettings
@@ -24,6 +25,7 @@ class RowFile:
     path: str
     settings: RowSettings = field(default_factory=RowSettings)
     counts: RowCounts = field(default_factory=RowCounts)
+    tags: Path | None = None  # a parallel file with the tags of each line
     _first_unknown: UnknownLabelError | None = field(default=None, init=False)  # if it stops reading
 
     @property
@@ -39,6 +41,11 @@ class RowFile:
         if self.format not in formats:
             remedy = f"convert the file, or set format, to one of {', '.join(formats)}"
             raise UsageError(f"this task cannot read the format {self.format}", where=self.path, remedy=remedy)
+
+    def require_no_tags(self) -> None:
+        """Raise UsageError if a parallel file is given. For tasks that do not read it."""
+        if self.tags is not None:
+            raise UsageError("tags cannot be used with this task", where=self.path)
 
     def require_default(self, *names: str) -> None:
         """Raise UsageError if any of these settings is set. For settings that the task or format does not use."""

@@ -55,7 +55,7 @@ class SequenceTask(Task[TextRowT, Example]):
                 raise BadRowError("has choices", what, "remove them")
             return cls.parse(record.fields, record.place, options)
 
-        file.require_default("tags")
+        file.require_no_tags()
         optional = options.optional_label
         records = read_fields(file, labelled=labelled, optional_label=optional, unfold=cls.unfold)
         return file.rows(records, parse)

@@ -154,8 +154,9 @@ def hash_sources(settings: FinetuneSettings) -> dict[str, str]:
     """Hashes of rows, model and vocabulary, so that a resumed run detects changes."""
     tokenizer = BertTokenizer.from_pretrained(settings.model)
     has_fraction = heldout_share(settings.dev) is not None
-    names = ("train", "tags", "dev_tags") if has_fraction else ("train", "dev", "tags", "dev_tags")
-    files = {name: Path(path) for name in names if (path := getattr(settings, name)) is not None}
+    given = {"train": settings.train, "tags": settings.tags, "dev_tags": settings.dev_tags}
+    given |= {} if has_fraction else {"dev": Path(settings.dev)}
+    files = {name: path for name, path in given.items() if path is not None}
     for path in files.values():
         if str(path) == STANDARD_INPUT or (path.exists() and not path.is_file()):
             remedy = "write them to a file, since a resumed run reads them again"

@@ -58,7 +58,7 @@ class WordsRow(Row):
 
 def read_words(file: RowFile, labelled: bool) -> Iterator[WordsRow]:
     """Yield the sentences of a file."""
-    file.require_default("preset", "quotes", "separator", *(() if labelled else ("tags",)))
+    file.require_default("preset", "quotes", "separator")
     columns = None if file.settings.columns is None else parse_columns(file.settings.columns)
     if columns is not None and (columns.pair or columns.choices or (labelled and columns.label is None)):
         what = f"columns {file.settings.columns!r} must name text (the words) and label (the tags), and nothing else"
@@ -105,7 +105,7 @@ def _records(file: RowFile, columns: Columns | None, labelled: bool) -> Iterator
 def _format(file: RowFile, columns: Columns | None, labelled: bool) -> str:
     """Return the format of a file, or `text` if its content decides."""
     given = file.settings.format
-    if file.settings.tags is not None:
+    if file.tags is not None:
         file.require_default("columns")
         if file.format in RECORDS or given not in (None, "sentences"):
             remedy = "provide a text file with one sentence per line"
