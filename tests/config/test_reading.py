@@ -178,7 +178,8 @@ def test_unknown_names_get_suggestions() -> None:
 
 def test_config_toml_has_format_command_and_all_decided_settings(finetune_run: Path) -> None:
     lines = (finetune_run / RUN_FILE).read_text("utf-8").splitlines()
-    assert lines[:4] == ["format = 1", 'command = "finetune"', "", "[settings]"]
+    assert lines[:2] == ["format = 1", 'command = "finetune"']
+    assert lines[3:5] == ["", "[settings]"]
     settings = read_toml(finetune_run / RUN_FILE)
     assert settings["format"] == "csv"  # that of the rows
     assert (settings["learning_rate"], settings["multi_label"], settings["seed"]) == (5e-5, True, 0)
@@ -224,6 +225,12 @@ DAMAGES: dict[str, tuple[Callable[[str], str], str]] = {
         lambda text: text.partition("[settings]\n")[2],
         "pre: is a run of an earlier version, which this version cannot read; start a new run",
     ),
+    "empty": (lambda text: "", "config.toml: is empty; restore the file, or start a new run"),
+    "edited": (
+        lambda text: text.replace("steps = 10", "steps = 20"),
+        "config.toml: the settings were edited after the run had started; restore the file, or start a new run",
+    ),
+    "seed removed": (lambda text: text.replace("seed = 0\n", ""), "config.toml: the settings were edited after the"),
     "other command": (
         lambda text: text.replace('"pretrain"', '"finetune"'),
         "pre: is a run of `bertmill finetune`; resume it with that command",
@@ -264,6 +271,23 @@ def test_a_run_that_cannot_be_resumed_gives_one_clear_line(pretrain_run: Path, d
         pretrain(settings.model_copy(update={"resume": True}), Listener())
     assert message in one_line(caught)
     assert isinstance(caught.value, UsageError if damage == "other command" else IntegrityError)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("log_every = 50", "log_every = 7"), ('corpus = "/data/corpus"', 'corpus = "/corpus"')]
+)
+def test_settings_that_may_change_may_be_edited(pretrain_run: Path, before: str, after: str) -> None:
+    config = pretrain_run / RUN_FILE
+    assert before in config.read_text("utf-8")
+    config.write_text(config.read_text("utf-8").replace(before, after))
+    assert read_settings(PretrainSettings, {"out": pretrain_run, "resume": True}).steps == 10
+
+
+def test_a_run_without_a_hash_of_its_settings_is_read(pretrain_run: Path) -> None:
+    config = pretrain_run / RUN_FILE
+    lines = config.read_text("utf-8").replace("seed = 0", "seed = 1").splitlines(keepends=True)
+    config.write_text("".join(line for line in lines if not line.startswith("settings_sha256")))
+    assert read_run_settings(PretrainSettings, pretrain_run, "pretrain").seed == 1
 
 
 def test_a_run_needs_resume_to_continue(pretrain_run: Path) -> None:

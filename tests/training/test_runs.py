@@ -18,7 +18,7 @@ from bertmill.corpus.shards import Corpus
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training import runs
 from bertmill.training.distributed import joined_ranks
-from tests.training.pretraining import log_of, pretrain
+from tests.training.pretraining import edit_settings, log_of, pretrain
 
 
 def test_settings_that_affect_what_is_learned_cannot_change(
@@ -69,9 +69,7 @@ def test_half_precision_is_refused_if_it_crashes(
     if is_started:
         assert pretrain(corpus, run, "--steps", 2) == 0
         shutil.rmtree(run / "model")
-        settings = (run / "config.toml").read_text()
-        assert 'precision = "fp32"' in settings
-        (run / "config.toml").write_text(settings.replace('precision = "fp32"', 'precision = "bf16"'))
+        edit_settings(run, {'precision = "fp32"': 'precision = "bf16"'})
     monkeypatch.setattr(runs, "bf16_speedup", lambda device: None)
     capsys.readouterr()
     assert pretrain(corpus, run, "--steps", 2, "--precision", "bf16", "--resume") == 2

@@ -13,6 +13,7 @@ from bertmill.config.commands import FinetuneSettings
 from bertmill.training.finetune import finetune
 from bertmill.training.progress import Listener
 from tests.finetuned import RunMain, finetune_words, read_metadata
+from tests.training.pretraining import edit_settings
 
 
 def weights(run: Path) -> bytes:
@@ -165,6 +166,21 @@ def test_data_may_move_but_not_change(
     assert main(["finetune", "--resume", "--out", str(run), "--quiet"]) == 0  # it knows where the data is now
 
 
+def test_an_extended_run_remembers_the_best_step_so_far(tiny: Path, rows_file: Path, tmp_path: Path) -> None:
+    """At a learning rate that destroys the weights, the first evaluation is the best."""
+    run, flags = tmp_path / "run", {"learning_rate": 0.3, "epochs": 2, "eval_every": 1, "seed": 1}
+    assert main([*finetune_words(tiny, rows_file, run, **flags), "--quiet", "--keep-checkpoints"]) == 0
+    metadata, before = read_metadata(run / "model"), weights(run)
+    assert metadata["best_step"] < metadata["steps"] == 27
+    kept = sorted(int(path.name.removeprefix("step-")) for path in (run / "checkpoints").iterdir())
+    assert kept == [metadata["best_step"], 27]
+    assert main(["finetune", "--resume", "--out", str(run), "--quiet", "--epochs", "3"]) == 0
+    extended = read_metadata(run / "model")
+    assert (extended["steps"], extended["best_step"]) == (41, metadata["best_step"])
+    assert extended["dev"] == metadata["dev"]
+    assert weights(run) == before
+
+
 def test_a_start_that_was_killed_can_be_resumed(tiny: Path, rows_file: Path, tmp_path: Path) -> None:
     """config.toml makes the folder a run; it holds the settings and the hashes of the data."""
     run = tmp_path / "run"
@@ -182,12 +198,10 @@ def test_a_run_records_what_was_left_open_and_a_resumed_run_reads_it(
 ) -> None:
     run = tmp_path / "run"
     assert main([*finetune_words(tiny, rows_file, run, epochs=1), "--quiet"]) == 0
-    config = (run / "config.toml").read_text(encoding="utf-8")
     decided = {'metric = "accuracy"': 'metric = "f1"', "eval_every = 14": "eval_every = 5"}
     decided |= {"max_length = 512": "max_length = 9", "truncate = false": "truncate = true"}
-    for before, after in decided.items():
-        assert f"\n{before}\n" in config
-        config = config.replace(f"\n{before}\n", f"\n{after}\n")
+    edit_settings(run, decided)
+    config = (run / "config.toml").read_text(encoding="utf-8")
     shutil.rmtree(run)
     run.mkdir()
     (run / "config.toml").write_text(config, encoding="utf-8")
@@ -197,6 +211,7 @@ def test_a_run_records_what_was_left_open_and_a_resumed_run_reads_it(
     assert metadata["windows"] == {"max_length": 9, "stride": None, "truncate": True}
     log = [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [line["step"] for line in log if "dev_f1" in line] == [5, 10, 14]
+    edit_settings(run, {})
     assert (run / "config.toml").read_text(encoding="utf-8") == config
 
 
@@ -208,7 +223,7 @@ def test_a_run_without_recorded_decisions_is_resumed_and_records_them(
     assert main([*finetune_words(tiny, rows_file, run, epochs=0.5), "--quiet"]) == 0
     before, config = weights(run), (run / "config.toml").read_text(encoding="utf-8")
     shutil.rmtree(run / "model")
-    decided = ("metric", "eval_every", "max_length", "truncate")
+    decided = ("metric", "eval_every", "max_length", "truncate", "settings_sha256")
     lines = [line for line in config.splitlines(keepends=True) if not line.startswith(decided)]
     assert len(lines) == config.count("\n") - len(decided)
     (run / "config.toml").write_text("".join(lines), encoding="utf-8")

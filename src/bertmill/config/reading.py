@@ -1,11 +1,13 @@
 """Reads settings from three layers: the run to resume, the file of --config, and flags; later layers win.
 
 One error lists every problem. The config.toml of a run has `format`, `command`, a table of settings including the
-run's decisions, and hashes of its data. Markers on fields (fields.py) say what may change when a run is resumed.
+run's decisions, and hashes of its data and of the settings that may not change. Markers on fields (fields.py) say what
+may change when a run is resumed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -30,6 +32,7 @@ RUN_FORMAT = 1
 MAX_TOML_BYTES = 1 << 20
 _DAMAGED_REMEDY = "restore the file, or start a new run"
 _EXTENDED = "extended"  # marks a run that had finished, until it has finished again
+_FINGERPRINT = "settings_sha256"
 _BY_RUN = ("size", *DURATIONS, "metric", "eval_every", "max_length", "stride", "truncate")  # the run decides if None
 
 
@@ -142,6 +145,8 @@ def read_run(out: Path) -> RunContent:
     except UsageError as error:
         raise IntegrityError(error.what, where=path, remedy=_DAMAGED_REMEDY) from None
     if "command" not in content:
+        if not content:
+            raise IntegrityError("is empty", where=path, remedy=_DAMAGED_REMEDY)
         what = "is a run of an earlier version, which this version cannot read"
         raise IntegrityError(what, where=out, remedy="start a new run")
     sources = content.get("sources")
@@ -158,7 +163,19 @@ def _validate_run(kind: type[TrainingT], content: Mapping[str, Any], path: Path)
         problems = [f"{'.'.join(map(str, detail['loc']))}: {detail['msg'].lower()}" for detail in error.errors()]
     if problems:
         raise IntegrityError(f"is damaged: {'; '.join(problems)}", where=path, remedy=_DAMAGED_REMEDY)
+    recorded = _parse_toml(path)
+    if recorded.get(_FINGERPRINT) not in (None, _fingerprint(kind, recorded["settings"])):
+        what = "the settings were edited after the run had started"
+        raise IntegrityError(what, where=path, remedy=_DAMAGED_REMEDY)
     return settings
+
+
+def _fingerprint(kind: type[TrainingSettings], settings: Mapping[str, Any]) -> str:
+    """A hash of the settings in a config.toml that may not change, whatever their order."""
+    fields = {key_of(name, field): field.metadata for name, field in kind.model_fields.items()}
+    fixed = {key for key, markers in fields.items() if MAY_CHANGE not in markers and MAY_MOVE not in markers}
+    content = json.dumps({key: settings[key] for key in sorted(fixed & settings.keys())})
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def read_run_sources(out: Path) -> dict[str, str]:
@@ -169,9 +186,7 @@ def read_run_sources(out: Path) -> dict[str, str]:
 
 def run_toml(settings: TrainingSettings, command: str, sources: Mapping[str, str], *, is_extended: bool = False) -> str:
     """The content of a run's config.toml; settings that are None are omitted."""
-    lines = [f"format = {RUN_FORMAT}\n", f'command = "{command}"\n']
-    lines += [f"{_EXTENDED} = true\n"] if is_extended else []
-    lines += ["\n[settings]\n"]
+    lines = []
     for name, field in type(settings).model_fields.items():
         value, key = getattr(settings, name), key_of(name, field)
         if value is not None:
@@ -181,7 +196,11 @@ def run_toml(settings: TrainingSettings, command: str, sources: Mapping[str, str
                 raise UsageError(f"{key} is not valid UTF-8: {str(value)!r}", remedy="rename it") from None
             # A JSON string, number, boolean or list of strings is also valid TOML.
             lines.append(f"{key} = {json.dumps(value, default=str, ensure_ascii=False)}\n")
-    return "".join([*lines, "\n[sources]\n", *(f"{name} = {json.dumps(value)}\n" for name, value in sources.items())])
+    table = "".join(lines)
+    head = [f"format = {RUN_FORMAT}\n", f'command = "{command}"\n', f"{_EXTENDED} = true\n" * is_extended]
+    head.append(f'{_FINGERPRINT} = "{_fingerprint(type(settings), tomllib.loads(table))}"\n')
+    hashes = "".join(f"{name} = {json.dumps(value)}\n" for name, value in sources.items())
+    return f"{''.join(head)}\n[settings]\n{table}\n[sources]\n{hashes}"
 
 
 def resumed_settings(given: TrainingT, before: TrainingT, *, is_finished: bool) -> TrainingT:
