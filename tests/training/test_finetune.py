@@ -284,7 +284,7 @@ def test_a_task_learns_is_evaluated_and_predicts(
     run_main(*finetune_words(tiny, file, tmp_path / "run", task, **more), *flags, "--quiet")
     model = tmp_path / "run/model"
     assert read_metadata(model)["task"] == task
-    figures = json.loads(run_main("evaluate", model, "--data", file, "--json", "--quiet"))["metrics"][metric]
+    figures = json.loads(run_main("evaluate", model, file, "--json", "--quiet"))["metrics"][metric]
     assert figures["low"] <= figures["value"] <= figures["high"]
     assert figures["value"] > 0.75
     answers = [json.loads(line) for line in run_main("predict", model, file, "--quiet").splitlines()]
@@ -293,7 +293,7 @@ def test_a_task_learns_is_evaluated_and_predicts(
 
 
 def test_a_tagger_learns(tagger: Path, tagged_file: Path, run_main: RunMain) -> None:
-    evaluation = json.loads(run_main("evaluate", tagger, "--data", tagged_file, "--json", "--quiet"))
+    evaluation = json.loads(run_main("evaluate", tagger, tagged_file, "--json", "--quiet"))
     for name in ("accuracy", "precision", "recall", "f1", "strict_f1"):
         metric = evaluation["metrics"][name]
         assert 0.9 < metric["value"] <= 1
@@ -303,7 +303,7 @@ def test_a_tagger_learns(tagger: Path, tagged_file: Path, run_main: RunMain) -> 
 
 
 def test_an_answerer_learns_and_records_its_threshold(answerer: Path, questions_file: Path, run_main: RunMain) -> None:
-    metrics = json.loads(run_main("evaluate", answerer, "--data", questions_file, "--json", "--quiet"))["metrics"]
+    metrics = json.loads(run_main("evaluate", answerer, questions_file, "--json", "--quiet"))["metrics"]
     assert metrics["f1"]["value"] > 0.8
     assert {"exact", "f1", "exact_at_zero", "f1_at_zero", "answerable_f1", "unanswerable_accuracy"} == set(metrics)
     metadata = read_metadata(answerer)

@@ -252,7 +252,10 @@ def _unknown_word(word: str, kind: type[Settings]) -> str:
     }
     if flags.get(word) in getattr(kind, "unused", ()):
         return f"{word} does not apply to this task"
-    return f"unknown flag {word}{_suggestion(word, ['--config', '--help', *flags])}"
+    suggestion = _suggestion(word, ["--config", "--help", *flags])
+    arguments = [name.upper() for name, field in kind.model_fields.items() if POSITIONAL in field.metadata]
+    remedy = f"; give {' and '.join(arguments)} without a flag" if arguments and not suggestion else ""
+    return f"unknown flag {word}{suggestion}{remedy}"
 
 
 def unknown_name(kind: str, word: str, known: Sequence[str]) -> UsageError:
