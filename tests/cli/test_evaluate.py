@@ -71,7 +71,7 @@ def test_long_texts_of_errors_are_shortened(
 
 
 def shown(
-    predicted: list[int], expected: list[int], names: list[str], sort_by: str = "rows", **more: bool
+    predicted: list[int], expected: list[int], names: list[str], sort_by: str = "rows", *, show_all: bool = False
 ) -> list[str]:
     """The lines about classes."""
     report = Classify(tuple(names)).class_report(np.stack([predicted, expected], 1))
@@ -89,7 +89,9 @@ LETTERS = "abcdefghijklmnopqrstuvwx"
 ROWS = [number for number in range(24) for _ in range(number + 1)]  # n + 1 rows of class n
 
 
-@pytest.mark.parametrize(("sort_by", "order"), [("rows", LETTERS[::-1]), ("f1", LETTERS[1:] + "a"), ("name", LETTERS)])
+@pytest.mark.parametrize(
+    ("sort_by", "order"), [("rows", LETTERS[::-1]), ("f1", LETTERS[:0:-1] + "a"), ("name", LETTERS)]
+)
 def test_the_first_classes_are_shown_or_all(sort_by: str, order: str) -> None:
     always_a = [0] * len(ROWS)
     lines = shown(always_a, ROWS, list(LETTERS), sort_by)

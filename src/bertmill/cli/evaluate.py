@@ -25,7 +25,7 @@ MATRIX_WIDTH = 100  # characters
 
 SORT_KEYS: dict[str, Callable[[ClassFigures], Any]] = {
     "rows": lambda each: -each.rows,
-    "f1": lambda each: each.f1,
+    "f1": lambda each: (each.f1, -each.rows),
     "name": lambda _each: 0,  # the report is in this order
 }
 
