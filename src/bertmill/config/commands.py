@@ -190,8 +190,10 @@ class EvaluateSettings(RowSettings, WindowSettings):
     """Evaluate a fine-tuned model: metrics with 95% confidence intervals, and the most confident errors."""
 
     model: Annotated[str, Field(description="fine-tuned model folder"), POSITIONAL]
-    data: Path = Field(description="file of labeled rows, in any format that finetune reads")
+    file: Annotated[str, Field(description="file of labeled rows; - is standard input"), POSITIONAL]
     tags: Path | None = Field(None, description=TAGS)
+    show_all: bool = Field(False, alias="all", description="show all classes and confused pairs, not only the first")
+    sort_by: Literal["rows", "f1", "name"] = Field("rows", description="order of classes: most rows, lowest F1, name")
     worst: int = Field(5, ge=0, description="number of errors to show, the most confident first")
     device: str = Field("auto", description="device: cpu, cuda or auto")
     threads: Threads | None = Field(None, description="threads to use (default: one per core)")
@@ -215,10 +217,9 @@ class PredictSettings(RowSettings, WindowSettings):
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
-        given = [self.text, self.pair, self.question, *self.choice]
         if (self.file is None) == (self.text is None):
             raise ValueError("give either a file (- is standard input) or --text")
-        if self.file is not None and any(value is not None for value in given):
+        if self.file is not None and any(each is not None for each in (self.pair, self.question, *self.choice)):
             raise ValueError("--pair, --question and --choice need --text, not a file")
         return self
 

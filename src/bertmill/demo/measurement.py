@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bertmill.checkpoint.names import read_metadata
 from bertmill.demo.documentation import SEED
 from bertmill.demo.folder import FILLED, FORMAT, GAIN, Demo, Tuning
 from bertmill.inference.predictor import load
@@ -125,8 +124,8 @@ def _measure_tuning(demo: Demo, tuning: Tuning) -> Results:
     examples = list(encode_rows(task, runner.read(file, labelled=True), runner.windows, file))
     outputs = list(stream_outputs(task, runner.model, examples, runner.device))
     scores = scores_of(task, outputs)
-    description, constant = task.baseline(examples)
-    metric = str(read_metadata(folder)["metric"])
+    metric = runner.metric
+    description, constant = task.baseline(examples, metric)
     shown = []
     for (example, output), score in zip(outputs[:NUM_SHOWN], scores, strict=False):
         (decoded,) = task.decode([example], [output])

@@ -6,7 +6,7 @@ Precision, threads and devices are handled behind it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from operator import attrgetter
@@ -36,7 +36,13 @@ from bertmill.text.tokenizer import BertTokenizer
 
 ModelT = TypeVar("ModelT", bound=BertPreTrainedModel)
 
+Progress = Callable[[int], None]  # called after each batch with its number of examples
+
 _num_pieces = attrgetter("num_pieces")
+
+
+def ignore_progress(count: int) -> None:
+    """Show no progress."""
 
 
 class Runner:
@@ -55,6 +61,8 @@ class Runner:
         metadata = read_metadata(self.folder)
         self.task = task_of_folder(config, metadata, self.folder)
         self._trained_rows = trained_rows(metadata.get("rows"), self.folder / METADATA_FILE)
+        known = self.task.selection_metrics
+        self.metric = metadata["metric"] if metadata.get("metric") in known else known[0]  # selected the checkpoint
         self.device = choose_device(device)
         kind: type[BertPreTrainedModel] = MODEL_CLASSES[self.task.head]
         self.model = load_with_head(kind, self.folder, "its task", "fine-tune it with `bertmill finetune`")
@@ -89,9 +97,15 @@ class Runner:
             raise BadRowError(problem.reason, problem.what, problem.remedy, where=place) from None
         return row
 
-    def answers(self, examples: Iterable[Example]) -> Iterator[tuple[Row, Answer]]:
+    def answers(self, examples: Iterable[Example], ran: Progress = ignore_progress) -> Iterator[tuple[Row, Answer]]:
         """Yield the row and the prediction of each example of a stream."""
-        return stream_batched(examples, _num_pieces, self._predict_batch)
+
+        def run(batch: list[Example]) -> list[tuple[Row, Answer]]:
+            answers = self._predict_batch(batch)
+            ran(len(batch))
+            return answers
+
+        return stream_batched(examples, _num_pieces, run)
 
     def _predict_batch(self, batch: list[Example]) -> list[tuple[Row, Answer]]:
         answers = self.task.decode(batch, run_batch(self.task, self.model, batch, self.device))
@@ -119,12 +133,14 @@ def run_batch(task: AnyTask, model: nn.Module, batch: Sequence[Example], device:
 
 
 def stream_outputs(
-    task: AnyTask, model: nn.Module, examples: Iterable[Example], device: torch.device
+    task: AnyTask, model: nn.Module, examples: Iterable[Example], device: torch.device, ran: Progress = ignore_progress
 ) -> Iterator[tuple[Example, Array]]:
     """Yield each example and the model's output for it, in order."""
 
     def run(batch: list[Example]) -> list[tuple[Example, Array]]:
-        return list(zip(batch, run_batch(task, model, batch, device), strict=True))
+        outputs = run_batch(task, model, batch, device)
+        ran(len(batch))
+        return list(zip(batch, outputs, strict=True))
 
     return stream_batched(examples, _num_pieces, run)
 

@@ -145,6 +145,9 @@ class Task(ABC, Generic[RowT, ExampleT]):
     def outputs(self, model: nn.Module, examples: Sequence[ExampleT], device: torch.device) -> Sequence[Tensor]:
         """Return the model's output for each example."""
 
+    def start_head(self, model: nn.Module, examples: Sequence[ExampleT]) -> None:
+        """Set the initial values of a new head that depend on the training examples."""
+
     @abstractmethod
     def loss(self, outputs: Sequence[Tensor], examples: Sequence[ExampleT]) -> Tensor:
         """Return the sum of the losses. The mean loss is this sum divided by the sum of the weights of the examples."""
@@ -154,8 +157,13 @@ class Task(ABC, Generic[RowT, ExampleT]):
     def selection_metrics(self) -> tuple[str, ...]:
         """Metrics that can select the best checkpoint, the default first. Larger is better."""
 
-    def tuned(self, scores: Callable[[], Scores]) -> tuple[Self, str]:
-        """Return the task tuned on the scores of the dev examples, and a description (empty if nothing is tuned)."""
+    error_metrics: ClassVar[tuple[str, ...]] = ()  # smaller is better; compared with the baseline too
+
+    def tuned(self, scores: Callable[[], Scores], metric: str) -> tuple[Self, str]:
+        """Return the task tuned on the scores of the dev examples, and a description (empty if nothing is tuned).
+
+        `metric` is the one that selected the checkpoint.
+        """
         return self, ""
 
     # Evaluation
@@ -176,8 +184,8 @@ class Task(ABC, Generic[RowT, ExampleT]):
         """
 
     @abstractmethod
-    def baseline(self, examples: Sequence[ExampleT]) -> tuple[str, Scores]:
-        """Return a short description of the best constant prediction for these labeled examples, and its scores."""
+    def baseline(self, examples: Sequence[ExampleT], metric: str) -> tuple[str, Scores]:
+        """Return a short description of the constant prediction with the best `metric`, and its scores."""
 
     def confidences(self, example: ExampleT, output: Array) -> Iterator[tuple[float, bool]]:
         """Yield the probability of each decision in a prediction and whether it is right, if available."""

@@ -10,7 +10,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,12 +56,30 @@ class ClassFigures:
     rows: int
 
 
+class ConfusedPair(NamedTuple):
+    """How many rows of one class were predicted as another; classes are indices."""
+
+    expected: int
+    predicted: int
+    rows: int
+
+
 @dataclass(frozen=True)
 class ClassReport:
     """The metrics of each class, and the confusion matrix, which may be empty."""
 
     figures: list[ClassFigures] = field(default_factory=list)
     confusion: list[list[int]] = field(default_factory=list)  # rows: expected, columns: predicted
+
+    def confused_pairs(self) -> list[ConfusedPair]:
+        """Return the cells off the diagonal of the confusion matrix, the largest first, without zeros."""
+        pairs = [
+            ConfusedPair(expected, predicted, rows)
+            for expected, row in enumerate(self.confusion)
+            for predicted, rows in enumerate(row)
+            if rows and expected != predicted
+        ]
+        return sorted(pairs, key=lambda pair: -pair.rows)
 
 
 def report_classes(labels: Sequence[str], predicted: NDArray[np.integer], expected: NDArray[np.integer]) -> ClassReport:

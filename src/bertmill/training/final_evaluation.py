@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from bertmill.corpus.instances import Instances
 from bertmill.corpus.masking import NOT_SELECTED
 from bertmill.inference.attention import attention_pages
-from bertmill.inference.evaluation import evaluate
+from bertmill.inference.evaluation import Evaluation, evaluate
 from bertmill.model.pretrained import BertPreTrainedModel
 from bertmill.storage import write_file
 from bertmill.tasks.base import AnyTask
@@ -81,19 +81,16 @@ def clipped(value: Any) -> Any:
 
 def evaluate_finetuning(
     task: AnyTask, model: BertPreTrainedModel, data: Dataset, tokenizer: BertTokenizer, device: torch.device
-) -> dict[str, Any]:
-    """Evaluate a fine-tuned model on the dev examples; returns the content of evaluation.json."""
-    evaluation = evaluate(task, model, data.dev, device, NUM_ERRORS)
+) -> tuple[Evaluation, dict[str, Any]]:
+    """Evaluate a fine-tuned model on the dev examples; also returns the content of evaluation.json."""
+    is_tuned = task is not data.task
+    evaluation = evaluate(task, model, data.dev, device, NUM_ERRORS, data.metric, is_tuned_on_them=is_tuned)
     wrong = [error.row for error in evaluation.errors[: NUM_SEQUENCES // 2]]
     examples = [next(each for each in data.dev if each.row is row) for row in wrong]
     examples += [each for each in data.dev[:NUM_SEQUENCES] if not any(each is other for other in examples)]
     windows = [example.sequences[0][0] for example in examples[:NUM_SEQUENCES]]
-    return {
-        "on": "dev",
-        "metric": data.metric,
-        **evaluation.to_json(),
-        "attention": attention_pages(model, tokenizer, [(window.ids.tolist(), window.num_first) for window in windows]),
-    }
+    pages = attention_pages(model, tokenizer, [(window.ids.tolist(), window.num_first) for window in windows])
+    return evaluation, {"on": "dev", **evaluation.to_json(), "attention": pages}
 
 
 def evaluate_pretraining(

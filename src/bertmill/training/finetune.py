@@ -79,13 +79,14 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
         with computing_in(resolved.precision, run.ranks.device):
             task, tuning, tuned = trainable.tuned(model)
         if tuning:
-            metrics = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in tuned.items())
-            run.journal.remark(f"tuned on dev: {tuning}; {metrics}")
+            run.journal.remark(f"tuned on dev: {tuning}")
         if run.ranks.is_first:
             tokenizer = resolved.windows.tokenizer
             with computing_in(resolved.precision, run.ranks.device):
-                evaluation = evaluate_finetuning(task, model, resolved.data, tokenizer, run.ranks.device)
-            write_evaluation(run.folder.evaluation, evaluation)
+                evaluation, content = evaluate_finetuning(task, model, resolved.data, tokenizer, run.ranks.device)
+            write_evaluation(run.folder.evaluation, content)
+            for line in filter(None, (f"dev: {evaluation.summary}", evaluation.warning)):
+                run.journal.remark(line)
         metadata = {
             "task": task.name,
             **task.folder_entries().metadata,
@@ -143,6 +144,8 @@ def _make_model(resolved: ResolvedFinetuning, journal: Journal) -> BertPreTraine
     kind: type[BertPreTrainedModel] = MODEL_CLASSES[task.head]
     model = kind.from_pretrained(resolved.model, config=config, new_classifier=not keeps_head)
     assert model.load_report is not None
+    if any(name.startswith("classifier.") for name in model.load_report.new):
+        task.start_head(model, resolved.data.train)
     journal.remark(str(model.load_report).replace("\n", "; "))
     if resolved.freeze:
         for name, parameter in model.named_parameters():

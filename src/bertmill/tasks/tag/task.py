@@ -260,7 +260,7 @@ class Tag(Task[WordsRow, TagExample]):
         counts = scores.sum(0)[2 : 2 + 3 * len(self._kinds)].reshape(-1, 3)
         return ClassReport(class_table(self._kinds, counts))
 
-    def baseline(self, examples: Sequence[TagExample]) -> tuple[str, Scores]:
+    def baseline(self, examples: Sequence[TagExample], metric: str) -> tuple[str, Scores]:
         majority = int(np.bincount([number for example in examples for number in example.target]).argmax())
         answer = np.eye(1, len(self.tags), majority, dtype=np.float32)
         scores = [self.score(example, answer.repeat(len(example.target), 0)) for example in examples]
