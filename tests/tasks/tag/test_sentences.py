@@ -174,11 +174,11 @@ def test_sentences_on_one_line_equal_those_with_a_word_per_line(
     columns = [list(zip(*sentence, strict=True)) for sentence in sentences]
     texts, tags = ([" ".join(each[index]) for each in columns] for index in (0, 1))
     rows = "".join(f"{text}\t{tag}\n" for text, tag in zip(texts, tags, strict=True))
+    blocks = ("".join(f"{word}\t{tag}\n" for word, tag in sentence) for sentence in sentences)
     expected = [(list(of_words), of_tags) for of_words, of_tags in columns]
+    assert read(row_file(write(folder / "a.conll", "\n".join(blocks)))) == expected
     assert read(row_file(write(folder / "a.tsv", rows), format="sentences")) == expected
-    assert (
-        read(parallel(folder, "".join(f"{text}\n" for text in texts), "".join(f"{tag}\n" for tag in tags))) == expected
-    )
+    assert read(parallel(folder, "\n".join(texts), "\n".join(tags))) == expected
 
 
 # Parallel files
