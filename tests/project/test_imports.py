@@ -17,6 +17,7 @@ ORDER = [
     {"parallel"},
     {"checkpoint"},
     {"text", "model"},
+    {"accelerated"},
     {"corpus"},
     {"rows"},
     {"batching"},
