@@ -175,6 +175,7 @@ def test_a_pooler_without_its_linear_layer_is_left_to_the_untouched_model() -> N
     assert_falls_back(fast, theirs, "a replaced forward of bert.pooler")
 
 
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
 def test_hooks_of_the_model_itself_run_without_a_fallback() -> None:
     fast, _ = pair("BertForSequenceClassification")
     seen: list[str] = []

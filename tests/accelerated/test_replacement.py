@@ -77,7 +77,7 @@ def test_without_a_supported_transformers_the_error_says_what_to_install(
     monkeypatch.delattr("bertmill.accelerated.theirs", raising=False)
     monkeypatch.delattr("transformers.models.bert.modeling_bert", raising=False)
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(UsageError, match=r"accelerate .*transformers.*; pip install transformers==5\.22\.2$"):
+    with pytest.raises(UsageError, match=r"^accelerate: needs the package transformers .*; pip install tr"):
         bertmill.accelerate(nn.Linear(1, 1))
 
 

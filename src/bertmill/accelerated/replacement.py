@@ -82,12 +82,9 @@ def _bert_models(model: Any) -> list[nn.Module]:
     """Return the outermost models of `transformers`' BERT classes in `model`."""
     try:
         from bertmill.accelerated import theirs
-    except ModuleNotFoundError as error:
-        what = f"accelerate needs the package {error.name}, which is not installed"
-        raise UsageError(what, remedy="pip install transformers==5.22.2") from None
-    except (ImportError, AttributeError) as error:
-        what = f"accelerate does not support the installed version of transformers: {error}"
-        raise UsageError(what, remedy="pip install transformers==5.22.2") from None
+    except (ImportError, AttributeError) as error:  # not installed, or a version with other private names
+        what = f"needs the package transformers in a supported version: {error}"
+        raise UsageError(what, where="accelerate", remedy="pip install transformers==5.22.2") from None
     found, below = [], [model] if isinstance(model, nn.Module) else []
     for each in below:  # grows meanwhile
         if type(each) in theirs.MODELS:
