@@ -278,10 +278,8 @@ class BertForQuestionAnswering(BertPreTrainedModel):
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
     ) -> Result:
-        every_column = start_positions is not None  # Hugging Face's softmax includes padding
-        inputs = self.pack(
-            input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, every_column=every_column
-        )
+        whole = start_positions is not None  # Hugging Face's softmax includes padding
+        inputs = self.pack(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, every_column=whole)
         encoded = self.bert.encode(inputs.batch, output_attentions, output_hidden_states)
         logits = encoded.layout.as_given(self.qa_outputs(encoded.states))  # [n, 2]
         loss = None
@@ -314,15 +312,8 @@ class BertForMultipleChoice(BertPreTrainedModel):
         *,
         num_choices: int = 0,
     ) -> Result:
-        inputs, num_choices = pack_choices(
-            input_ids,
-            attention_mask,
-            token_type_ids,
-            position_ids,
-            inputs_embeds,
-            num_choices=num_choices,
-            every_column=self.compute_padding,
-        )
+        given = (input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
+        inputs, num_choices = pack_choices(*given, num_choices=num_choices, every_column=self.compute_padding)
         encoded = self.bert.encode(inputs.batch, output_attentions, output_hidden_states, inputs.batch.first_pieces)
         scores = self.classifier(self.dropout(self.bert.pool(inputs.batch, encoded)))  # [B · choices, 1]
         logits = scores.view(-1, num_choices)
