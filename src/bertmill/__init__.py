@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bertmill.version import __version__
 
 if TYPE_CHECKING:
+    from bertmill.accelerated.replacement import accelerate, acceleration
     from bertmill.inference.predictor import load
     from bertmill.model.bert import (
         BertForMaskedLM,
@@ -39,6 +40,8 @@ _HOMES = {
     "BertModel": "bertmill.model.bert",
     "BertTokenizer": "bertmill.text.tokenizer",
     "PackedBatch": "bertmill.model.packing",
+    "accelerate": "bertmill.accelerated.replacement",
+    "acceleration": "bertmill.accelerated.replacement",
     "keyed_dropout": "bertmill.model.dropout",
     "load": "bertmill.inference.predictor",
 }
@@ -56,6 +59,8 @@ __all__ = [
     "BertTokenizer",
     "PackedBatch",
     "__version__",
+    "accelerate",
+    "acceleration",
     "keyed_dropout",
     "load",
 ]

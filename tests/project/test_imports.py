@@ -18,6 +18,7 @@ ORDER = [
     {"parallel"},
     {"checkpoint"},
     {"text", "model"},
+    {"accelerated"},
     {"corpus"},
     {"rows"},
     {"batching"},

@@ -24,7 +24,7 @@ from bertmill.model.dropout import draw_outside_compiled_code
 from bertmill.model.encoder import Encoded
 from bertmill.model.layers import BertLayer
 from bertmill.model.outputs import ModelOutput, Result
-from bertmill.model.padding import Inputs
+from bertmill.model.padding import Inputs, pack
 
 # Truncating a normal distribution at two standard deviations multiplies its standard deviation by 0.8796.
 _CUT_AT = 2.0
@@ -32,11 +32,15 @@ _LEFT_BY_CUTTING = 0.8796256610342398
 
 
 class BertPreTrainedModel(nn.Module):
-    """A BERT model with or without a head. `from_pretrained` sets `load_report`."""
+    """A BERT model with or without a head. `from_pretrained` sets `load_report`.
+
+    If `compute_padding` is set, outputs at masked positions are those of Hugging Face instead of zeros.
+    """
 
     base_model_prefix = "bert"
     PARTS: ClassVar[tuple[str, ...]] = ()  # arguments of the constructor besides the config
     load_report: LoadReport | None = None
+    compute_padding = False
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -123,6 +127,10 @@ class BertPreTrainedModel(nn.Module):
 
     def adopt_shared_parameters(self) -> None:
         """After modules have been replaced, update parameters that the model has under a second name."""
+
+    def pack(self, *inputs: Any, every_column: bool = False, **kept: Any) -> Inputs:
+        """Pack the inputs of `forward`. The arguments are those of `padding.pack`."""
+        return pack(*inputs, every_column=every_column or self.compute_padding, **kept)
 
     def wrap(self, output: ModelOutput, inputs: Inputs, encoded: Encoded, return_dict: bool | None) -> Result:
         """Add requested hidden states and attention weights, restore padding, and convert to a tuple if requested."""
