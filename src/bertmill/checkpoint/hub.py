@@ -16,7 +16,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bertmill.errors import IntegrityError, ResourceError, UsageError
+from bertmill.errors import BertmillError, IntegrityError, MissingError, ResourceError, UsageError
 from bertmill.storage import read_json
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def download_model(name: str, revision: str | None = None, *, installed: str = "
         what = (
             f"{name!r} is not a model folder, an installed model or in the cache of the hub, and HF_HUB_OFFLINE is set"
         )
-        raise UsageError(what, remedy=f"{installed}unset HF_HUB_OFFLINE to download it")
+        raise MissingError(what, remedy=f"{installed}unset HF_HUB_OFFLINE to download it")
     with _hub_errors(name, revision, installed), _progress():
         info = HfApi().model_info(name, revision=revision, files_metadata=True)
         files = _needed_files(name, info)
@@ -108,7 +108,7 @@ def _needed_files(name: str, info: ModelInfo) -> list[RepoSibling]:
     """The files of the model and its tokenizer, config.json last."""
     files = {each.rfilename: each for each in info.siblings or ()}
     if CONFIG_FILE not in files:
-        raise UsageError(f"the repository {name!r} has no {CONFIG_FILE}, so it does not contain a model")
+        raise MissingError(f"the repository {name!r} has no {CONFIG_FILE}, so it does not contain a model")
     if WEIGHTS_FILE in files:
         weights = [WEIGHTS_FILE]
     elif INDEX_FILE in files:
@@ -116,7 +116,7 @@ def _needed_files(name: str, info: ModelInfo) -> list[RepoSibling]:
     else:
         found = f"only {PICKLED_FILE}, a pickle file, which could run code" if PICKLED_FILE in files else "no weights"
         remedy = "convert it with Transformers: AutoModel.from_pretrained(NAME).save_pretrained(FOLDER)"
-        raise UsageError(f"the repository {name!r} has {found}", remedy=remedy if PICKLED_FILE in files else None)
+        raise MissingError(f"the repository {name!r} has {found}", remedy=remedy if PICKLED_FILE in files else None)
     names = [*weights, *TOKENIZER_FILES, *OTHER_FILES, CONFIG_FILE]
     return [files[each] for each in names if each in files]
 
@@ -145,14 +145,16 @@ def _hub_errors(name: str, revision: str, installed: str) -> Iterator[None]:
     network_errors = (errors.HTTPError, ConnectionError, TimeoutError)  # type: ignore[attr-defined]
     try:
         yield
+    except BertmillError:
+        raise
     except errors.GatedRepoError:
         remedy = f"accept its terms on {constants.ENDPOINT}/{name}, then set HF_TOKEN"
-        raise UsageError(f"the model {name!r} has terms that must be accepted", remedy=remedy) from None
+        raise MissingError(f"the model {name!r} has terms that must be accepted", remedy=remedy) from None
     except errors.RepositoryNotFoundError:
         what = f"{name!r} is not a model folder, an installed model or a public model on {constants.ENDPOINT}"
-        raise UsageError(what, remedy=f"{installed}if it is private, set HF_TOKEN") from None
+        raise MissingError(what, remedy=f"{installed}if it is private, set HF_TOKEN") from None
     except errors.RevisionNotFoundError:
-        raise UsageError(f"the model {name!r} has no revision {revision!r}") from None
+        raise MissingError(f"the model {name!r} has no revision {revision!r}") from None
     except errors.HfHubHTTPError as error:
         code = error.response.status_code
         remedy = "wait a few minutes, or set HF_TOKEN for a higher limit" if code == 429 else "try again later"
@@ -160,7 +162,7 @@ def _hub_errors(name: str, revision: str, installed: str) -> Iterator[None]:
     except (errors.LocalEntryNotFoundError, *network_errors) as error:
         what = f"{name!r} is not a model folder or an installed model, and {constants.ENDPOINT} cannot be reached"
         remedy = f"{installed}connect to the network to download it"
-        raise UsageError(f"{what} ({type(error).__name__})", remedy=remedy) from None
+        raise MissingError(f"{what} ({type(error).__name__})", remedy=remedy) from None
     except (errors.FileMetadataError, OSError) as error:
         raise ResourceError(f"cannot be downloaded: {error}", where=name, remedy="try again") from None
 

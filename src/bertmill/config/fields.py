@@ -114,6 +114,4 @@ TextFiles = Annotated[
     Field(description="text files, folders or globs (.txt .gz .xz .zst .jsonl); - is standard input"),
     POSITIONAL,
 ]
-Folder = Annotated[
-    str, Field(description="model, vocabulary or corpus folder, or model name"), POSITIONAL
-]
+Folder = Annotated[str, Field(description="model, vocabulary or corpus folder, or model name"), POSITIONAL]

@@ -23,7 +23,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bertmill.errors import IntegrityError, UsageError
+from bertmill.errors import BertmillError, IntegrityError, UsageError
 from bertmill.storage import MANIFEST, MAX_MANIFEST_BYTES, read_json, read_manifest, verify_manifest
 from bertmill.text.wordpiece import WordPiece
 
@@ -86,6 +86,8 @@ def _map(path: Path, kind: np.dtype[Any]) -> NDArray[Any]:
         if size % kind.itemsize:
             raise IntegrityError("is truncated", where=path, remedy="build the corpus again")
         return np.memmap(path, kind, "r") if size else np.empty(0, kind)  # an empty file cannot be mapped
+    except BertmillError:
+        raise
     except OSError as error:
         raise IntegrityError(f"cannot be read: {error.strerror}", where=path, remedy="build the corpus again") from None
 
