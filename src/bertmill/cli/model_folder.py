@@ -16,8 +16,9 @@ from bertmill.cli.folders import check_hashes
 from bertmill.errors import IntegrityError
 from bertmill.model.bert import class_of
 from bertmill.model.config import SIZES, BertConfig
+from bertmill.text.padding import NO_LIMIT
 from bertmill.text.printable import counted
-from bertmill.text.tokenizer import NO_LIMIT, BertTokenizer
+from bertmill.text.tokenizer import BertTokenizer
 
 MANY_LABELS = 20
 HEADS_IN_WORDS = {
@@ -58,7 +59,7 @@ def facts(path: Path) -> dict[str, Any]:
         "files": {path.name: path.stat().st_size for path in sorted({each.path for each in stored})},
         "heads": heads,
         "labels": list(config.id2label.values()) if HEADS_IN_WORDS["classifier."] in heads else [],
-        "vocabulary": tokenizer.vocab_size,
+        "vocabulary": len(tokenizer),
         "cased": not tokenizer.do_lower_case,
         "class": class_of(config).__name__,
         "written_by": None if writer is None else f"transformers {writer}",
@@ -124,4 +125,4 @@ def _tokenizer(folder: ModelFolder, config: BertConfig) -> str:
         problems.append(f"it allows {longest} pieces, but the model has {positions} positions")
     if problems:
         raise IntegrityError("; ".join(problems))
-    return f"{tokenizer.vocab_size:,} pieces fit the embedding of {config.vocab_size:,} rows"
+    return f"{len(tokenizer):,} pieces fit the embedding of {config.vocab_size:,} rows"
