@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from bertmill.model.config import BertConfig
     from bertmill.model.dropout import keyed_dropout
     from bertmill.model.packing import PackedBatch
-    from bertmill.text.tokenizer import BertTokenizer
+    from bertmill.model.pretrained import BertPreTrainedModel
+    from bertmill.text.tokenizer import BertTokenizer, BertTokenizerFast
 
 _HOMES = {
     "BertConfig": "bertmill.model.config",
@@ -37,7 +38,9 @@ _HOMES = {
     "BertForSequenceClassification": "bertmill.model.bert",
     "BertForTokenClassification": "bertmill.model.bert",
     "BertModel": "bertmill.model.bert",
+    "BertPreTrainedModel": "bertmill.model.pretrained",
     "BertTokenizer": "bertmill.text.tokenizer",
+    "BertTokenizerFast": "bertmill.text.tokenizer",
     "PackedBatch": "bertmill.model.packing",
     "keyed_dropout": "bertmill.model.dropout",
     "load": "bertmill.inference.predictor",
@@ -53,7 +56,9 @@ __all__ = [
     "BertForSequenceClassification",
     "BertForTokenClassification",
     "BertModel",
+    "BertPreTrainedModel",
     "BertTokenizer",
+    "BertTokenizerFast",
     "PackedBatch",
     "__version__",
     "keyed_dropout",

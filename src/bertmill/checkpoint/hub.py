@@ -42,38 +42,49 @@ def is_repository(name: str) -> bool:
     return _REPOSITORY.fullmatch(name) is not None
 
 
-def cached_model(name: str, revision: str | None = None) -> Path | None:
+def is_offline() -> bool:
+    """Whether HF_HUB_OFFLINE forbids downloads."""
+    from huggingface_hub import constants
+
+    return bool(constants.HF_HUB_OFFLINE)
+
+
+def cached_model(name: str, revision: str | None = None, cache_dir: str | Path | None = None) -> Path | None:
     """The folder of a model in the cache of the hub, or None if it is not there or incomplete."""
     from huggingface_hub import constants, try_to_load_from_cache
 
-    config = try_to_load_from_cache(name, CONFIG_FILE, revision=_valid(revision))
+    config = try_to_load_from_cache(name, CONFIG_FILE, cache_dir=cache_dir, revision=_valid(revision))
     if not isinstance(config, str):
         return None
     folder = Path(config).parent
     if not _has_weights(folder) or not any((folder / each).is_file() for each in TOKENIZER_FILES):
         return None
-    cache = Path(constants.HF_HUB_CACHE).resolve()
+    cache = Path(cache_dir or constants.HF_HUB_CACHE).resolve()
     for path in folder.iterdir():
         if not path.resolve().is_relative_to(cache):
             raise IntegrityError("is a link to a file outside the cache of the hub", where=path, remedy="remove it")
     return folder
 
 
-def download_model(name: str, revision: str | None = None, *, installed: str = "") -> Path:
+def download_model(
+    name: str,
+    revision: str | None = None,
+    *,
+    installed: str = "",
+    cache_dir: str | Path | None = None,
+    token: str | bool | None = None,
+) -> Path:
     """Download a model and return its folder in the cache. `installed` lists the installed models, for errors."""
     from huggingface_hub import HfApi, constants, hf_hub_download, try_to_load_from_cache
 
     revision = _valid(revision)
-    if constants.HF_HUB_OFFLINE:
-        what = (
-            f"{name!r} is not a model folder, an installed model or in the cache of the hub, and HF_HUB_OFFLINE is set"
-        )
-        raise MissingError(what, remedy=f"{installed}unset HF_HUB_OFFLINE to download it")
     with _hub_errors(name, revision, installed), _progress():
-        info = HfApi().model_info(name, revision=revision, files_metadata=True)
+        info = HfApi(token=token).model_info(name, revision=revision, files_metadata=True)
         files = _needed_files(name, info)
         is_cached = {
-            each.rfilename: isinstance(try_to_load_from_cache(name, each.rfilename, revision=info.sha), str)
+            each.rfilename: isinstance(
+                try_to_load_from_cache(name, each.rfilename, cache_dir=cache_dir, revision=info.sha), str
+            )
             for each in files
         }
         num_bytes = sum(each.size or 0 for each in files if not is_cached[each.rfilename])
@@ -81,7 +92,8 @@ def download_model(name: str, revision: str | None = None, *, installed: str = "
             logger.warning("downloading %s (%s) from %s", name, _size(num_bytes), constants.ENDPOINT)
         for each in files:
             is_last = each.rfilename == CONFIG_FILE
-            path = Path(hf_hub_download(name, each.rfilename, revision=revision if is_last else info.sha))
+            version = revision if is_last else info.sha
+            path = Path(hf_hub_download(name, each.rfilename, revision=version, cache_dir=cache_dir, token=token))
             if not is_cached[each.rfilename]:
                 _require_hash(path, each)
     return path.parent

@@ -26,10 +26,18 @@ METADATA_FORMAT = 1
 MAX_SHOWN = 100  # characters of a name that does not exist
 
 
-def find_model(model: str | Path, revision: str | None = None) -> Path:
+def find_model(
+    model: str | Path,
+    revision: str | None = None,
+    *,
+    cache_dir: str | Path | None = None,
+    token: str | bool | None = None,
+    local_files_only: bool = False,
+) -> Path:
     """The folder of a model: a path, an installed model, or a name on the hub; MissingError if there is none.
 
-    `revision` is a branch, tag or commit of a model on the hub.
+    `revision` is a branch, tag or commit of a model on the hub. As in Hugging Face, `cache_dir` replaces the cache of
+    the hub, `token` the token from the environment, and `local_files_only` forbids a download.
     """
     name = str(model)
     if not name:
@@ -47,7 +55,13 @@ def find_model(model: str | Path, revision: str | None = None) -> Path:
     if isinstance(model, Path) or not hub.is_repository(name):
         what = f"there is no model folder {name[:MAX_SHOWN]!r}, and it is not a name on the hub"
         raise MissingError(what, remedy=installed.removesuffix("; "))
-    return hub.cached_model(name, revision) or hub.download_model(name, revision, installed=installed)
+    if folder := hub.cached_model(name, revision, cache_dir):
+        return folder
+    if local_files_only or hub.is_offline():
+        reason = "local_files_only" if local_files_only else "HF_HUB_OFFLINE"
+        what = f"{name!r} is not a model folder, an installed model or in the cache of the hub, and {reason} is set"
+        raise MissingError(what, remedy=f"{installed}unset {reason} to download it")
+    return hub.download_model(name, revision, installed=installed, cache_dir=cache_dir, token=token)
 
 
 def _exists(path: Path) -> bool:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from bertmill.checkpoint.arguments import LOADING, drop_accepted, hub_arguments
 from bertmill.checkpoint.huggingface import CONFIG_FILE, read_model_settings
 from bertmill.checkpoint.labels import MAX_LABELS, default_labels, settle_labels
 from bertmill.checkpoint.names import find_model
@@ -44,8 +45,16 @@ _ONLY_VALUES: dict[str, tuple[Any, ...]] = {
     "is_encoder_decoder": (False,),
     "pruned_heads": ({}, None),
 }
+# Options of other models that have no effect on BERT, with Hugging Face's defaults.
+_INERT: dict[str, Any] = {
+    "use_cache": True,
+    "chunk_size_feed_forward": 0,
+    "torchscript": False,
+    "finetuning_task": None,
+}
 # Not written back: facts about the program and number format that saved the file, and references to code.
 _NOT_KEPT = ("auto_map", "torch_dtype", "dtype", "transformers_version", "_name_or_path")
+_DEFAULTS = {**_INERT, **{name: values[0] for name, values in _ONLY_VALUES.items()}}
 
 _MAX_SIZE = 1 << 16
 _MISSPELLED = 0.9  # similarity to the name of a field
@@ -95,8 +104,8 @@ class BertConfig(BaseModel):
             raise _in_our_words(error) from None
 
     def __getattr__(self, name: str) -> Any:
-        if name in _ONLY_VALUES and name not in (self.model_extra or {}):
-            return _ONLY_VALUES[name][0]
+        if name in _DEFAULTS and name not in (self.model_extra or {}):
+            return _DEFAULTS[name]
         return super().__getattr__(name)  # type: ignore[misc]
 
     @model_validator(mode="after")
@@ -207,8 +216,13 @@ class BertConfig(BaseModel):
 
     @classmethod
     def from_pretrained(cls, name_or_folder: str | Path, **settings: Any) -> Self:
-        """Read the settings of a model folder or installed model; `settings` replace fields."""
-        folder = find_model(name_or_folder)
+        """Read the settings of a model folder, an installed model or a model of the hub; `settings` replace fields.
+
+        Hugging Face's arguments for loading are accepted, too (see `bertmill.checkpoint.arguments`).
+        """
+        hub = hub_arguments(settings)
+        drop_accepted(settings, LOADING)
+        folder = find_model(name_or_folder, **hub)
         return cls.from_file_settings(read_model_settings(folder), folder / CONFIG_FILE).with_settings(**settings)
 
     @classmethod
