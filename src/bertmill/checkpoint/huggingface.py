@@ -81,9 +81,17 @@ def read_model_settings(folder: Path) -> dict[str, Any]:
     return read_json(path, max_bytes=_MAX_JSON_BYTES)
 
 
-def open_folder(folder: Path, *, check_hashes: bool = True) -> ModelFolder:
-    """Read the settings and the headers of the weight files; if there is a manifest, verify their hashes first."""
-    settings = read_model_settings(folder)
+def open_folder(
+    folder: Path, *, check_hashes: bool = True, default_settings: Mapping[str, Any] | None = None
+) -> ModelFolder:
+    """Read the settings and the headers of the weight files; if there is a manifest, verify their hashes first.
+
+    `default_settings` are those of a folder without config.json, such as the checkpoints of a Trainer.
+    """
+    if default_settings is None or (folder / CONFIG_FILE).exists():
+        settings: Mapping[str, Any] = read_model_settings(folder)
+    else:
+        settings = default_settings
     read_metadata(folder)  # raises IntegrityError if its format is not supported
     paths = _weight_files(folder)
     if check_hashes and (folder / MANIFEST).is_file():

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -94,7 +94,7 @@ class PackedBatch:
 
     def _with(self, lengths: Sequence[int], change: Callable[[Tensor], Tensor]) -> PackedBatch:
         tensors = {name: getattr(self, name) for name in _TENSORS}
-        changed = {name: change(tensor) for name, tensor in tensors.items() if tensor is not None}
+        changed: dict[str, Any] = {name: change(tensor) for name, tensor in tensors.items() if tensor is not None}
         return replace(self, lengths=lengths, **changed)
 
 

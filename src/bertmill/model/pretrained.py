@@ -68,7 +68,7 @@ class BertPreTrainedModel(nn.Module, metaclass=_ModelClass):
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.config = config
-        self.register_state_dict_post_hook(copy_second_names)
+        self.register_state_dict_post_hook(copy_second_names)  # type: ignore[no-untyped-call]
 
     @overload
     @classmethod
@@ -85,7 +85,7 @@ class BertPreTrainedModel(nn.Module, metaclass=_ModelClass):
         cls,
         name_or_folder: str | Path,
         *,
-        config: BertConfig | None = None,
+        config: Any = None,
         new_classifier: bool = False,
         dtype: str | torch.dtype | None = None,
         torch_dtype: str | torch.dtype | None = None,
@@ -101,13 +101,15 @@ class BertPreTrainedModel(nn.Module, metaclass=_ModelClass):
         - `device_map` is a device, {"": device} or "auto".
         - With `ignore_mismatched_sizes`, tensors of another shape are initialized.
         - With `output_loading_info`, returns the model and a dict of the differences.
+        - `config` replaces config.json, which may then be missing, as in the checkpoints of a Trainer.
         - `settings` replace fields of config.json, or are arguments of the constructor or of Hugging Face's
           `from_pretrained` (see `bertmill.checkpoint.arguments`).
         """
         hub = hub_arguments(settings)
         drop_accepted(settings, LOADING)
         parts = {name: settings.pop(name) for name in cls._parts() if name in settings}
-        folder = open_folder(find_model(name_or_folder, **hub))
+        given = None if config is None else BertConfig.of(config).to_dict()
+        folder = open_folder(find_model(name_or_folder, **hub), default_settings=given)
         classifier = [name for name in folder.tensors if new_classifier and name.startswith("classifier.")]
         ignored = [folder.tensors.pop(name).name for name in classifier]
         if config is None:
