@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from bertmill.model.config import BertConfig
     from bertmill.model.dropout import keyed_dropout
     from bertmill.model.packing import PackedBatch
-    from bertmill.text.tokenizer import BertTokenizer
+    from bertmill.model.pretrained import BertPreTrainedModel
+    from bertmill.text.tokenizer import BertTokenizer, BertTokenizerFast
 
 _HOMES = {
     "BertConfig": "bertmill.model.config",
@@ -38,7 +39,9 @@ _HOMES = {
     "BertForSequenceClassification": "bertmill.model.bert",
     "BertForTokenClassification": "bertmill.model.bert",
     "BertModel": "bertmill.model.bert",
+    "BertPreTrainedModel": "bertmill.model.pretrained",
     "BertTokenizer": "bertmill.text.tokenizer",
+    "BertTokenizerFast": "bertmill.text.tokenizer",
     "PackedBatch": "bertmill.model.packing",
     "accelerate": "bertmill.accelerated.replacement",
     "acceleration": "bertmill.accelerated.replacement",
@@ -56,7 +59,9 @@ __all__ = [
     "BertForSequenceClassification",
     "BertForTokenClassification",
     "BertModel",
+    "BertPreTrainedModel",
     "BertTokenizer",
+    "BertTokenizerFast",
     "PackedBatch",
     "__version__",
     "accelerate",

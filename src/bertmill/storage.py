@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bertmill.errors import IntegrityError, UsageError, kind_of_os_error
+from bertmill.errors import BertmillError, IntegrityError, MissingError, UsageError, kind_of_os_error
 
 MANIFEST = "manifest.json"
 MANIFEST_FORMAT = 1  # a manifest without a number has the same format
@@ -191,8 +191,10 @@ def read_json(path: Path, *, max_bytes: int = 16 << 20) -> dict[str, Any]:
         if size > max_bytes:
             raise IntegrityError(f"has {size:,} bytes, more than the {max_bytes:,} allowed", where=path)
         content = json.loads(path.read_bytes())
+    except BertmillError:
+        raise
     except OSError as error:
-        raise UsageError(f"cannot be read: {error.strerror}", where=path) from None
+        raise MissingError(f"cannot be read: {error.strerror}", where=path) from None
     except RecursionError:
         raise IntegrityError("is nested too deeply", where=path) from None
     except ValueError as error:
@@ -268,6 +270,8 @@ def disk_errors(path: Path, *, only_failed: bool = False) -> Iterator[None]:
     """
     try:
         yield
+    except BertmillError:
+        raise
     except OSError as error:
         if only_failed and error.errno not in (*_FULL, *_BROKEN):
             raise

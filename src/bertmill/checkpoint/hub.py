@@ -16,7 +16,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bertmill.errors import IntegrityError, ResourceError, UsageError
+from bertmill.errors import BertmillError, IntegrityError, MissingError, ResourceError, UsageError
 from bertmill.storage import read_json
 
 if TYPE_CHECKING:
@@ -42,36 +42,49 @@ def is_repository(name: str) -> bool:
     return _REPOSITORY.fullmatch(name) is not None
 
 
-def cached_model(name: str, revision: str | None = None) -> Path | None:
+def is_offline() -> bool:
+    """Whether HF_HUB_OFFLINE forbids downloads."""
+    from huggingface_hub import constants
+
+    return bool(constants.HF_HUB_OFFLINE)
+
+
+def cached_model(name: str, revision: str | None = None, cache_dir: str | Path | None = None) -> Path | None:
     """The folder of a model in the cache of the hub, or None if it is not there or incomplete."""
     from huggingface_hub import constants, try_to_load_from_cache
 
-    config = try_to_load_from_cache(name, CONFIG_FILE, revision=_valid(revision))
+    config = try_to_load_from_cache(name, CONFIG_FILE, cache_dir=cache_dir, revision=_valid(revision))
     if not isinstance(config, str):
         return None
     folder = Path(config).parent
     if not _has_weights(folder) or not any((folder / each).is_file() for each in TOKENIZER_FILES):
         return None
-    cache = Path(constants.HF_HUB_CACHE).resolve()
+    cache = Path(cache_dir or constants.HF_HUB_CACHE).resolve()
     for path in folder.iterdir():
         if not path.resolve().is_relative_to(cache):
             raise IntegrityError("is a link to a file outside the cache of the hub", where=path, remedy="remove it")
     return folder
 
 
-def download_model(name: str, revision: str | None = None, *, installed: str = "") -> Path:
+def download_model(
+    name: str,
+    revision: str | None = None,
+    *,
+    installed: str = "",
+    cache_dir: str | Path | None = None,
+    token: str | bool | None = None,
+) -> Path:
     """Download a model and return its folder in the cache. `installed` lists the installed models, for errors."""
     from huggingface_hub import HfApi, constants, hf_hub_download, try_to_load_from_cache
 
     revision = _valid(revision)
-    if constants.HF_HUB_OFFLINE:
-        remedy = f"{installed}unset HF_HUB_OFFLINE to look for it on the hub"
-        raise UsageError(f"{_no_model(name)}, and HF_HUB_OFFLINE is set", remedy=remedy)
     with _hub_errors(name, revision, installed), _progress():
-        info = HfApi().model_info(name, revision=revision, files_metadata=True)
+        info = HfApi(token=token).model_info(name, revision=revision, files_metadata=True)
         files = _needed_files(name, info)
         is_cached = {
-            each.rfilename: isinstance(try_to_load_from_cache(name, each.rfilename, revision=info.sha), str)
+            each.rfilename: isinstance(
+                try_to_load_from_cache(name, each.rfilename, cache_dir=cache_dir, revision=info.sha), str
+            )
             for each in files
         }
         num_bytes = sum(each.size or 0 for each in files if not is_cached[each.rfilename])
@@ -79,7 +92,8 @@ def download_model(name: str, revision: str | None = None, *, installed: str = "
             logger.warning("downloading %s (%s) from %s", name, _size(num_bytes), constants.ENDPOINT)
         for each in files:
             is_last = each.rfilename == CONFIG_FILE
-            path = Path(hf_hub_download(name, each.rfilename, revision=revision if is_last else info.sha))
+            version = revision if is_last else info.sha
+            path = Path(hf_hub_download(name, each.rfilename, revision=version, cache_dir=cache_dir, token=token))
             if not is_cached[each.rfilename]:
                 _require_hash(path, each)
     return path.parent
@@ -110,7 +124,7 @@ def _needed_files(name: str, info: ModelInfo) -> list[RepoSibling]:
     """The files of the model and its tokenizer, config.json last."""
     files = {each.rfilename: each for each in info.siblings or ()}
     if CONFIG_FILE not in files:
-        raise UsageError(f"the repository {name!r} has no {CONFIG_FILE}, so it does not contain a model")
+        raise MissingError(f"the repository {name!r} has no {CONFIG_FILE}, so it does not contain a model")
     if WEIGHTS_FILE in files:
         weights = [WEIGHTS_FILE]
     elif INDEX_FILE in files:
@@ -118,7 +132,7 @@ def _needed_files(name: str, info: ModelInfo) -> list[RepoSibling]:
     else:
         found = f"only {PICKLED_FILE}, a pickle file, which could run code" if PICKLED_FILE in files else "no weights"
         remedy = "convert it with Transformers: AutoModel.from_pretrained(NAME).save_pretrained(FOLDER)"
-        raise UsageError(f"the repository {name!r} has {found}", remedy=remedy if PICKLED_FILE in files else None)
+        raise MissingError(f"the repository {name!r} has {found}", remedy=remedy if PICKLED_FILE in files else None)
     names = [*weights, *TOKENIZER_FILES, *OTHER_FILES, CONFIG_FILE]
     return [files[each] for each in names if each in files]
 
@@ -147,21 +161,23 @@ def _hub_errors(name: str, revision: str, installed: str) -> Iterator[None]:
     network_errors = (errors.HTTPError, ConnectionError, TimeoutError)  # type: ignore[attr-defined]
     try:
         yield
+    except BertmillError:
+        raise
     except errors.GatedRepoError:
         remedy = f"accept its terms on {constants.ENDPOINT}/{name}, then set HF_TOKEN"
-        raise UsageError(f"the model {name!r} has terms that must be accepted", remedy=remedy) from None
+        raise MissingError(f"the model {name!r} has terms that must be accepted", remedy=remedy) from None
     except errors.RepositoryNotFoundError:
         what = f"{_no_model(name)}, and no public model on {constants.ENDPOINT}"
-        raise UsageError(what, remedy=f"{installed}if it is private, set HF_TOKEN") from None
+        raise MissingError(what, remedy=f"{installed}if it is private, set HF_TOKEN") from None
     except errors.RevisionNotFoundError:
-        raise UsageError(f"the model {name!r} has no revision {revision!r}") from None
+        raise MissingError(f"the model {name!r} has no revision {revision!r}") from None
     except errors.HfHubHTTPError as error:
         code = error.response.status_code
         remedy = "wait a few minutes, or set HF_TOKEN for a higher limit" if code == 429 else "try again later"
         raise ResourceError(f"{constants.ENDPOINT} answered {code} for {name!r}", remedy=remedy) from None
     except (errors.LocalEntryNotFoundError, *network_errors) as error:
         what = f"{_no_model(name)}, and {constants.ENDPOINT} cannot be reached ({type(error).__name__})"
-        raise UsageError(what, remedy=f"{installed}connect to the network to download it") from None
+        raise MissingError(what, remedy=f"{installed}connect to the network to download it") from None
     except (errors.FileMetadataError, OSError) as error:
         raise ResourceError(f"cannot be downloaded: {error}", where=name, remedy="try again") from None
 

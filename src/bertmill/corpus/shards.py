@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertmill.corpus.facts import read_facts
-from bertmill.errors import IntegrityError
+from bertmill.errors import BertmillError, IntegrityError
 from bertmill.storage import verify_manifest
 from bertmill.text.wordpiece import WordPiece
 
@@ -87,6 +87,8 @@ def _map(path: Path, kind: np.dtype[Any]) -> NDArray[Any]:
         if size % kind.itemsize:
             raise IntegrityError("is truncated", where=path, remedy="build the corpus again")
         return np.memmap(path, kind, "r") if size else np.empty(0, kind)  # an empty file cannot be mapped
+    except BertmillError:
+        raise
     except OSError as error:
         raise IntegrityError(f"cannot be read: {error.strerror}", where=path, remedy="build the corpus again") from None
 

@@ -43,8 +43,6 @@ from bertmill.model.pretrained import BertPreTrainedModel
 class BertModel(BertPreTrainedModel):
     """BERT without a head: one vector per piece and, with the pooler, one per sequence."""
 
-    PARTS = ("add_pooling_layer",)
-
     def __init__(self, config: BertConfig, add_pooling_layer: bool = True) -> None:
         super().__init__(config)
         self.embeddings = BertEmbeddings(config)

@@ -105,6 +105,7 @@ def pack(
         positions=padding.flat(position_ids.expand(B, T)),
         key_mask=None if bool(visible[kept].all()) else padding.flat(visible),
         embeddings=None if inputs_embeds is None else padding.flat(inputs_embeds),
+        padding=padding,
     )
     return Inputs(batch, padding)
 

@@ -124,7 +124,7 @@ def _make_model(resolved: ResolvedPretraining, corpus: Corpus, tokenizer: BertTo
     if resolved.init:
         of_model = BertTokenizer.from_pretrained(resolved.init)
         corpus.require_vocabulary(of_model.wordpiece, resolved.init)
-        model = model_class.from_pretrained(resolved.init, **changes)
+        model: BertPreTrainedModel = model_class.from_pretrained(resolved.init, **changes)
     else:
         config = BertConfig.of_size(resolved.size).with_settings(
             vocab_size=len(tokenizer),
