@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,6 +48,22 @@ def test_columns_that_cannot_be_parsed_are_rejected(text: str, message: str) -> 
     with pytest.raises(UsageError) as caught:
         parse_columns(text)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("columns", "setting"),
+    [
+        (Columns("sentence", label="label"), "text=sentence,label=label"),
+        (Columns("评论", "antwort_2", "y", ("a", "b")), "text=评论,pair=antwort_2,label=y,choices=a+b"),
+        (Columns("#1 String"), "'text=#1 String'"),
+        (Columns("it's"), "'text=it'\"'\"'s'"),
+        (Columns("4", label="2", has_header=False), "text=4,label=2"),
+    ],
+)
+def test_columns_are_written_as_a_setting_that_a_shell_reads_as_one_word(columns: Columns, setting: str) -> None:
+    assert columns.setting == setting
+    (word,) = shlex.split(setting)
+    assert parse_columns(word) == columns
 
 
 def test_presets_and_columns_cannot_be_combined() -> None:

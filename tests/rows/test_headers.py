@@ -37,6 +37,14 @@ def test_a_first_row_that_looks_like_a_header_is_reported(tmp_path: Path, labell
     ]
 
 
+def test_a_header_of_numbers_is_reported_too(tmp_path: Path) -> None:
+    (notice,) = read(tmp_path, "0\t1", *ROWS, **BY_NUMBER)[1]
+    assert notice == (
+        "1: the first row looks like a header (1, 0), but is read as a row; if it is a header, "
+        "rename the columns: in columns, names cannot contain commas, and cannot all be numbers"
+    )
+
+
 def test_a_first_row_of_known_names_is_rejected_if_columns_are_numbers(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"a header \(SMS, Label\); set columns to text=SMS,label=Label$"):
         read(tmp_path, "Label\tSMS", *ROWS, **BY_NUMBER)

@@ -52,6 +52,10 @@ def test_columns_are_classified_by_their_values(values: list[str], kind: Kind) -
         ([TEXTS[0], "ham"], [[text, "spam"] for text in TEXTS[1:]], False),
         (["hello you"], [["and you"]], False),
         (["hello you", "x"], [["and you", "y"]], False),
+        (["0", "1"], [["ham", text] for text in TEXTS], True),  # pandas
+        (["1", "2", "3"], [["ham", text, "x"] for text in TEXTS], True),
+        (["0", "1"], [["1", "2"], ["3", "4"]], False),
+        (["0", "1"], [], False),
         ([""], [], False),
         ([], [], False),
     ],

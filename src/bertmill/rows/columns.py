@@ -17,6 +17,7 @@ in the header or in the keys of the first record, ignoring case and surrounding 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
@@ -73,9 +74,10 @@ class Columns:
 
     @property
     def setting(self) -> str:
-        """The value of the setting `columns`."""
+        """The value of the setting `columns`, in quotes if a shell needs them."""
         named = {"text": self.text, "pair": self.pair, "label": self.label, "choices": "+".join(self.choices) or None}
-        return ",".join(f"{field}={name}" for field, name in named.items() if name is not None)
+        setting = ",".join(f"{field}={name}" for field, name in named.items() if name is not None)
+        return shlex.quote(setting) if re.search(r"[^\w=,.+-]", setting) else setting
 
     def for_rows(self, *, labelled: bool) -> Columns:
         """These columns, without the label if labels are not read."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Iterator, Mapping
 
 from bertmill.errors import DataError
@@ -10,7 +9,7 @@ from bertmill.rows.columns import Columns, is_known
 from bertmill.rows.formats import Cells
 from bertmill.rows.row import Record
 from bertmill.rows.source import RowFile
-from bertmill.rows.suggestions import Sample, is_name
+from bertmill.rows.suggestions import RENAME, Sample, is_name
 from bertmill.text.printable import one_line
 
 
@@ -61,4 +60,5 @@ def _by_name(columns: Columns, cells: Mapping[str, str]) -> str:
     """How to set columns that are given by number in a table that has a header with these cells."""
     text, pair, label = (cells.get(name or "", name) for name in (columns.text, columns.pair, columns.label))
     choices = tuple(cells.get(name, name) for name in columns.choices)
-    return f"set columns to {shlex.quote(Columns(text or '', pair, label, choices).setting)}"
+    named = Columns(text or "", pair, label, choices)
+    return RENAME if all(map(str.isdecimal, named.names)) else f"set columns to {named.setting}"

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import re
-import shlex
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,6 +30,7 @@ from bertmill.text.printable import one_line
 Kind = Literal["text", "label", "list", "other"]
 
 OPEN = "COLUMN"  # stands for a column that is not suggested
+RENAME = "rename the columns: in columns, names cannot contain commas, and cannot all be numbers"
 _MAX_LISTED = 20
 _NO_SPACES = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _WORD = re.compile(rf"[{_NO_SPACES}]|[^\s{_NO_SPACES}]+")  # in scripts without spaces, each character
@@ -90,13 +90,13 @@ class Sample:
         if wanted.label and not known:
             named = replace(named, label=label)
         if not self._can_be_set(named):
-            return "rename the columns: in columns, names cannot contain commas, and cannot all be numbers"
+            return RENAME
         candidates = {
             "texts": texts if OPEN in (named.text, *named.choices) else [],
             "labels": labels if named.label == OPEN else [],
         }
         listed = [f"{' or '.join(map(one_line, names))} may hold {kind}" for kind, names in candidates.items() if names]
-        return "; ".join([f"set columns to {shlex.quote(named.setting)}", *listed])
+        return "; ".join([f"set columns to {named.setting}", *listed])
 
     def unread_texts(self, columns: Columns) -> list[str]:
         """The columns of texts that are not among `columns`."""
@@ -154,11 +154,13 @@ class Sample:
 def looks_like_header(first: Sequence[str], others: Sequence[Sequence[str]]) -> bool:
     """Whether the first row of a table is a header rather than a row like the `others`."""
     cells = [cell.strip() for cell in first]
+    columns = [_strings(_column(others, number)) for number in range(len(cells))]
+    if cells in ([str(number + start) for number in range(len(cells))] for start in (0, 1)):  # pandas
+        return any(values and kind_of(values) == "text" for values in columns)
     if not all(is_name(cell) for cell in cells if cell):
         return False
     has_evidence = False
-    for number, cell in enumerate(cells):
-        values = _strings(_column(others, number))
+    for cell, values in zip(cells, columns, strict=True):
         if not cell or not values:
             has_evidence |= is_known(cell)
         elif cell in values:
