@@ -34,10 +34,10 @@ def write_file(path: Path, content: bytes | str) -> None:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
-def append_to_file(path: Path, content: str) -> None:
+def append_to_file(path: Path, content: bytes | str) -> None:
     """Append to a file, such as a log, whose end may be lost in a crash."""
-    with disk_errors(path), path.open("a", encoding="utf-8") as file:
-        file.write(content)
+    with disk_errors(path), path.open("ab") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
 
 
 @contextmanager
@@ -264,7 +264,7 @@ def fsync(path: Path) -> None:
 
 @contextmanager
 def disk_errors(path: Path, *, only_failed: bool = False) -> Iterator[None]:
-    """Convert an OSError into a bertmill error about writing `path`.
+    """Convert an OSError in the block into a bertmill error about writing `path`.
 
     With `only_failed`, only if the disk is full or broken: other errors may be about other files.
     """
