@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bertmill.errors import DataError
+from bertmill.errors import DataError, UsageError
 from bertmill.rows.source import RowFile
 from bertmill.tasks.classify import Classify, ClassifyOptions, ClassRow
 from tests.rows.factory import row_file, write, write_records
@@ -167,6 +167,12 @@ def test_a_bad_record_stops_reading_or_is_counted(tmp_path: Path, bad: dict[str,
     file = row_file(path, on_bad_row="skip")
     assert len(read(file)) == 20
     assert file.counts.skipped == {reason: 1}
+
+
+def test_a_parallel_file_is_rejected(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "text\tlabel\na\tb\n")
+    with pytest.raises(UsageError, match=r"a\.tsv: tags cannot be used with this task"):
+        read(RowFile(path, tags=Path("seq.out")))
 
 
 def test_rows_with_choices_are_rejected(tmp_path: Path) -> None:

@@ -228,6 +228,35 @@ def test_a_setting_left_open_in_python_keeps_the_decision_of_the_run(
     assert finetune(settings.model_copy(update={"resume": True}), Listener()) == tmp_path / "run/model"
 
 
+def test_parallel_files_of_tags_may_move_but_not_change(
+    tiny: Path, tagged_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sentences = [block.split("\n") for block in tagged_file.read_text("utf-8").split("\n\n")[1:31]]
+    columns = [[" ".join(line.split()[index] for line in lines) + "\n" for lines in sentences] for index in (0, 1)]
+    words, tags, dev, dev_tags = (tmp_path / name for name in ("seq.in", "seq.out", "dev.in", "dev.out"))
+    for path, lines in zip((words, tags, dev, dev_tags), [*columns, *columns], strict=True):
+        path.write_text("".join(lines), encoding="utf-8")
+    run = tmp_path / "run"
+    flags = finetune_words(tiny, words, run, "tag", tags=tags, dev=dev, dev_tags=dev_tags, epochs=1)
+    assert main([*flags, "--quiet"]) == 0
+    before = weights(run)
+    evaluate = ["evaluate", str(run / "model"), "--data", str(dev), "--tags", str(dev_tags)]
+    capsys.readouterr()
+    assert main([*evaluate, "--worst", "0"]) == 0
+    assert capsys.readouterr().out.startswith("30 rows\n")
+    shutil.rmtree(run / "model")
+    resume = ["finetune", "--resume", "--out", str(run), "--quiet"]
+    moved = dev_tags.rename(tmp_path / "moved.out")
+    assert main(resume) == 2
+    assert f"{dev_tags}: does not exist; set dev_tags to its new location" in capsys.readouterr().err
+    assert main([*resume, "--dev-tags", str(moved)]) == 0
+    assert weights(run) == before
+    shutil.rmtree(run / "model")
+    tags.write_text("".join(columns[1]).replace("I-LOC", "O"), encoding="utf-8")
+    assert main(resume) == 4
+    assert "the tags data differs from what the run started with" in capsys.readouterr().err
+
+
 def test_a_resumed_run_takes_quiet_from_its_own_command(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The fixture was trained with --quiet."""
     for flags, is_quiet in (([], False), (["--quiet"], True)):

@@ -19,7 +19,7 @@ def run(settings: EvaluateSettings) -> None:
     """Print the metrics, classes and worst errors of a model."""
     set_threads(settings.threads)
     runner = Runner(settings.model, settings.device, settings)
-    file, task = RowFile(str(settings.data), settings), runner.task
+    file, task = RowFile(str(settings.data), settings, tags=settings.tags), runner.task
     rows = runner.read(file, labelled=True)
     examples = list(encode_rows(task, rows, runner.windows, file))  # all errors in the rows come before the work
     evaluation = evaluate(task, runner.model, examples, runner.device, settings.worst)

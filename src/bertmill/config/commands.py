@@ -139,6 +139,7 @@ class PretrainSettings(TrainingSettings, PretrainFields):
 
 
 DEFAULT_MAX_BAD_ROWS = "5%"
+TAGS = "file with the tags of each line, if the rows are sentences in a text file (task tag)"
 
 
 class RowSettings(Settings):
@@ -158,9 +159,6 @@ class RowSettings(Settings):
         None,
         description="standard: quotes enclose fields; literal: quotes are ordinary characters "
         "(default: standard in .csv, else literal)",
-    )
-    tags: Annotated[Path | None, PATH, MAY_MOVE] = Field(
-        None, description="file with the tags of the words on each line, if they are not in the file of rows"
     )
     encoding: Encoding = None
     on_bad_row: Literal["stop", "skip"] = Field(
@@ -198,7 +196,8 @@ class FinetuneSettings(TrainingSettings, RowSettings, WindowSettings):
     dev: Annotated[Heldout, PATH, MAY_MOVE, COMMON] = Field(
         "0.1", description="dev set: a file, or a fraction of the training rows"
     )
-    dev_tags: Annotated[Path | None, PATH, MAY_MOVE] = Field(None, description="the file of --tags for a dev file")
+    tags: Annotated[Path | None, PATH, MAY_MOVE] = Field(None, description=TAGS)
+    dev_tags: Annotated[Path | None, PATH, MAY_MOVE] = Field(None, description="the same file for a dev file")
     epochs: Annotated[float, COMMON] = Field(3.0, gt=0, le=1e6, description="train for this many epochs")
     learning_rate: Annotated[float, COMMON] = Field(
         5e-5, gt=0, description="peak learning rate, reached after a tenth of the steps"
@@ -229,6 +228,7 @@ class EvaluateSettings(RowSettings, WindowSettings):
 
     model: Annotated[str, Field(description="fine-tuned model folder"), POSITIONAL]
     data: Path = Field(description="file of labeled rows, in any format that finetune reads")
+    tags: Path | None = Field(None, description=TAGS)
     worst: int = Field(5, ge=0, description="number of errors to show, the most confident first")
     device: str = Field("auto", description="device: cpu, cuda or auto")
     threads: Threads | None = Field(None, description="threads to use (default: one per core)")
@@ -238,7 +238,6 @@ class EvaluateSettings(RowSettings, WindowSettings):
 class PredictSettings(RowSettings, WindowSettings):
     """Make predictions for rows or one text. `bertmill predict MODEL --help` also lists the task's options."""
 
-    unused: ClassVar[frozenset[str]] = frozenset(("tags",))
     model: Annotated[str, Field(description="fine-tuned model folder"), POSITIONAL]
     file: Annotated[str | None, Field(description="file of input rows; - is standard input"), POSITIONAL] = None
     text: Annotated[str | None, COMMON] = Field(None, description="a single text to use instead of a file")

@@ -97,8 +97,8 @@ class RowCounts:
 
     @property
     def _skipped_text(self) -> str:
-        labels = Counter({_quoted(label): count for label, count in self.unknown.items()})
-        unknown = f"; unknown: {_listed(labels)}" if labels else ""
+        labels = [f"{_quoted(label)} {count:,}" for label, count in self.unknown.most_common()]
+        unknown = f"; unknown: {_shortened(labels)}" if labels else ""
         return f"{self.skipped.total():,} of {self.num_rows:,} rows ({_listed(self.skipped)}{unknown})"
 
 

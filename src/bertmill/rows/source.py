@@ -36,6 +36,7 @@ class RowFile:
     is_like_trained: bool = False  # whether the suffix is that of the training rows
     key: str | None = field(default=None, init=False)
     columns: Columns | None = field(default=None, init=False)  # in use; set when reading starts
+    tags: Path | None = None  # a parallel file with the tags of each line
     _first_unknown: UnknownLabelError | None = field(default=None, init=False)  # if it stops reading
 
     def __post_init__(self) -> None:
@@ -64,6 +65,11 @@ class RowFile:
         if self.format not in formats:
             remedy = f"convert the file, or set format, to one of {', '.join(formats)}"
             raise UsageError(f"this task cannot read the format {self.format}", where=self.path, remedy=remedy)
+
+    def require_no_tags(self) -> None:
+        """Raise UsageError if a parallel file is given. For tasks that do not read it."""
+        if self.tags is not None:
+            raise UsageError("tags cannot be used with this task", where=self.path)
 
     def require_default(self, *names: str) -> None:
         """Raise UsageError if any of these settings is set. For settings that the task or format does not use."""

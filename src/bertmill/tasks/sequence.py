@@ -57,7 +57,7 @@ class SequenceTask(Task[TextRowT, Example]):
                 raise BadRowError("has choices", what, "remove them")
             return cls.parse(record.fields, record.place, options)
 
-        file.require_default("tags")
+        file.require_no_tags()
         records = read_fields(
             file,
             labelled=labelled,

@@ -37,9 +37,8 @@ class Dataset:
 def read_dataset(settings: FinetuneSettings, kind: type[AnyTask], windows: Windows) -> Dataset:
     """Read the rows that `settings` name and encode them for a task of the class `kind`."""
     fraction = heldout_share(settings.dev)
-    train_file = RowFile(str(settings.train), settings)
-    dev_settings = settings.model_copy(update={"tags": settings.dev_tags})
-    dev_file = RowFile(settings.dev, dev_settings) if fraction is None else train_file
+    train_file = RowFile(str(settings.train), settings, tags=settings.tags)
+    dev_file = RowFile(settings.dev, settings, tags=settings.dev_tags) if fraction is None else train_file
     train = list(kind.read(train_file, settings, labelled=True))
     # From all rows, so that a label is known even if its only row becomes a dev row.
     task = kind.from_rows(train, settings, windows.tokenizer, train_file)

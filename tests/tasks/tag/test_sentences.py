@@ -174,17 +174,19 @@ def test_sentences_on_one_line_equal_those_with_a_word_per_line(
     columns = [list(zip(*sentence, strict=True)) for sentence in sentences]
     texts, tags = ([" ".join(each[index]) for each in columns] for index in (0, 1))
     rows = "".join(f"{text}\t{tag}\n" for text, tag in zip(texts, tags, strict=True))
+    blocks = ("".join(f"{word}\t{tag}\n" for word, tag in sentence) for sentence in sentences)
     expected = [(list(of_words), of_tags) for of_words, of_tags in columns]
+    assert read(row_file(write(folder / "a.conll", "\n".join(blocks)))) == expected
     assert read(row_file(write(folder / "a.tsv", rows), format="sentences")) == expected
-    tag_path = write(folder / "seq.out", "".join(f"{tag}\n" for tag in tags))
-    assert read(row_file(write(folder / "seq.in", "".join(f"{text}\n" for text in texts)), tags=tag_path)) == expected
+    assert read(parallel(folder, "\n".join(texts), "\n".join(tags))) == expected
 
 
 # Parallel files
 
 
 def parallel(folder: Path, words: str, tags: str, **settings: Any) -> RowFile:
-    return row_file(write(folder / "seq.in", words), tags=write(folder / "seq.out", tags), **settings)
+    path, tag_path = write(folder / "seq.in", words), write(folder / "seq.out", tags)
+    return RowFile(path, RowSettings(**settings), tags=Path(tag_path))
 
 
 def test_the_tags_may_be_in_a_parallel_file(tmp_path: Path) -> None:
@@ -223,11 +225,9 @@ def test_settings_that_contradict_parallel_files_are_rejected(tmp_path: Path) ->
         with pytest.raises(UsageError, match=r"seq.in: (tags cannot be used with the format|columns cannot be used)"):
             read(parallel(tmp_path, "a b\n", "O O\n", **settings))
     with pytest.raises(UsageError, match=r"a.jsonl: tags cannot be used with the format jsonl"):
-        list(read_words(RowFile("a.jsonl", RowSettings(tags=Path("seq.out"))), labelled=True))
-    with pytest.raises(UsageError, match=r"seq.in: tags cannot be used with this task"):
-        read(parallel(tmp_path, "a b\n", "O O\n"), labelled=False)
+        list(read_words(RowFile("a.jsonl", tags=Path("seq.out")), labelled=True))
     with pytest.raises(UsageError, match=r"no-such-file: cannot be read"):
-        read(row_file(write(tmp_path / "seq.in", "a b\n"), tags="no-such-file"))
+        read(RowFile(write(tmp_path / "seq.in", "a b\n"), tags=Path("no-such-file")))
 
 
 # Real data

@@ -66,7 +66,8 @@ class QuestionRow(Row):
 
 def read_questions(file: RowFile, labelled: bool) -> Iterator[QuestionRow]:
     """Yield the questions of a file."""
-    file.require_default("columns", "preset", "quotes", "separator", "tags")
+    file.require_default("columns", "preset", "quotes", "separator")
+    file.require_no_tags()
     file.require_format(*RECORDS)
 
     def parse(record: Record) -> QuestionRow:

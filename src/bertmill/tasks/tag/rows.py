@@ -58,7 +58,7 @@ class WordsRow(Row):
 
 def read_words(file: RowFile, labelled: bool) -> Iterator[WordsRow]:
     """Yield the sentences of a file."""
-    file.require_default("preset", "quotes", "separator", *(() if labelled else ("tags",)))
+    file.require_default("preset", "quotes", "separator")
     columns = _trained_columns(file, labelled)
     if file.settings.columns is not None:
         columns = parse_columns(file.settings.columns)
@@ -70,7 +70,7 @@ def read_words(file: RowFile, labelled: bool) -> Iterator[WordsRow]:
 
 def _trained_columns(file: RowFile, labelled: bool) -> Columns | None:
     """Return the columns that the model was trained with, for a file of the same kind."""
-    has_columns = file.settings.tags is None and _format(file, None, labelled) != "lines"
+    has_columns = file.tags is None and _format(file, None, labelled) != "lines"
     return file.trained_columns if file.is_like_trained and has_columns else None
 
 
@@ -113,7 +113,7 @@ def _records(file: RowFile, columns: Columns | None, labelled: bool) -> Iterator
 def _format(file: RowFile, columns: Columns | None, labelled: bool) -> str:
     """Return the format of a file, or `text` if its content decides."""
     given = file.settings.format
-    if file.settings.tags is not None:
+    if file.tags is not None:
         file.require_default("columns")
         if file.format in RECORDS or given not in (None, "sentences"):
             remedy = "provide a text file with one sentence per line"

@@ -4,7 +4,7 @@
                sentence; comments (# …) are skipped if tabs separate the columns
     sentences  one sentence per line: its words, a tab, and its tags; spaces separate words and tags. A sentence without
                spaces has one tag per character if it is Chinese or has several tags. Lines without a tab that start
-               with # are skipped. With the setting `tags`, another file has the tags on the same lines
+               with # are skipped. With `RowFile.tags`, another file has the tags on the same lines
 
 Without the setting `format`, the first line decides that is not empty, a comment, a header or -DOCSTART-. It has the
 format `sentences` if tabs separate its columns and its tag column holds several tags; otherwise, it has the format
@@ -72,8 +72,8 @@ class _Layout:
 def read_sentences(file: RowFile, columns: Columns | None, labelled: bool) -> Iterator[Record]:
     """Yield records with the field `words` and, if labeled, `tags`."""
     lines = _lines(file, file.path)
-    if file.settings.tags is not None:
-        yield from _parallel_records(lines, _lines(file, str(file.settings.tags)), file)
+    if file.tags is not None:
+        yield from _parallel_records(lines, _lines(file, str(file.tags)), file)
         return
     first, lines = _first(lines)
     if first is None:
@@ -195,7 +195,7 @@ def _parallel_records(lines: Iterator[Line], tag_lines: Iterator[Line], file: Ro
             problem = BadRowError("misaligned", what)
         yield Record(line.place, {"words": words, "tags": tags}, problem=problem)
     if num_lines != num_tag_lines:
-        what = f"the file has {counted(num_lines, 'line')}, but {file.settings.tags} has {num_tag_lines:,}"
+        what = f"the file has {counted(num_lines, 'line')}, but {file.tags} has {num_tag_lines:,}"
         raise DataError(what, where=file.path, remedy="provide the tags of each sentence on the same line")
 
 

@@ -57,7 +57,8 @@ class Tag(Task[WordsRow, TagExample]):
 
     rows:     {"words": ["in", "Paris"], "tags": ["O", "B-LOC"]}, or a "text" with "entities"
               (start, end, label); .jsonl, .json, .parquet; other files (conll) have one word per line,
-              its tag in the last column after a tab or space, and an empty line after each sentence
+              its tag in the last column after a tab or space, and an empty line after each sentence,
+              or (sentences) one sentence per line, a tab and its tags, which may be in --tags instead
     columns:  text (the words), label (the tags)
     metrics:  f1 (default), strict_f1, accuracy; only accuracy for tags that do not mark spans
     """
