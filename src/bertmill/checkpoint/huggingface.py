@@ -18,7 +18,7 @@ from torch import Tensor
 
 from bertmill.checkpoint.labels import settle_labels
 from bertmill.checkpoint.names import CONFIG_FILE as CONFIG_FILE
-from bertmill.checkpoint.names import read_metadata
+from bertmill.checkpoint.names import not_a_model, read_metadata
 from bertmill.checkpoint.tensors import StoredTensor, stored_tensors, write_tensors
 from bertmill.errors import IntegrityError, UsageError
 from bertmill.storage import MANIFEST, new_folder, read_json, sha256_of, verify_manifest, write_file, write_manifest
@@ -78,7 +78,7 @@ def read_model_settings(folder: Path) -> dict[str, Any]:
     """Read config.json; UsageError if it is missing, because then the folder is not a model folder."""
     path = folder / CONFIG_FILE
     if not path.exists():
-        raise UsageError(f"is not a model folder: {CONFIG_FILE} is missing", where=folder)
+        raise not_a_model(folder, f"is not a model folder: {CONFIG_FILE} is missing")
     return read_json(path, max_bytes=_MAX_JSON_BYTES)
 
 

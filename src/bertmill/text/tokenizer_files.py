@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from bertmill.checkpoint.names import not_a_model
 from bertmill.errors import IntegrityError, UsageError
 from bertmill.storage import MANIFEST, read_json, write_file, write_manifest
 from bertmill.text.vocabulary import VOCABULARY_FILE, read_vocabulary, vocabulary_text
@@ -78,7 +79,7 @@ def read_tokenizer_files(path: Path) -> TokenizerFiles:
     elif (path / VOCABULARY_FILE).exists():
         files = TokenizerFiles(read_vocabulary(path / VOCABULARY_FILE))
     else:
-        raise UsageError(f"contains neither {PIPELINE_FILE} nor {VOCABULARY_FILE}", where=path)
+        raise not_a_model(path, f"contains neither {PIPELINE_FILE} nor {VOCABULARY_FILE}")
     files.settings.update(_checked(config, path / CONFIG_FILE))
     added = config.get("added_tokens_decoder") or {}
     if not isinstance(added, Mapping) or not all(isinstance(token, Mapping) for token in added.values()):
