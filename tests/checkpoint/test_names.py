@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bertmill.checkpoint import names
-from bertmill.checkpoint.names import find_model
+from bertmill.checkpoint.names import find_model, not_a_model
 from bertmill.errors import UsageError
 
 
@@ -60,3 +60,25 @@ def test_a_package_cannot_point_outside_itself(offer: Path) -> None:
 def test_a_folder_is_found_by_its_path_and_minilm_is_installed(tmp_path: Path) -> None:
     assert find_model(tmp_path) == tmp_path
     assert (find_model("minilm") / "config.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({}, "FOLDER: is something else"),
+        ({"a/b/c/config.json": "{}"}, "FOLDER: is something else"),
+        ({"manifest.json": '{"corpus": {}}'}, "FOLDER: is a corpus, not a model; pre-train a model on it"),
+        ({"manifest.json": "{}", "vocab.txt": ""}, "FOLDER: is a vocabulary, not a model; build a corpus"),
+        ({"vocab.txt": "", "model.safetensors": ""}, "FOLDER: is something else"),  # an incomplete model
+        ({"run/model/config.json": "{}"}, "FOLDER: is not a model folder, but contains one; use FOLDER/run/model"),
+        (
+            {f"{name}/config.json": "{}" for name in "edcba"},
+            "FOLDER: is not a model folder, but contains some; use one of FOLDER/a, FOLDER/b, FOLDER/c and 2 more",
+        ),
+    ],
+)
+def test_a_folder_that_is_no_model_is_described(files: dict[str, str], message: str, tmp_path: Path) -> None:
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    assert str(not_a_model(tmp_path, "is something else")).startswith(message.replace("FOLDER", str(tmp_path)))

@@ -93,6 +93,7 @@ def test_any_value_after_an_equals_sign_arrives_unchanged(text: str) -> None:
     [
         ("predict", ["model", "rows.tsv", "three"], "unexpected argument 'three'"),
         ("predict", ["model", "--txt", "a"], r"unknown flag --txt; did you mean --text\?"),
+        ("predict", ["rows.tsv"], "after MODEL, give either a file"),
         ("predict", ["--model", "m", "--text", "a"], "unknown flag --model; MODEL is an argument without a flag$"),
         ("finetune", ["classify", "--lr", "1e-4", "--bs=8"], "--lr; did you mean --learning-rate.*--bs; .* --batch-si"),
         ("predict", ["model", "--text"], "argument --text: expected one argument; `bertmill predict --help` lists"),

@@ -267,7 +267,7 @@ def test_the_output_file_may_not_be_the_input(
         (
             "answer",
             ["--text", "a", "--question", "b", "--output-format", "conll"],
-            "there is no output format called 'conll'; did you mean jsonl?; known: jsonl, csv, table",
+            "there is no output format called 'conll'; known: jsonl, csv, table",
         ),
     ],
 )

@@ -27,6 +27,19 @@ def test_it_writes_the_report_of_several_runs_into_the_current_folder(
     assert (tmp_path / "report.html").stat().st_size > (tmp_path / "other.html").stat().st_size
 
 
+def test_the_report_of_several_runs_does_not_overwrite_another_one(
+    bertmill: RunCommand, finished: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "report.html").write_text("something else")
+    done = bertmill("report", finished, finished)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "bertmill: report.html: already exists; name the file to write with --out\n",
+    )
+    assert (tmp_path / "report.html").read_text() == "something else"
+    assert bertmill("report", finished, finished, "--out", "report.html").returncode == 0
+
+
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [

@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 
 from bertmill.cli.main import COMMANDS
-from bertmill.config.base import Settings
+from bertmill.config.base import Settings, TrainingSettings
 from bertmill.config.commands import (
     COMMAND_SETTINGS,
     FinetuneSettings,
     PredictSettings,
     PretrainSettings,
     RowSettings,
-    TrainingSettings,
 )
 from bertmill.config.fields import MAY_CHANGE, MAY_MOVE, NAME_OR_PATH, PATH
 from bertmill.config.reading import key_of, read_settings
@@ -25,7 +24,7 @@ FINETUNE = {"task": "classify", "model": "minilm", "train": "rows.tsv", "out": "
 PRETRAIN = {"corpus": "corpus", "out": "run"}
 ALWAYS_CHANGEABLE = {
     *("quiet", "out", "resume", "log_every", "save_every", "keep", "on_nonfinite", "gradient_checkpointing", "compile"),
-    *("device", "threads"),
+    *("device", "threads", "keep_checkpoints"),
 }
 
 

@@ -21,7 +21,7 @@ from bertmill.checkpoint.hub import PICKLED_FILE
 from bertmill.checkpoint.hub import WEIGHTS_FILE as WEIGHTS_FILE
 from bertmill.checkpoint.labels import settle_labels
 from bertmill.checkpoint.names import CONFIG_FILE as CONFIG_FILE
-from bertmill.checkpoint.names import METADATA_FILE, read_metadata
+from bertmill.checkpoint.names import METADATA_FILE, not_a_model, read_metadata
 from bertmill.checkpoint.tensors import StoredTensor, stored_tensors, write_tensors
 from bertmill.errors import IntegrityError, MissingError, UsageError
 from bertmill.storage import (
@@ -87,7 +87,7 @@ def read_model_settings(folder: Path) -> dict[str, Any]:
     """Read config.json; MissingError if it is missing, because then the folder is not a model folder."""
     path = folder / CONFIG_FILE
     if not path.exists():
-        raise MissingError(f"is not a model folder: {CONFIG_FILE} is missing", where=folder)
+        raise not_a_model(folder, f"is not a model folder: {CONFIG_FILE} is missing")
     return read_json(path, max_bytes=_MAX_JSON_BYTES)
 
 

@@ -17,10 +17,12 @@ from bertmill.checkpoint import hub
 from bertmill.checkpoint.hub import CONFIG_FILE as CONFIG_FILE
 from bertmill.config.reading import RUN_FILE
 from bertmill.errors import MissingError, UnfinishedRunError, UsageError
-from bertmill.storage import read_json, require_format, safe_join
+from bertmill.storage import MANIFEST, MAX_MANIFEST_BYTES, read_json, require_format, safe_join
 
 GROUP = "bertmill.models"
 MODEL_OF_RUN = "model"
+VOCABULARY_FILES = ("vocab.txt", "tokenizer.json")
+MODELS_TO_SHOW = 3
 METADATA_FILE = "bertmill.json"  # in a model folder: its task, settings and provenance
 METADATA_FORMAT = 1
 MAX_SHOWN = 100  # characters of a name that does not exist
@@ -71,6 +73,24 @@ def _exists(path: Path) -> bool:
         return path.exists()
     except (OSError, ValueError):  # too long, or not a valid name
         return False
+
+
+def not_a_model(folder: Path, problem: str) -> MissingError:
+    """The error for a folder that is used as a model: what it is instead, or `problem` if that is not known."""
+    models = [path.parent for pattern in ("*", f"*/{MODEL_OF_RUN}") for path in folder.glob(f"{pattern}/{CONFIG_FILE}")]
+    manifest = folder / MANIFEST
+    what, remedy = problem, None
+    if manifest.is_file() and "corpus" in read_json(manifest, max_bytes=MAX_MANIFEST_BYTES):
+        what, remedy = "is a corpus, not a model", "pre-train a model on it with `bertmill pretrain`"
+    elif any((folder / name).is_file() for name in VOCABULARY_FILES) and not any(folder.glob("*.safetensors")):
+        what, remedy = "is a vocabulary, not a model", "build a corpus with it, then pre-train a model on the corpus"
+    elif models:
+        shown = ", ".join(map(str, sorted(models)[:MODELS_TO_SHOW]))
+        more = f" and {len(models) - MODELS_TO_SHOW} more" if len(models) > MODELS_TO_SHOW else ""
+        what, remedy = "is not a model folder, but contains some", f"use one of {shown}{more}"
+        if len(models) == 1:
+            what, remedy = "is not a model folder, but contains one", f"use {shown}"
+    return MissingError(what, where=folder, remedy=remedy)
 
 
 def read_metadata(folder: Path) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bertmill.cli.streams import say
 from bertmill.config.commands import ReportSettings
-from bertmill.errors import BertmillError
+from bertmill.errors import BertmillError, UsageError
 from bertmill.report.page import write_report, write_run_report
 from bertmill.training.state import RunFolder
 
@@ -14,8 +14,12 @@ from bertmill.training.state import RunFolder
 def run(settings: ReportSettings) -> None:
     """Write the report and print its path."""
     out = settings.out
-    if out is None:
-        out = RunFolder(settings.runs[0]).report if len(settings.runs) == 1 else Path("report.html")
+    if out is None and len(settings.runs) == 1:
+        out = RunFolder(settings.runs[0]).report
+    elif out is None:
+        out = Path("report.html")
+        if out.exists():  # it may be the report of other runs
+            raise UsageError("already exists", where=out, remedy="name the file to write with --out")
     write_report(settings.runs, out)
     print(out)
 

@@ -218,7 +218,7 @@ class PredictSettings(RowSettings, WindowSettings):
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         if (self.file is None) == (self.text is None):
-            raise ValueError("give either a file (- is standard input) or --text")
+            raise ValueError("after MODEL, give either a file (- is standard input) or --text")
         if self.file is not None and any(each is not None for each in (self.pair, self.question, *self.choice)):
             raise ValueError("--pair, --question and --choice need --text, not a file")
         return self
@@ -266,7 +266,9 @@ class ReportSettings(Settings):
 
     runs: Annotated[list[Path], Field(min_length=1, description="run folders"), POSITIONAL]
     out: Path | None = Field(
-        None, description="HTML file (default: report.html in the run folder, or the current folder for several runs)"
+        None,
+        description="HTML file (default: report.html in the run folder; for several runs, a new one in the current "
+        "folder)",
     )
 
 

@@ -15,7 +15,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from bertmill.errors import IntegrityError, MissingError, UsageError
+from bertmill.checkpoint.names import not_a_model
+from bertmill.errors import IntegrityError, UsageError
 from bertmill.storage import MANIFEST, read_json, verify_listed, write_file, write_manifest
 from bertmill.text.vocabulary import SPECIAL_TOKENS, VOCABULARY_FILE, read_vocabulary, vocabulary_text
 from bertmill.text.wordpiece import CONTINUATION, MAX_WORD_CHARACTERS
@@ -98,7 +99,7 @@ def read_tokenizer_files(path: Path, *, check_hashes: bool = True) -> TokenizerF
     elif (path / VOCABULARY_FILE).exists():
         files = _from_vocabulary(path / VOCABULARY_FILE)
     else:
-        raise MissingError(f"contains neither {PIPELINE_FILE} nor {VOCABULARY_FILE}", where=path)
+        raise not_a_model(path, f"contains neither {PIPELINE_FILE} nor {VOCABULARY_FILE}")
     files.settings.update(_checked(config, path / CONFIG_FILE))
     added = config.get("added_tokens_decoder") or {}
     if not isinstance(added, Mapping) or not all(isinstance(token, Mapping) for token in added.values()):

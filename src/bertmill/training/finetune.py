@@ -158,24 +158,14 @@ def hash_sources(settings: FinetuneSettings) -> dict[str, str]:
     """Hashes of rows, model and vocabulary, so that a resumed run detects changes."""
     tokenizer = BertTokenizer.from_pretrained(settings.model)
     has_fraction = heldout_share(settings.dev) is not None
-<<<<<<< HEAD
-    names = ("train", "tags", "dev_tags") if has_fraction else ("train", "dev", "tags", "dev_tags")
-    files = {name: str(path) for name in names if (path := getattr(settings, name)) is not None}
-=======
     given = {"train": settings.train, "tags": settings.tags, "dev_tags": settings.dev_tags}
     given |= {} if has_fraction else {"dev": Path(settings.dev)}
->>>>>>> rows
     hashes = {}
     for name, source in {name: str(source) for name, source in given.items() if source is not None}.items():
         path = Path(split_key_off(source)[0])
         if path.is_file() or path.is_dir():
-<<<<<<< HEAD
-            hashes[f"{name}_sha256"] = source_sha256(given)
-        elif given == STANDARD_INPUT or path.exists():
-=======
             hashes[f"{name}_sha256"] = source_sha256(source)
         elif source == STANDARD_INPUT or path.exists():
->>>>>>> rows
             remedy = "write them to a file, since a resumed run reads them again"
             raise UsageError("training rows must be in a file, not in a pipe", where=path, remedy=remedy)
         # A missing file is reported when it is read.
