@@ -22,14 +22,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from bertmill.errors import (
-    BertmillError,
-    IntegrityError,
-    MissingError,
-    ResourceError,
-    UsageError,
-    kind_of_os_error,
-)
+from bertmill.errors import BertmillError, IntegrityError, MissingError, ResourceError, UsageError, kind_of_os_error
 
 MANIFEST = "manifest.json"
 MANIFEST_FORMAT = 1  # a manifest without a number has the same format
