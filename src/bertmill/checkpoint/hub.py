@@ -42,13 +42,6 @@ def is_repository(name: str) -> bool:
     return _REPOSITORY.fullmatch(name) is not None
 
 
-def is_offline() -> bool:
-    """Whether HF_HUB_OFFLINE forbids downloads."""
-    from huggingface_hub import constants
-
-    return bool(constants.HF_HUB_OFFLINE)
-
-
 def cached_model(name: str, revision: str | None = None, cache_dir: str | Path | None = None) -> Path | None:
     """The folder of a model in the cache of the hub, or None if it is not there or incomplete."""
     from huggingface_hub import constants, try_to_load_from_cache
@@ -73,11 +66,16 @@ def download_model(
     installed: str = "",
     cache_dir: str | Path | None = None,
     token: str | bool | None = None,
+    local_files_only: bool = False,
 ) -> Path:
     """Download a model and return its folder in the cache. `installed` lists the installed models, for errors."""
     from huggingface_hub import HfApi, constants, hf_hub_download, try_to_load_from_cache
 
     revision = _valid(revision)
+    reason = "local_files_only" if local_files_only else "HF_HUB_OFFLINE" if constants.HF_HUB_OFFLINE else None
+    if reason:
+        remedy = f"{installed}unset {reason} to look for it on the hub"
+        raise MissingError(f"{_no_model(name)}, and {reason} is set", remedy=remedy)
     with _hub_errors(name, revision, installed), _progress():
         info = HfApi(token=token).model_info(name, revision=revision, files_metadata=True)
         files = _needed_files(name, info)
@@ -97,6 +95,10 @@ def download_model(
             if not is_cached[each.rfilename]:
                 _require_hash(path, each)
     return path.parent
+
+
+def _no_model(name: str) -> str:
+    return f"there is no model folder {name!r}, no installed or cached model of that name"
 
 
 def _valid(revision: str | None) -> str:
@@ -163,7 +165,7 @@ def _hub_errors(name: str, revision: str, installed: str) -> Iterator[None]:
         remedy = f"accept its terms on {constants.ENDPOINT}/{name}, then set HF_TOKEN"
         raise MissingError(f"the model {name!r} has terms that must be accepted", remedy=remedy) from None
     except errors.RepositoryNotFoundError:
-        what = f"{name!r} is not a model folder, an installed model or a public model on {constants.ENDPOINT}"
+        what = f"{_no_model(name)}, and no public model on {constants.ENDPOINT}"
         raise MissingError(what, remedy=f"{installed}if it is private, set HF_TOKEN") from None
     except errors.RevisionNotFoundError:
         raise MissingError(f"the model {name!r} has no revision {revision!r}") from None
@@ -172,9 +174,8 @@ def _hub_errors(name: str, revision: str, installed: str) -> Iterator[None]:
         remedy = "wait a few minutes, or set HF_TOKEN for a higher limit" if code == 429 else "try again later"
         raise ResourceError(f"{constants.ENDPOINT} answered {code} for {name!r}", remedy=remedy) from None
     except (errors.LocalEntryNotFoundError, *network_errors) as error:
-        what = f"{name!r} is not a model folder or an installed model, and {constants.ENDPOINT} cannot be reached"
-        remedy = f"{installed}connect to the network to download it"
-        raise MissingError(f"{what} ({type(error).__name__})", remedy=remedy) from None
+        what = f"{_no_model(name)}, and {constants.ENDPOINT} cannot be reached ({type(error).__name__})"
+        raise MissingError(what, remedy=f"{installed}connect to the network to download it") from None
     except (errors.FileMetadataError, OSError) as error:
         raise ResourceError(f"cannot be downloaded: {error}", where=name, remedy="try again") from None
 
