@@ -230,6 +230,19 @@ def test_inputs_that_bert_does_not_use_are_ignored() -> None:
         model(IDS, no_such_input=3)
 
 
+def test_methods_of_transformers_describe_a_model() -> None:
+    model = BertForMaskedLM(CONFIG)
+    assert not model.can_generate()
+    assert not model.is_gradient_checkpointing
+    model.gradient_checkpointing_enable()
+    assert model.is_gradient_checkpointing
+    model.set_input_embeddings(nn.Embedding(CONFIG.vocab_size, CONFIG.hidden_size))
+    assert model.get_output_embeddings().weight is model.bert.embeddings.word_embeddings.weight
+    assert model.config.get_text_config() is model.config
+    assert model.config.to_diff_dict()["hidden_size"] == CONFIG.hidden_size
+    assert "layer_norm_eps" not in model.config.to_diff_dict()
+
+
 def test_tied_parameters_in_a_state_dict_do_not_share_memory() -> None:
     model = BertForMaskedLM(CONFIG)
     state = model.state_dict()

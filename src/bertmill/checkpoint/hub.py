@@ -42,13 +42,6 @@ def is_repository(name: str) -> bool:
     return _REPOSITORY.fullmatch(name) is not None
 
 
-def is_offline() -> bool:
-    """Whether HF_HUB_OFFLINE forbids downloads."""
-    from huggingface_hub import constants
-
-    return bool(constants.HF_HUB_OFFLINE)
-
-
 def cached_model(name: str, revision: str | None = None, cache_dir: str | Path | None = None) -> Path | None:
     """The folder of a model in the cache of the hub, or None if it is not there or incomplete."""
     from huggingface_hub import constants, try_to_load_from_cache
@@ -73,11 +66,16 @@ def download_model(
     installed: str = "",
     cache_dir: str | Path | None = None,
     token: str | bool | None = None,
+    local_files_only: bool = False,
 ) -> Path:
     """Download a model and return its folder in the cache. `installed` lists the installed models, for errors."""
     from huggingface_hub import HfApi, constants, hf_hub_download, try_to_load_from_cache
 
     revision = _valid(revision)
+    reason = "local_files_only" if local_files_only else "HF_HUB_OFFLINE" if constants.HF_HUB_OFFLINE else None
+    if reason:
+        remedy = f"{installed}unset {reason} to look for it on the hub"
+        raise MissingError(f"{_no_model(name)}, and {reason} is set", remedy=remedy)
     with _hub_errors(name, revision, installed), _progress():
         info = HfApi(token=token).model_info(name, revision=revision, files_metadata=True)
         files = _needed_files(name, info)

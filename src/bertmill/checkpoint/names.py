@@ -59,13 +59,9 @@ def find_model(
     if isinstance(model, Path) or not hub.is_repository(name):
         what = f"there is no model folder {name[:MAX_SHOWN]!r}, and it is not a name on the hub"
         raise MissingError(what, remedy=installed.removesuffix("; "))
-    if folder := hub.cached_model(name, revision, cache_dir):
-        return folder
-    if local_files_only or hub.is_offline():
-        reason = "local_files_only" if local_files_only else "HF_HUB_OFFLINE"
-        what = f"{name!r} is not a model folder, an installed model or in the cache of the hub, and {reason} is set"
-        raise MissingError(what, remedy=f"{installed}unset {reason} to download it")
-    return hub.download_model(name, revision, installed=installed, cache_dir=cache_dir, token=token)
+    return hub.cached_model(name, revision, cache_dir) or hub.download_model(
+        name, revision, installed=installed, cache_dir=cache_dir, token=token, local_files_only=local_files_only
+    )
 
 
 def _exists(path: Path) -> bool:

@@ -196,6 +196,16 @@ class BertConfig(BaseModel):
             settings["label2id"] = self.label2id
         return dict(sorted(settings.items()))
 
+    def to_diff_dict(self) -> dict[str, Any]:
+        """As in Hugging Face: the content of config.json that differs from the defaults."""
+        defaults = BertConfig().to_dict()
+        differing = {name: value for name, value in self.to_dict().items() if value != defaults.get(name)}
+        return {**differing, "model_type": MODEL_TYPE}
+
+    def get_text_config(self, **_options: Any) -> Self:
+        """As in Hugging Face: the settings of the part that reads text, which is the whole model."""
+        return self
+
     def to_json_string(self) -> str:
         """As in Hugging Face: the content of config.json as text."""
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n"

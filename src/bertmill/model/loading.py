@@ -1,4 +1,4 @@
-"""What Hugging Face's arguments for loading mean: number formats, devices, and the report of differences."""
+"""What Hugging Face's arguments mean: number formats, devices, the report of differences, and unused inputs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,18 @@ from bertmill.errors import UsageError
 from bertmill.machine import choose_device
 
 _NUMBER_FORMATS = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}  # in safetensors files
+
+
+# Inputs of Hugging Face's models that BERT does not use, with the only values that change nothing; None: any value.
+_UNUSED_INPUTS: dict[str, tuple[Any, ...] | None] = {
+    "head_mask": (None,),
+    "past_key_values": (None,),
+    "encoder_hidden_states": (None,),
+    "encoder_attention_mask": (None,),
+    "cache_position": None,
+    "num_items_in_batch": None,
+    "use_cache": None,
+}
 
 
 def device_in(device_map: Any) -> torch.device | None:
@@ -57,3 +69,12 @@ def copy_second_names(module: nn.Module, state: dict[str, Any], prefix: str, _me
     for name, _ in module.named_parameters(remove_duplicate=False):
         if name not in first_names and not isinstance(state.get(prefix + name), nn.Parameter | None):
             state[prefix + name] = state[prefix + name].clone()
+
+
+def without_unused_inputs(named: Mapping[str, Any]) -> dict[str, Any]:
+    """Drop the inputs of a call that BERT does not use; UsageError if one has a value that would change the result."""
+    for name in _UNUSED_INPUTS.keys() & named.keys():
+        allowed = _UNUSED_INPUTS[name]
+        if allowed is not None and named[name] not in allowed:
+            raise UsageError(f"{name} is not supported", remedy="use bertmill.accelerate with a model of transformers")
+    return {name: value for name, value in named.items() if name not in _UNUSED_INPUTS}

@@ -28,20 +28,9 @@ from bertmill.model.dropout import draw_outside_compiled_code
 from bertmill.model.encoder import Encoded
 from bertmill.model.initialization import initialize_parameter, set_first_value
 from bertmill.model.layers import BertLayer
-from bertmill.model.loading import copy_second_names, device_in, loading_info, number_format
+from bertmill.model.loading import copy_second_names, device_in, loading_info, number_format, without_unused_inputs
 from bertmill.model.outputs import ModelOutput, Result
 from bertmill.model.padding import Inputs, pack
-
-# Inputs of Hugging Face's models that BERT does not use, with the only values that change nothing; None: any value.
-_UNUSED_INPUTS: dict[str, tuple[Any, ...] | None] = {
-    "head_mask": (None,),
-    "past_key_values": (None,),
-    "encoder_hidden_states": (None,),
-    "encoder_attention_mask": (None,),
-    "cache_position": None,
-    "num_items_in_batch": None,
-    "use_cache": None,
-}
 
 ModelT = TypeVar("ModelT")
 
@@ -226,13 +215,7 @@ class BertPreTrainedModel(nn.Module, metaclass=_ModelClass):
     init_weights = post_init
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
-        for name in _UNUSED_INPUTS.keys() & named.keys():
-            value, allowed = named.pop(name), _UNUSED_INPUTS[name]
-            if allowed is not None and value not in allowed:
-                raise UsageError(
-                    f"{name} is not supported", remedy="use bertmill.accelerate with a model of transformers"
-                )
-        return super().__call__(*inputs, **named)
+        return super().__call__(*inputs, **without_unused_inputs(named))
 
     def tie_weights(self) -> None:
         """Tie parameters that have two names, as models with an MLM head do."""
@@ -260,6 +243,16 @@ class BertPreTrainedModel(nn.Module, metaclass=_ModelClass):
         """As in Hugging Face: the piece embeddings."""
         embeddings: nn.Embedding = self.base_model.embeddings.word_embeddings
         return embeddings
+
+    def set_input_embeddings(self, value: nn.Embedding) -> None:
+        """As in Hugging Face: replace the piece embeddings."""
+        self.base_model.embeddings.word_embeddings = value
+        self.tie_weights()
+
+    @classmethod
+    def can_generate(cls) -> bool:
+        """As in Hugging Face: False, because these models have no `generate`."""
+        return False
 
     def resize_token_embeddings(self, new_num_tokens: int) -> nn.Embedding:
         """As in Hugging Face: resize the vocabulary in place. Existing rows are kept, new rows initialized."""
@@ -296,6 +289,11 @@ class BertPreTrainedModel(nn.Module, metaclass=_ModelClass):
     def gradient_checkpointing_disable(self) -> None:
         """As in Hugging Face: keep activations instead of recomputing them."""
         self.base_model.encoder.gradient_checkpointing = False
+
+    @property
+    def is_gradient_checkpointing(self) -> bool:
+        """As in Hugging Face: whether layers run forward twice."""
+        return bool(self.base_model.encoder.gradient_checkpointing)
 
     def compile_layers(self) -> None:
         """Compile the parts of layers around attention with torch.compile.
