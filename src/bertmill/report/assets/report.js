@@ -273,7 +273,7 @@
   }
 
   function metrics(run) {
-    const { metrics: figures, baseline, metric: selecting } = run.evaluation;
+    const { metrics: figures, baseline, metric: selecting, warning } = run.evaluation;
     if (!figures) return null;
     const rows = Object.entries(figures).map(([name, metric]) => {
       const constant = baseline.metrics[name];
@@ -281,6 +281,7 @@
         h("td", { class: "number" }, `${short(metric.low)} – ${short(metric.high)}`), h("td", { class: "number" }, short(constant)), h("td", { class: "wide" }, intervalBar(metric, constant)));
     });
     return section("metrics", "Metrics on the dev rows", `★ marks the metric that selects the checkpoint. Intervals are 95% bootstrap intervals over the rows. The baseline is the best constant prediction: ${baseline.answer}.`,
+      warning ? h("p", { class: "warning" }, `Warning: ${warning}`) : null,
       table("Metrics", [["metric"], ...["value", "95% CI", "baseline"].map((each) => [each, "number"]), [""]], h("tbody", {}, rows)));
   }
 
