@@ -142,12 +142,22 @@ def test_a_classifier_report_shows_metrics_classes_and_confusion(open_page: Open
     cells = page.locator("#metrics tbody tr").first.locator("td").all_inner_texts()
     assert cells[:2] == [short(metric["value"]), f"{short(metric['low'])} – {short(metric['high'])}"]
     assert evaluation["baseline"]["answer"] in table
+    assert "Warning" not in table
     matrix = page.locator("svg.confusion")
     matrix.focus()
     page.keyboard.press("ArrowRight")
     count = evaluation["confusion"][0][1]
     assert f"expected no, predicted yes: {count} of" in page.locator("#confusion").inner_text()
     assert page.locator("#classes tbody tr").count() == 2
+
+
+def test_a_report_warns_that_nothing_was_learned(open_page: OpenPage, finished: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(finished, tmp_path / "run")
+    content = evaluation_of(run) | {"warning": "the model is not clearly better than the <b>baseline</b>."}
+    (run / "evaluation.json").write_text(json.dumps(content), encoding="utf-8")
+    write_run_report(run)
+    shown = open_page(run / "report.html").locator("#metrics .warning").inner_text()
+    assert shown == f"Warning: {content['warning']}"
 
 
 def decoded(page: dict[str, Any], num_heads: int) -> np.ndarray:

@@ -13,7 +13,7 @@ from bertmill.inference.runner import Runner
 from bertmill.machine import set_threads
 from bertmill.rows.source import RowFile
 from bertmill.tasks.base import encode_rows
-from bertmill.tasks.metrics import ClassFigures, ClassReport, ConfusedPair
+from bertmill.tasks.metrics import ClassFigures, ClassReport, ConfusedPair, confused_pairs
 from bertmill.text.printable import counted, escaped, json_line, one_line
 
 MAX_CLASSES = 20
@@ -48,7 +48,7 @@ def run(settings: EvaluateSettings) -> None:
     if not settings.quiet:
         print_row_remarks(file.counts, runner.windows)
         if evaluation.warning:
-            say(escaped(evaluation.warning))
+            say(escaped(f"warning: {evaluation.warning}"))
 
 
 def _lines(evaluation: Evaluation, sort_by: str, *, show_all: bool) -> Iterator[str]:
@@ -78,7 +78,7 @@ def _class_lines(classes: ClassReport, sort_by: str, *, show_all: bool) -> Itera
         yield f"  … and {count - len(shown):,} more; --all shows all classes, --sort-by f1 the weakest first"
     if classes.confusion and count <= MAX_MATRIX_CLASSES:
         yield from ("", "  expected (rows) and predicted (columns)", *_matrix(classes))
-    pairs = classes.confused_pairs() if count > 2 else []
+    pairs = confused_pairs(classes.confusion) if count > 2 else []
     if pairs:
         yield from _pair_lines(classes, pairs if show_all else pairs[:MAX_PAIRS])
 

@@ -164,7 +164,7 @@ def _warning(baseline: Baseline, metrics: Metrics, bounds: Bounds, metric: str, 
     if not doubtful:
         return ""
     what = f"the model is not clearly better than the baseline, {baseline.shown}: {'; '.join(doubtful)}"
-    return f"warning: {what}. Train longer or on more rows, or check the columns and labels."
+    return f"{what}. Train longer or on more rows, or check the columns and labels."
 
 
 def _cross_validated(task: AnyTask, metric: str, scores: Scores) -> tuple[Metrics, Bounds]:

@@ -17,6 +17,7 @@ from bertmill.config.reading import RUN_FILE, read_run
 from bertmill.corpus.facts import read_facts
 from bertmill.errors import BertmillError, IntegrityError, UsageError
 from bertmill.storage import read_json, require_format
+from bertmill.tasks.metrics import confused_pairs
 from bertmill.training.state import RunFolder
 
 MAX_POINTS = 1000  # per curve, about one per pixel
@@ -154,9 +155,8 @@ def _confusion(matrix: Sequence[Sequence[int]], labels: Sequence[str]) -> dict[s
         for predicted, count in enumerate(row)
         if count
     ]
-    confused = sorted((cell for cell in cells if cell[0] != cell[1]), key=lambda cell: -cell[2])
     pairs = [
-        {"expected": labels[expected], "predicted": labels[predicted], "count": count}
-        for expected, predicted, count in confused[:MAX_PAIRS]
+        {"expected": labels[pair.expected], "predicted": labels[pair.predicted], "count": pair.rows}
+        for pair in confused_pairs(matrix)[:MAX_PAIRS]
     ]
     return {"confusion": cells if len(labels) <= MAX_CLASSES else [], "confused": pairs}

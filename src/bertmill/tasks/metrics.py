@@ -71,16 +71,6 @@ class ClassReport:
     figures: list[ClassFigures] = field(default_factory=list)
     confusion: list[list[int]] = field(default_factory=list)  # rows: expected, columns: predicted
 
-    def confused_pairs(self) -> list[ConfusedPair]:
-        """Return the cells off the diagonal of the confusion matrix, the largest first, without zeros."""
-        pairs = [
-            ConfusedPair(expected, predicted, rows)
-            for expected, row in enumerate(self.confusion)
-            for predicted, rows in enumerate(row)
-            if rows and expected != predicted
-        ]
-        return sorted(pairs, key=lambda pair: -pair.rows)
-
 
 def report_classes(labels: Sequence[str], predicted: NDArray[np.integer], expected: NDArray[np.integer]) -> ClassReport:
     """Return the report for one class per row. The matrix is empty if there are too many classes."""
@@ -92,6 +82,17 @@ def report_classes(labels: Sequence[str], predicted: NDArray[np.integer], expect
 
     matrix = confusion_matrix(expected, predicted, labels=range(len(labels))).tolist()
     return ClassReport(class_table(labels, counts), matrix)
+
+
+def confused_pairs(confusion: Sequence[Sequence[int]]) -> list[ConfusedPair]:
+    """Return the cells off the diagonal of a confusion matrix, the largest first, without zeros."""
+    pairs = [
+        ConfusedPair(expected, predicted, rows)
+        for expected, row in enumerate(confusion)
+        for predicted, rows in enumerate(row)
+        if rows and expected != predicted
+    ]
+    return sorted(pairs, key=lambda pair: -pair.rows)
 
 
 def report_label_sets(labels: Sequence[str], predicted: Booleans, expected: Booleans) -> ClassReport:

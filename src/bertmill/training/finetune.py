@@ -85,8 +85,9 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
             with computing_in(resolved.precision, run.ranks.device):
                 evaluation, content = evaluate_finetuning(task, model, resolved.data, tokenizer, run.ranks.device)
             write_evaluation(run.folder.evaluation, content)
-            for line in filter(None, (f"dev: {evaluation.summary}", evaluation.warning)):
-                run.journal.remark(line)
+            run.journal.remark(f"dev: {evaluation.summary}")
+            if evaluation.warning:
+                run.journal.remark(f"warning: {evaluation.warning}")
         metadata = {
             "task": task.name,
             **task.folder_entries().metadata,

@@ -281,7 +281,7 @@
   }
 
   function metrics(run) {
-    const { metrics: figures, baseline, metric: selecting } = run.evaluation;
+    const { metrics: figures, baseline, metric: selecting, warning } = run.evaluation;
     if (!figures) return null;
     const rows = Object.entries(figures).filter(([name]) => name !== "loss").map(([name, metric]) => {
       const constant = baseline.metrics[name];
@@ -293,6 +293,7 @@
       ? ["Metrics on held-out text", `At ${grouped(run.evaluation.selected)} selected positions. Intervals are 95% bootstrap intervals over groups of instances. ${constant}`]
       : ["Metrics on the dev rows", `★ marks the metric that selects the checkpoint. Intervals are 95% bootstrap intervals over the rows. ${constant}`];
     return section("metrics", heading, note,
+      warning ? h("p", { class: "warning" }, `Warning: ${warning}`) : null,
       table("Metrics", [["metric"], ...["value", "95% CI", "baseline"].map((each) => [each, "number"]), [""]], h("tbody", {}, rows)));
   }
 
