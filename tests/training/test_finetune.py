@@ -181,7 +181,7 @@ def test_rows_from_a_pipe_are_refused(
     os.mkfifo(tmp_path / "pipe")
     for name in (str(tmp_path / "pipe"), "-"):
         assert main([*finetune_words(tiny, Path(name), tmp_path / "run", **flags), "--quiet"]) == 2
-        assert "training rows must be in a file, not in a pipe or a folder" in capsys.readouterr().err
+        assert "training rows must be in a file, not in a pipe; write" in capsys.readouterr().err
 
 
 def test_a_stride_beyond_the_window_is_refused_before_training(
