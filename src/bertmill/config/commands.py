@@ -7,7 +7,6 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bertmill.config.base import Settings, TrainingFields, TrainingSettings
 from bertmill.config.fields import (
     COMMON,
     MAX_LENGTH,
@@ -27,6 +26,8 @@ from bertmill.config.fields import (
     TextFiles,
     Threads,
 )
+from bertmill.config.settings import Settings
+from bertmill.config.training_settings import TrainingFields, TrainingSettings
 
 
 class TokenizeSettings(Settings):
