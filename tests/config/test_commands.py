@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from bertmill.cli.main import COMMANDS
-from bertmill.config.base import Settings, TrainingSettings
 from bertmill.config.commands import (
     COMMAND_SETTINGS,
     FinetuneSettings,
@@ -17,6 +16,8 @@ from bertmill.config.commands import (
 )
 from bertmill.config.fields import MAY_CHANGE, MAY_MOVE, NAME_OR_PATH, PATH
 from bertmill.config.reading import key_of, read_settings
+from bertmill.config.settings import Settings
+from bertmill.config.training_settings import TrainingSettings
 from bertmill.errors import UsageError
 from bertmill.tasks import TASKS, settings_for
 

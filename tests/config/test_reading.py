@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertmill.config.base import TrainingSettings
 from bertmill.config.commands import DURATIONS, PretrainSettings
 from bertmill.config.fields import MAY_CHANGE, MAY_MOVE
 from bertmill.config.reading import (
@@ -28,6 +27,7 @@ from bertmill.config.reading import (
     with_whole_paths,
 )
 from bertmill.config.text_commands import TokenizeSettings
+from bertmill.config.training_settings import TrainingSettings
 from bertmill.errors import BertmillError, IntegrityError, UsageError
 from bertmill.tasks import settings_for
 from bertmill.training.finetune import finetune

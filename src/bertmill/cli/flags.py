@@ -18,10 +18,10 @@ from typing import Annotated, Any, Literal, NoReturn, Union
 
 from pydantic.fields import FieldInfo
 
-from bertmill.config.base import Settings
 from bertmill.config.commands import COMMAND_SETTINGS, FinetuneSettings, PredictSettings
 from bertmill.config.fields import COMMON, POSITIONAL
 from bertmill.config.reading import RUN_FILE, flag_of, key_of, read_settings, read_toml
+from bertmill.config.settings import Settings
 from bertmill.corpus.objectives import OBJECTIVES
 from bertmill.errors import BertmillError, UsageError
 from bertmill.tasks import TASKS, predict_settings_for, settings_for, task_of_model

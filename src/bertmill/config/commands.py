@@ -7,7 +7,6 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bertmill.config.base import Settings, TrainingFields, TrainingSettings
 from bertmill.config.fields import (
     COMMON,
     MAX_LENGTH,
@@ -29,7 +28,9 @@ from bertmill.config.fields import (
     Threads,
     heldout_share,
 )
+from bertmill.config.settings import Settings
 from bertmill.config.text_commands import CorpusSettings, TokenizeSettings, VocabSettings
+from bertmill.config.training_settings import TrainingFields, TrainingSettings
 
 DURATIONS = ("steps", "epochs", "budget")  # of pre-training; mutually exclusive
 

@@ -17,10 +17,11 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from bertmill.config.base import Settings, TrainingSettings
 from bertmill.config.commands import COMMAND_SETTINGS, DURATIONS
 from bertmill.config.fields import MAY_CHANGE, MAY_MOVE, NAME_OR_PATH, PATH, POSITIONAL, heldout_share
+from bertmill.config.settings import Settings
 from bertmill.config.suggestions import suggestion
+from bertmill.config.training_settings import TrainingSettings
 from bertmill.errors import IntegrityError, UsageError
 from bertmill.storage import require_format
 

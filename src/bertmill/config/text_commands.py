@@ -7,8 +7,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from bertmill.config.base import Settings
 from bertmill.config.fields import Encoding, TextFiles
+from bertmill.config.settings import Settings
 
 
 class TokenizeSettings(Settings):

@@ -23,8 +23,8 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from bertmill.config.base import TrainingFields
 from bertmill.config.fields import Precision
+from bertmill.config.training_settings import TrainingFields
 from bertmill.errors import NonFiniteError, StoppedError
 from bertmill.machine import give_back_freed_memory
 from bertmill.model.dropout import keyed_dropout

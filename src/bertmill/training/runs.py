@@ -19,7 +19,6 @@ from typing import Any, Generic, TypeVar
 
 from bertmill.checkpoint import store
 from bertmill.checkpoint.names import METADATA_FILE, METADATA_FORMAT, read_metadata
-from bertmill.config.base import TrainingSettings
 from bertmill.config.fields import Precision
 from bertmill.config.reading import (
     duration_of,
@@ -30,6 +29,7 @@ from bertmill.config.reading import (
     run_toml,
     with_whole_paths,
 )
+from bertmill.config.training_settings import TrainingSettings
 from bertmill.errors import BertmillError, IntegrityError, UsageError
 from bertmill.locks import locked_folder
 from bertmill.machine import bf16_speedup, choose_device, keep_freed_memory, set_threads

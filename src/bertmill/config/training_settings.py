@@ -1,4 +1,4 @@
-"""The base classes of settings: of every command, and of those that train."""
+"""The settings that pre-training and fine-tuning share."""
 
 from __future__ import annotations
 
@@ -8,17 +8,10 @@ from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from bertmill.config.fields import COMMON, MAY_CHANGE, OnNonFinite, Precision, Threads
-
-
-class Settings(BaseModel):
-    """Settings of every command. The docstring of a subclass is the description in the command's help."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    quiet: Annotated[bool, MAY_CHANGE] = Field(False, description="print only results, without progress or notes")
+from bertmill.config.settings import Settings
 
 
 class TrainingFields(Settings):

@@ -1,4 +1,4 @@
-"""The base classes of settings."""
+"""The settings that pre-training and fine-tuning share."""
 
 from __future__ import annotations
 
