@@ -223,7 +223,7 @@ class Doubled(nn.Module):
         partial(F.elu, alpha=2),
         Doubled(),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_activations_may_have_any_name_or_be_callables(activation: str | Callable[[Tensor], Tensor]) -> None:
     fast, theirs = pair("BertForMaskedLM", hidden_act=activation)
