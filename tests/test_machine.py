@@ -29,6 +29,22 @@ def test_an_unavailable_device_is_a_usage_error() -> None:
         choose_device("nonsense")
 
 
+@pytest.mark.parametrize("name", ["cuda", "cuda:1"])
+@pytest.mark.parametrize(("version", "reason"), [(None, "PyTorch is installed without CUDA"), ("12.8", "there is no")])
+def test_cuda_is_not_recommended_without_cuda(
+    name: str, version: str | None, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.version, "cuda", version)
+    with pytest.raises(UsageError, match=f"^device {name} cannot be used: {reason}.*; use cpu or auto$"):
+        choose_device(name)
+    with pytest.raises(UsageError, match=r"; use cpu or auto$"):
+        choose_device("gpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    with pytest.raises(UsageError, match=r"; use cpu, cuda or auto$"):
+        choose_device("gpu")
+
+
 def test_bf16_is_tested_in_a_separate_process_which_may_crash(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     speedup = bf16_speedup(torch.device("cpu"))
     assert speedup is None or speedup > 0

@@ -64,16 +64,21 @@ def choose_device(name: str = "auto") -> torch.device:
     """The device `name`; `auto` is a GPU if there is one. Each `torchrun` rank gets its own GPU."""
     import torch
 
+    has_cuda = torch.cuda.is_available()
     if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
+        name = "cuda" if has_cuda else "cpu"
     try:
+        if name.startswith("cuda") and not has_cuda:
+            is_built = torch.version.cuda is not None
+            raise RuntimeError("there is no CUDA device" if is_built else "PyTorch is installed without CUDA")
         device = torch.device(f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if name == "cuda" else name)
         if device.type not in ("cpu", "cuda"):
             raise RuntimeError("this type of device is not supported")
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0].partition("Expected one of")[0] or "no such device"
-        raise UsageError(f"device {name} cannot be used: {reason}", remedy="use cpu, cuda or auto") from None
+        remedy = "use cpu, cuda or auto" if has_cuda else "use cpu or auto"
+        raise UsageError(f"device {name} cannot be used: {reason}", remedy=remedy) from None
     return device
 
 

@@ -93,12 +93,16 @@ def test_any_value_after_an_equals_sign_arrives_unchanged(text: str) -> None:
     [
         ("predict", ["model", "rows.tsv", "three"], "unexpected argument 'three'"),
         ("predict", ["model", "--txt", "a"], r"unknown flag --txt; did you mean --text\?"),
+        ("predict", ["--model", "m", "--text", "a"], "unknown flag --model; MODEL is an argument without a flag$"),
+        ("finetune", ["classify", "--lr", "1e-4", "--bs=8"], "--lr; did you mean --learning-rate.*--bs; .* --batch-si"),
         ("predict", ["model", "--text"], "argument --text: expected one argument; `bertmill predict --help` lists"),
         ("fill", [], "MODEL is required: .* · TEXTS is required: "),
+        ("finetune", [], "^TASK is required: .* · --model is required: .* · --train is required: "),
+        ("finetune", ["--resume"], "^--out is required to resume a run: its folder$"),
         (
             "pretrain",
             ["--step=3"],
-            r"unknown flag --step; did you mean --steps\? · --out is required: .*--corpus is",
+            r"unknown flag --step; did you mean --steps\? · --corpus is required: ",
         ),
         ("finetune", ["classify", "--epochs", "inf"], "--epochs: .*finite"),
         ("finetune", ["classify", "--learning-rate", "nan"], "--learning-rate: .*finite"),
@@ -262,7 +266,7 @@ def test_options_of_predict_are_those_of_the_task_of_the_model(
 
 @pytest.mark.parametrize("task", TASKS)
 def test_the_usage_of_a_task_has_its_name(capsys: pytest.CaptureFixture[str], task: str) -> None:
-    assert help_of(capsys, "finetune", task).startswith(f"usage: bertmill finetune {task} --out ")
+    assert help_of(capsys, "finetune", task).startswith(f"usage: bertmill finetune {task} --model ")
 
 
 def test_help_of_finetune_alone_says_how_to_see_the_options(capsys: pytest.CaptureFixture[str]) -> None:
@@ -288,3 +292,46 @@ def test_defaults_are_shown() -> None:
 
 def test_an_argument_is_not_suggested_as_a_flag(bertmill: RunCommand, tmp_path: Path) -> None:
     assert "did you mean" not in bertmill("inspect", "--folder", str(tmp_path)).stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "word", "flag"),
+    [
+        ("finetune", "--lr", "--learning-rate"),
+        ("finetune", "--learning_rate", "--learning-rate"),
+        ("finetune", "--lerning-rate", "--learning-rate"),
+        ("finetune", "--bs", "--batch-size"),
+        ("finetune", "--batch", "--batch-size"),
+        ("finetune", "--num-epochs", "--epochs"),
+        ("finetune", "--num_train_epochs", "--epochs"),
+        ("finetune", "--epoch", "--epochs"),
+        ("finetune", "--max-len", "--max-length"),
+        ("finetune", "--max_seq_length", "--max-length"),
+        ("pretrain", "--max_seq_length", "--length"),
+        ("finetune", "--validation-file", "--dev"),
+        ("finetune", "--output-dir", "--out"),
+        ("finetune", "-o", "--out"),
+        ("finetune", "-m", "--model"),
+        ("pretrain", "--max-steps", "--steps"),
+        ("pretrain", "--time", "--budget"),
+        ("predict", "--output", "--out"),
+    ],
+)
+def test_the_names_that_other_tools_use_get_a_suggestion(command: str, word: str, flag: str) -> None:
+    with pytest.raises(UsageError, match=rf"unknown flag {word}; did you mean {flag}\?"):
+        settings_from_words(command, [word, "3"])
+
+
+@pytest.mark.parametrize("word", ["--gpu-count", "--xyz", "-x"])
+def test_a_word_unlike_any_flag_gets_no_suggestion(word: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        settings_from_words("finetune", [word])
+    assert "did you mean" not in str(caught.value)
+
+
+def test_the_value_of_an_unknown_flag_is_not_a_second_problem() -> None:
+    words = ["--text", "a", "model", "--lr", "3", "--verbos", "rows.tsv", "--bs=8"]
+    with pytest.raises(UsageError) as caught:
+        settings_from_words("predict", words)
+    assert "unexpected argument" not in str(caught.value)
+    assert "'3'" not in str(caught.value)

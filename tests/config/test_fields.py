@@ -10,12 +10,15 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from bertmill.config.fields import (
+    Encoding,
     Heldout,
     MaskMix,
+    MaxBadRows,
     Phases,
     Seconds,
     Separator,
     Threads,
+    are_too_many,
     heldout_share,
     parse_mask_mix,
     parse_phases,
@@ -32,9 +35,32 @@ def problem(kind: Any, value: Any) -> str:
     return str(caught.value.errors()[0]["msg"])
 
 
+@pytest.mark.parametrize("name", ["latin-1", "cp1252", "GB18030", "utf-16", "utf-16-le", "utf-8-sig", None])
+def test_an_encoding_is_one_that_python_can_decode(name: str | None) -> None:
+    assert parse(Encoding, name) == name
+
+
+@pytest.mark.parametrize("name", ["", "klingon", "hex", "rot13", "idna", "undefined", "a\0b", "\ud800", "../x"])
+def test_other_encodings_are_rejected(name: str) -> None:
+    assert "must be a text encoding such as latin-1, cp1252, gb18030 or utf-16" in problem(Encoding, name)
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("45", 45), ("45s", 45), ("30m", 1800), ("2h", 7200), ("1h30m", 5400), ("1h1m1s", 3661), ("1h5", 3605), (90, 90)],
+    [
+        *[
+            ("45", 45),
+            ("45s", 45),
+            ("30m", 1800),
+            ("2h", 7200),
+            ("1h30m", 5400),
+            ("1h1m1s", 3661),
+            ("1h5", 3605),
+            (90, 90),
+        ],
+        *[("5min", 300), ("5 minutes", 300), ("1 hour", 3600), ("1.5h", 5400), ("1H 30 Min", 5400), ("10secs", 10)],
+        *[("1hr2mins3sec", 3723), ("1 minute 30 seconds", 90), ("0.5 hours", 1800), (" 30 m ", 1800)],
+    ],
 )
 def test_a_time_is_given_in_hours_minutes_and_seconds(text: str | int, seconds: int) -> None:
     assert parse(Seconds, text) == seconds
@@ -45,12 +71,12 @@ def test_any_time_is_the_sum_of_its_parts(hours: int, minutes: int, seconds: int
     assert parse(Seconds, f"{hours}h{minutes}m{seconds}s") == 3600 * hours + 60 * minutes + seconds
 
 
-@pytest.mark.parametrize("text", ["1.5h", "30 m", "m", "1d", "-5", "30m1h"])
+@pytest.mark.parametrize("text", ["m", "1d", "-5", "30m1h", "1.5", "5 mi", "1..5h", "nanh", "1e3m"])
 def test_other_times_are_refused(text: str) -> None:
     assert problem(Seconds, text) == "Value error, must be a time such as 45s, 30m or 1h30m"
 
 
-@pytest.mark.parametrize("text", ["0s", "", "9999999h"])
+@pytest.mark.parametrize("text", ["0s", "", "9999999h", f"{'9' * 400}h"])
 def test_a_time_is_positive_and_finite(text: str) -> None:
     assert problem(Seconds, text)
 
@@ -74,8 +100,9 @@ def test_a_length_may_be_a_number_in_a_file() -> None:
         ("", "must have the form"),
         ("a:1", "must have the form"),
         ("128:0.9;512:0.1", "must have the form"),
-        ("0", "lengths must be at least 1"),
-        ("-5:1", "lengths must be at least 1"),
+        ("0", "lengths must be from 1 to 8,192"),
+        ("-5:1", "lengths must be from 1 to 8,192"),
+        ("128:0.9,100000:0.1", "lengths must be from 1 to 8,192"),
         ("128:0.9,512:0.2", "add up to 1"),
         ("128,512", "add up to 1"),
         ("128:1.5,512:-0.5", "add up to 1"),
@@ -135,3 +162,27 @@ def test_other_separators_are_refused(given: str) -> None:
 @pytest.mark.parametrize("given", [0, -1, 5000, "x"])
 def test_threads_are_limited(given: Any) -> None:
     assert problem(Threads, given)
+
+
+@pytest.mark.parametrize(
+    ("limit", "count", "total", "expected"),
+    [
+        ("5%", 5, 100, False),
+        ("5%", 6, 100, True),
+        ("7%", 7, 100, False),  # 0.07 * 100 is more than 7 in floating point, 0.29 * 100 is less than 29
+        ("29%", 29, 100, False),
+        ("0.5%", 5, 1000, False),
+        ("100%", 7, 7, False),
+        ("0", 0, 9, False),
+        ("0", 1, 9, True),
+        ("20", 21, 10**9, True),
+    ],
+)
+def test_bad_rows_are_limited_by_a_number_or_a_percentage(limit: str, count: int, total: int, expected: bool) -> None:
+    assert parse(MaxBadRows, limit) == limit
+    assert are_too_many(count, limit, total) == expected
+
+
+@pytest.mark.parametrize("limit", ["", "%", "-1", "101%", "5.5", "1e3", "٣", "100.5%", "5 %", "9" * 400])
+def test_other_limits_on_bad_rows_are_refused(limit: str) -> None:
+    assert problem(MaxBadRows, limit) == "Value error, must be a number of rows such as 20, or a percentage such as 5%"

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertmill.config.commands import PretrainSettings, TokenizeSettings, TrainingSettings
+from bertmill.config.base import TrainingSettings
+from bertmill.config.commands import DURATIONS, PretrainSettings
 from bertmill.config.fields import MAY_CHANGE, MAY_MOVE
 from bertmill.config.reading import (
     MAX_TOML_BYTES,
@@ -26,6 +27,7 @@ from bertmill.config.reading import (
     unknown_name,
     with_whole_paths,
 )
+from bertmill.config.text_commands import TokenizeSettings
 from bertmill.errors import BertmillError, IntegrityError, UsageError
 from bertmill.tasks import settings_for
 from bertmill.training.finetune import finetune
@@ -115,7 +117,6 @@ def test_one_error_lists_every_problem_of_flags_and_files(tmp_path: Path) -> Non
         [
             "unknown flag --stepz; did you mean --steps?",
             "unexpected argument 'word'",
-            "--out is required",
             "--corpus is required",
             "--steps",
             str(file),
@@ -177,7 +178,8 @@ def test_unknown_names_get_suggestions() -> None:
 
 def test_config_toml_has_format_command_and_all_decided_settings(finetune_run: Path) -> None:
     lines = (finetune_run / RUN_FILE).read_text("utf-8").splitlines()
-    assert lines[:4] == ["format = 1", 'command = "finetune"', "", "[settings]"]
+    assert lines[:2] == ["format = 1", 'command = "finetune"']
+    assert lines[3:5] == ["", "[settings]"]
     settings = read_toml(finetune_run / RUN_FILE)
     assert settings["format"] == "csv"  # that of the rows
     assert (settings["learning_rate"], settings["multi_label"], settings["seed"]) == (5e-5, True, 0)
@@ -223,6 +225,12 @@ DAMAGES: dict[str, tuple[Callable[[str], str], str]] = {
         lambda text: text.partition("[settings]\n")[2],
         "pre: is a run of an earlier version, which this version cannot read; start a new run",
     ),
+    "empty": (lambda text: "", "config.toml: is empty; restore the file, or start a new run"),
+    "edited": (
+        lambda text: text.replace("steps = 10", "steps = 20"),
+        "config.toml: the settings were edited after the run had started; restore the file, or start a new run",
+    ),
+    "seed removed": (lambda text: text.replace("seed = 0\n", ""), "config.toml: the settings were edited after the"),
     "other command": (
         lambda text: text.replace('"pretrain"', '"finetune"'),
         "pre: is a run of `bertmill finetune`; resume it with that command",
@@ -263,6 +271,23 @@ def test_a_run_that_cannot_be_resumed_gives_one_clear_line(pretrain_run: Path, d
         pretrain(settings.model_copy(update={"resume": True}), Listener())
     assert message in one_line(caught)
     assert isinstance(caught.value, UsageError if damage == "other command" else IntegrityError)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("log_every = 50", "log_every = 7"), ('corpus = "/data/corpus"', 'corpus = "/corpus"')]
+)
+def test_settings_that_may_change_may_be_edited(pretrain_run: Path, before: str, after: str) -> None:
+    config = pretrain_run / RUN_FILE
+    assert before in config.read_text("utf-8")
+    config.write_text(config.read_text("utf-8").replace(before, after))
+    assert read_settings(PretrainSettings, {"out": pretrain_run, "resume": True}).steps == 10
+
+
+def test_a_run_without_a_hash_of_its_settings_is_read(pretrain_run: Path) -> None:
+    config = pretrain_run / RUN_FILE
+    lines = config.read_text("utf-8").replace("seed = 0", "seed = 1").splitlines(keepends=True)
+    config.write_text("".join(line for line in lines if not line.startswith("settings_sha256")))
+    assert read_run_settings(PretrainSettings, pretrain_run, "pretrain").seed == 1
 
 
 def test_a_run_needs_resume_to_continue(pretrain_run: Path) -> None:
@@ -309,7 +334,10 @@ def test_markers_decide_what_may_change_when_a_run_is_resumed(
     field = kind.model_fields[name]
     value = other_value(field.annotation, getattr(before, name))
     now = before.model_copy(update={name: value})
-    if MAY_CHANGE in field.metadata or (MAY_MOVE in field.metadata and not is_finished):
+    is_longer = name in DURATIONS and getattr(before, name) is not None  # a finished run may be extended
+    if is_finished and is_longer:
+        assert dict(resumed_settings(now, before, is_finished=True)) == {**dict(before), name: value}
+    elif MAY_CHANGE in field.metadata or (MAY_MOVE in field.metadata and not is_finished):
         resumed = resumed_settings(now, before, is_finished=is_finished)
         assert dict(resumed) == {**dict(before), name: getattr(with_whole_paths(now), name)}
     else:
@@ -412,4 +440,5 @@ def test_paths_become_absolute_and_names_fractions_and_standard_input_stay(
     assert (whole.train, whole.dev, whole.model, whole.out) == (tmp_path / "rows.tsv", "0.1", "minilm", Path("run"))
     whole = with_whole_paths(read_settings(kind, {**given_settings, "model": "folder", "dev": "d.tsv", "train": "-"}))
     assert (whole.train, whole.dev, whole.model) == (Path("-"), str(tmp_path / "d.tsv"), str(tmp_path / "folder"))
-    assert movable_fields(whole) == {"model": whole.model, "train": whole.train, "dev": whole.dev}
+    moved = {"model": whole.model, "train": whole.train, "dev": whole.dev, "tags": None, "dev_tags": None}
+    assert movable_fields(whole) == moved

@@ -15,6 +15,7 @@ from bertmill.errors import BertmillError, IntegrityError, UsageError
 from bertmill.storage import MANIFEST, read_json, write_manifest
 from bertmill.text.vocabulary import SPECIAL_TOKENS
 from bertmill.text.wordpiece import WordPiece
+from tests.corpus.factory import FACTS, STATISTICS
 
 Sentence = list[tuple[int, bool]]  # (piece, whether it begins a word)
 Document = list[Sentence]
@@ -36,7 +37,7 @@ def write(folder: Path, content: list[list[Document]], *, size: int = SIZE, open
         }
         for kind, column in columns.items():
             (folder / shard_file(number, kind)).write_bytes(column.tobytes())
-    facts = {"shards": len(content), "vocabulary_size": size, "sha256": "x", "vocabulary_sha256": "y"}
+    facts = {**FACTS, "shards": len(content), "vocabulary_size": size}
     write_manifest(folder, facts={"corpus": facts})
     return folder
 
@@ -80,8 +81,9 @@ def test_more_shards_than_may_be_mapped_can_be_read(tmp_path: Path, monkeypatch:
 def test_statistics_of_an_earlier_version_are_found_under_their_old_name(tmp_path: Path) -> None:
     folder = write(tmp_path / "corpus", [[[[(1, True)]]]])
     facts = read_json(folder / MANIFEST)["corpus"]
-    write_manifest(folder, facts={"corpus": {**facts, "doctor": {"unigram_entropy": 0.0}}})
-    assert Corpus(folder).facts["statistics"] == {"unigram_entropy": 0.0}
+    facts["doctor"] = facts.pop("statistics")
+    write_manifest(folder, facts={"corpus": facts})
+    assert Corpus(folder).facts["statistics"] == STATISTICS
 
 
 def test_a_large_vocabulary_is_stored_as_wider_numbers(tmp_path: Path) -> None:
@@ -151,8 +153,8 @@ def test_inconsistent_files_are_rejected_even_with_correct_hashes(
         ({"files": {}}, UsageError),
         ({"corpus": 3, "files": {}}, UsageError),
         ({"corpus": {"shards": 2}, "files": {}}, IntegrityError),
-        ({"corpus": {"shards": -1, "vocabulary_size": 9, "sha256": "", "vocabulary_sha256": ""}}, IntegrityError),
-        ({"corpus": {"shards": "2", "vocabulary_size": 9, "sha256": "", "vocabulary_sha256": ""}}, IntegrityError),
+        ({"corpus": {**FACTS, "shards": -1}}, IntegrityError),
+        ({"corpus": {**FACTS, "shards": "2"}}, IntegrityError),
     ],
 )
 def test_a_folder_that_is_not_a_corpus_is_rejected(folder: Path, manifest: object, kind: type[BertmillError]) -> None:

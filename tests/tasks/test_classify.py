@@ -75,6 +75,12 @@ def test_many_numeric_labels_suggest_regress() -> None:
         assert file.counts.notices == expected
 
 
+def test_rows_without_a_label_are_counted_with_multi_label() -> None:
+    file = RowFile("f.tsv")
+    Classify.from_rows([row("a"), row(()), row("b"), row(())], MULTI_LABEL, WINDOWS.tokenizer, file)
+    assert file.counts.notices == ["2 of 4 rows have no label"]
+
+
 def test_an_unknown_label_is_reported_with_its_place() -> None:
     with pytest.raises(BadRowError, match=r"file.tsv:7: the label 'c' is not one of a, b"):
         encoded(Classify(("a", "b")), "c")

@@ -25,8 +25,8 @@ ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()))
         (codecs.BOM_UTF16_LE + b"a\0\x41", "a\ufffd", Repairs(byte_order_marks=1, utf16=1, bad_bytes=1)),
         (b"a\0b", "ab", Repairs(nuls=1)),
         ("a\ud800b\udcff", "a\ufffdb\ufffd", Repairs(lone_surrogates=2)),
-        (b"a\r\nb\rc\n", "a\nb\nc\n", Repairs(carriage_returns=2)),
-        (b"end\r", "end\n", Repairs(carriage_returns=1)),
+        (b"a\r\nb\rc\n", "a\nb\nc\n", Repairs()),
+        (b"end\r", "end\n", Repairs()),
         (b"", "", Repairs()),
     ],
 )
@@ -34,6 +34,28 @@ def test_each_kind_of_damage_is_repaired_and_counted(given_text: bytes | str, ex
     counted = Repairs()
     assert repair_text(given_text, counted) == expected
     assert counted == repairs
+
+
+@pytest.mark.parametrize(
+    ("given_bytes", "encoding", "expected", "repairs"),
+    [
+        ("naïve €".encode("cp1252"), "cp1252", "naïve €", Repairs()),
+        ("naïve".encode("latin-1"), "latin-1", "naïve", Repairs()),
+        ("北京".encode("gb18030"), "gb18030", "北京", Repairs()),
+        (b"a\x81b", "cp1252", "a\ufffdb", Repairs(bad_bytes=1)),  # not assigned
+        (b"\xb1\xb1\xff", "gb18030", "北\ufffd", Repairs(bad_bytes=1)),
+        ("北京\r\n".encode("utf-16-be"), "utf-16-be", "北京\n", Repairs(carriage_returns=1)),
+        ("北京".encode("utf-16"), "utf-16", "北京", Repairs()),
+        (codecs.BOM_UTF16_LE + "北".encode("utf-16-le"), "utf-16-le", "北", Repairs(byte_order_marks=1)),
+        (codecs.BOM_UTF8 + b"a", "utf-8", "a", Repairs(byte_order_marks=1)),
+    ],
+)
+def test_a_given_encoding_is_used(given_bytes: bytes, encoding: str, expected: str, repairs: Repairs) -> None:
+    counted = Repairs()
+    assert repair_text(given_bytes, counted, encoding) == expected
+    assert counted == repairs
+    blocks = [given_bytes[place : place + 1] for place in range(len(given_bytes))]
+    assert "".join(repair_blocks(blocks, Repairs(), encoding)) == expected
 
 
 @given(st.binary())

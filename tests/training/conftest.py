@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,10 +54,17 @@ def _small_matrix_products() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Finished runs keep all checkpoints and plans, for tests that look at them or go back to them."""
+    monkeypatch.setattr("bertmill.training.runs.Run.clean_up", lambda run: None)
+
+
 @pytest.fixture(scope="package")
 def half_a_run(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of 20 steps without its model, with the checkpoints of steps 15 and 20. Copy it before changing it."""
     run = tmp_path_factory.mktemp("half") / "run"
-    assert pretrain(corpus, run, "--steps", 20, "--save-every", 5, "--log-every", 5) == 0
-    shutil.rmtree(run / "model")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bertmill.training.runs.Run.finish", lambda *_: None)
+        assert pretrain(corpus, run, "--steps", 20, "--save-every", 5, "--log-every", 5) == 0
     return run

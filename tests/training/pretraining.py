@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,14 @@ def pretrain(corpus: Path, out: Path, *flags: object) -> int:
 
 def log_of(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def edit_settings(run: Path, changes: Mapping[str, str]) -> None:
+    """Replace lines of a run's config.toml, as if it had been started with these settings."""
+    config = run / "config.toml"
+    lines = [line for line in config.read_text("utf-8").splitlines() if not line.startswith("settings_sha256 = ")]
+    assert changes.keys() <= set(lines)
+    config.write_text("".join(f"{changes.get(line, line)}\n" for line in lines), encoding="utf-8")
 
 
 class NanLossAt:

@@ -35,6 +35,7 @@ def assert_same_training(one: Path, other: Path) -> None:
         assert ours["mlm_loss"] == pytest.approx(theirs["mlm_loss"], abs=1e-4)
 
 
+@pytest.mark.usefixtures("kept")
 def test_ranks_share_the_work_and_their_number_may_change(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

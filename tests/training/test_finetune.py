@@ -93,6 +93,7 @@ def test_patience_ends_a_run_that_does_not_improve(tiny: Path, rows_file: Path, 
     assert metadata["best_step"] == 14
 
 
+@pytest.mark.usefixtures("kept")
 def test_the_model_has_the_weights_of_the_best_step(tiny: Path, rows_file: Path, tmp_path: Path) -> None:
     """At a learning rate that destroys the weights, the first evaluations are the best."""
     more = {"learning_rate": 0.3, "eval_every": 1, "epochs": 2, "seed": 1}

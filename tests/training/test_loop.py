@@ -282,6 +282,7 @@ def test_a_loss_that_is_not_a_number_stops_the_run(
     assert all(tensor.isfinite().all() for tensor in load_file(checkpoint / "weights.safetensors").values())
 
 
+@pytest.mark.usefixtures("kept")
 @pytest.mark.parametrize(("action", "steps_computed"), [("skip", 12), ("reload", 14)])
 def test_a_non_finite_step_can_be_skipped(
     action: str, steps_computed: int, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

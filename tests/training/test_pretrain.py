@@ -44,6 +44,7 @@ def test_it_learns_and_writes_a_model_that_fills_masks(
     assert "%" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("kept")
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_weights_from_the_corpus_start_with_a_lower_loss_than_random_ones(
     objective: str, corpus: Path, tmp_path: Path
@@ -60,6 +61,7 @@ def test_weights_from_the_corpus_start_with_a_lower_loss_than_random_ones(
     assert losses["corpus"] < losses["random"] - 0.3
 
 
+@pytest.mark.usefixtures("kept")
 def test_initial_weights_are_bit_identical_and_computed_once(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -89,6 +91,7 @@ def test_initial_weights_are_bit_identical_and_computed_once(
         assert all(torch.equal(expected[name], weights[name]) for name in expected)
 
 
+@pytest.mark.usefixtures("kept")
 def test_the_time_for_initial_weights_counts(corpus: Path, tmp_path: Path) -> None:
     assert pretrain(corpus, tmp_path / "run", "--steps", 1) == 0
     state = json.loads((tmp_path / "run/checkpoints/step-000000/state.json").read_text("utf-8"))
@@ -207,7 +210,7 @@ def test_unusable_held_out_text_is_named_and_leaves_nothing_behind(
         ("--length", "128:nan", "fractions must be positive and add up to 1"),
         ("--length", "64:0.5,128:nan", "fractions must be positive and add up to 1"),
         ("--length", "64:0.5,128:0.4", "fractions must be positive and add up to 1"),
-        ("--length", "0", "lengths must be at least 1"),
+        ("--length", "0", "lengths must be from 1 to 8,192"),
         ("--length", "128:most", "must have the form 128 or 128:0.9,512:0.1"),
         ("--mask-mix", "nan/50/50", "must be three percentages that add up to 100"),
         ("--mask-mix", "80/20", "must have the form 80/10/10"),
@@ -220,6 +223,7 @@ def test_invalid_fractions_are_refused(
     assert capsys.readouterr().err == f"bertmill: {flag}: {message} (got {value!r})\n"
 
 
+@pytest.mark.usefixtures("kept")
 def test_held_out_text_is_planned_once(corpus: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert pretrain(corpus, run, "--steps", 2, "--heldout", corpus.with_name("heldout.txt")) == 0
@@ -258,6 +262,7 @@ def test_a_fraction_outside_0_to_1_is_refused(
     assert "must be a fraction between 0 and 1" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("kept")
 def test_a_fraction_may_be_a_number_in_a_file(corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "some.toml").write_text("heldout = 0.05\nsteps = 1\n", encoding="utf-8")
     assert pretrain(corpus, tmp_path / "run", "--config", tmp_path / "some.toml") == 0

@@ -15,7 +15,8 @@ import pytest
 from bertmill.cli.main import main
 
 PROGRAM = Path(__file__).with_name("killed_training.py")
-# The runs to interrupt. `saving` has no evaluation, since each kill repeats its steps.
+# The runs to interrupt. `saving` has no evaluation, since each kill repeats its steps, and removes its checkpoints at
+# the end; the others keep them, so that they can be compared.
 TRAININGS: dict[str, dict[str, object]] = {
     "short": {"--steps": 24, "--log-every": 7, "--eval-every": 10, "--save-every": 4},
     "saving": {"--steps": 6, "--log-every": 4, "--save-every": 2},
@@ -35,7 +36,8 @@ def flags_of(training: str, corpus: Path, out: Path, *more: str) -> list[str]:
     }
     if "--eval-every" in flags:
         flags["--heldout"] = corpus.with_name("heldout.txt")
-    return ["pretrain", "--resume", *(str(word) for pair in flags.items() for word in pair), *more]
+    keep = () if training == "saving" else ("--keep-checkpoints",)
+    return ["pretrain", "--resume", *keep, *(str(word) for pair in flags.items() for word in pair), *more]
 
 
 def outcome(run: Path) -> dict[str, Any]:
@@ -58,6 +60,7 @@ def uninterrupted(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Cal
         result = outcome(out)
         steps, every = (int(str(TRAININGS[training][flag])) for flag in ("--steps", "--log-every"))
         assert [line["step"] for line in result["log"] if "loss" in line] == [*range(every, steps, every), steps]
+        assert any(name.endswith("optimizer.safetensors") for name in result) == (training != "saving")
         return result
 
     return made

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
-from bertmill import storage
+from bertmill import locks
 from bertmill.cli.main import main
 from bertmill.config.fields import Precision
 from bertmill.corpus.build import build_corpus
@@ -17,7 +18,7 @@ from bertmill.corpus.shards import Corpus
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training import runs
 from bertmill.training.distributed import joined_ranks
-from tests.training.pretraining import pretrain
+from tests.training.pretraining import edit_settings, log_of, pretrain
 
 
 def test_settings_that_affect_what_is_learned_cannot_change(
@@ -35,7 +36,7 @@ def test_the_command_that_started_a_run_resumes_it(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(corpus.parent)
-    flags = ("--steps", 2, "--precision", "auto", "--resume")
+    flags = ("--steps", 2, "--precision", "auto", "--resume", "--keep-checkpoints")
     assert pretrain(Path("corpus"), tmp_path / "run", *flags) == 0
     shutil.rmtree(tmp_path / "run/model")
     assert pretrain(Path("corpus"), tmp_path / "run", *flags) == 0
@@ -68,9 +69,7 @@ def test_half_precision_is_refused_if_it_crashes(
     if is_started:
         assert pretrain(corpus, run, "--steps", 2) == 0
         shutil.rmtree(run / "model")
-        settings = (run / "config.toml").read_text()
-        assert 'precision = "fp32"' in settings
-        (run / "config.toml").write_text(settings.replace('precision = "fp32"', 'precision = "bf16"'))
+        edit_settings(run, {'precision = "fp32"': 'precision = "bf16"'})
     monkeypatch.setattr(runs, "bf16_speedup", lambda device: None)
     capsys.readouterr()
     assert pretrain(corpus, run, "--steps", 2, "--precision", "bf16", "--resume") == 2
@@ -101,7 +100,7 @@ def test_a_run_is_resumed_from_another_directory(corpus: Path, tmp_path: Path, m
     assert pretrain(corpus, tmp_path / "first", "--steps", 1) == 0
     (tmp_path / "heldout.txt").write_bytes(corpus.with_name("heldout.txt").read_bytes())
     monkeypatch.chdir(tmp_path)
-    flags = ("--steps", 2, "--init", "first/model", "--heldout", "heldout.txt", "--resume")
+    flags = ("--steps", 2, "--init", "first/model", "--heldout", "heldout.txt", "--resume", "--keep-checkpoints")
     assert pretrain(corpus, tmp_path / "run", *flags) == 0
     shutil.rmtree("run/model")
     assert pretrain(corpus, tmp_path / "run", *flags) == 0  # the same command
@@ -141,7 +140,7 @@ def test_a_run_folder_is_not_a_model_and_the_message_names_the_model(
     command, *rest = words_
     run = shutil.copytree(half_a_run, tmp_path / "run")
     assert main([command, str(run), *rest]) == 2
-    assert capsys.readouterr().err == f"bertmill: {run}: is a run that has not finished; resume it to get a model\n"
+    assert f"bertmill: {run}: is a run that has not finished; resume it to get a model: " in capsys.readouterr().err
     (run / "model").mkdir()
     assert main([command, str(run), *rest]) == 2
     assert capsys.readouterr().err == f"bertmill: {run}: is a run folder, not a model folder; use {run}/model\n"
@@ -175,8 +174,8 @@ def test_a_folder_with_other_files_is_refused(corpus: Path, tmp_path: Path, caps
 def test_a_folder_belongs_to_one_run_at_a_time(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storage, "_LOCK_PATIENCE_S", 0.1)
-    with storage.locked_folder(tmp_path / "run"):
+    monkeypatch.setattr(locks, "_LOCK_PATIENCE_S", 0.1)
+    with locks.locked_folder(tmp_path / "run"):
         assert pretrain(corpus, tmp_path / "run", "--steps", 2) == 6
     assert "is being written by another process" in capsys.readouterr().err
 
@@ -197,8 +196,8 @@ def test_a_run_recognizes_its_corpus_without_its_plans(
 ) -> None:
     run = tmp_path / "run"
     assert pretrain(corpus, run, "--steps", 1) == 0
-    for name in ("model", "plans"):
-        shutil.rmtree(run / name)
+    assert not (run / "plans").exists()
+    shutil.rmtree(run / "model")
     tokenizer = BertTokenizer.from_pretrained(corpus.parent / "vocab.txt")
     build_corpus([str(corpus.parent / "heldout.txt")], tokenizer, tmp_path / "other", workers=1)
     assert main(["pretrain", "--out", str(run), "--resume", "--corpus", str(tmp_path / "other")]) == 4
@@ -219,3 +218,123 @@ def test_the_settings_of_a_run_with_init_start_another_run(corpus: Path, tmp_pat
     config = tmp_path / "second/config.toml"
     config.write_text(re.sub(r'length = "32"', "length = 32", config.read_text()))  # as a user would write it
     assert main(["pretrain", "--config", str(config), "--out", str(tmp_path / "third")]) == 0
+
+
+# Finished runs
+
+
+def contents(run: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(run)): path.read_bytes() for path in (run / "model").rglob("*") if path.is_file()}
+
+
+def test_a_finished_run_keeps_its_results_and_nothing_that_only_training_needs(corpus: Path, tmp_path: Path) -> None:
+    run, heldout = tmp_path / "run", corpus.with_name("heldout.txt")
+    assert pretrain(corpus, run, "--steps", 4, "--eval-every", 2, "--save-every", 1, "--heldout", heldout) == 0
+    assert {path.name for path in run.iterdir()} - {"tensorboard"} == {
+        *("config.toml", "log.jsonl", "model", "evaluation.json", "report.html")
+    }
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_a_kill_while_a_run_finishes_leaves_a_resumable_or_finished_run(
+    number: int, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    flags = ("--steps", 3, "--save-every", 1, "--resume", "--quiet")
+    left = [number]
+
+    def killed_at_the_last(rename: Callable[..., Path]) -> Callable[..., Path]:
+        def call(path: Path, target: Path) -> Path:
+            if path.name.startswith((".tmp-model", "step-")) and (run / "log.jsonl").exists():
+                left[0] -= 1
+                if left[0] < 0:
+                    raise KeyboardInterrupt
+            return rename(path, target)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", killed_at_the_last(Path.rename))
+        code = pretrain(corpus, run, *flags)
+    assert code in (0, 130)
+    is_complete = (run / "model/config.json").exists()
+    assert is_complete or list((run / "checkpoints").glob("step-*"))
+    before = contents(run)
+    assert pretrain(corpus, run, *flags) == 0
+    assert contents(run) == before or not is_complete
+    assert not (run / "checkpoints").exists()
+    assert not (run / "plans").exists()
+    assert not list(run.glob(".tmp-*"))
+
+
+def test_a_finished_run_with_checkpoints_can_be_extended(corpus: Path, tmp_path: Path) -> None:
+    run, copy = tmp_path / "run", tmp_path / "copy"
+    keep = ("--save-every", 2, "--keep-checkpoints")
+    assert pretrain(corpus, run, "--steps", 6, *keep) == 0
+    assert [path.name for path in (run / "checkpoints").iterdir()] == ["step-000006"]
+    shutil.copytree(run, copy)
+    before = contents(run)
+    assert main(["pretrain", "--out", str(run), "--resume", "--steps", "12"]) == 0
+    assert contents(run) != before
+    assert [line["step"] for line in log_of(run) if "loss" in line] == [6, 12]
+    assert "extended" not in (run / "config.toml").read_text()
+    assert "steps = 12" in (run / "config.toml").read_text()
+    assert [path.name for path in (run / "checkpoints").iterdir()] == ["step-000012"]
+    # Interrupted = uninterrupted, and the model stays until the new one is complete.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bertmill.training.runs.Run.finish", lambda *_: None)
+        assert main(["pretrain", "--out", str(copy), "--resume", "--steps", "12"]) == 0
+    assert contents(copy) == before
+    for step in (12, 10):
+        shutil.rmtree(copy / f"checkpoints/step-{step:06d}")
+    assert main(["pretrain", "--out", str(copy), "--resume"]) == 0
+    assert (copy / "model/model.safetensors").read_bytes() == (run / "model/model.safetensors").read_bytes()
+
+
+def test_a_run_that_is_extended_is_not_finished_until_its_model_is_new(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    assert pretrain(corpus, run, "--steps", 2, "--keep-checkpoints") == 0
+    extend = ["pretrain", "--out", str(run), "--resume", "--steps", "4"]
+    with monkeypatch.context() as patch:
+        patch.setattr("bertmill.training.pretrain.evaluate_pretraining", raise_interrupt)
+        assert main(extend) == 130
+    assert main(["report", str(run)]) == 0
+    assert '"is_finished":false' in (run / "report.html").read_text()
+    capsys.readouterr()
+    assert main([*extend[:-2], "--steps", "6"]) == 2
+    assert "steps cannot change when a run is resumed" in capsys.readouterr().err
+    assert main(extend) == 0
+    assert main(extend) == 0
+    assert f"{run} is already finished" in capsys.readouterr().err
+
+
+def raise_interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_run_without_checkpoints_cannot_be_extended(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    assert pretrain(corpus, run, "--steps", 4) == 0
+    before = contents(run)
+    resume = ["pretrain", "--out", str(run), "--resume", "--steps"]
+    assert main([*resume, "8"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        f"bertmill: {run}: has finished and kept no checkpoint, so it cannot be extended; "
+        f"start a new run from the model in {run}/model"
+    )
+    assert main([*resume, "2"]) == 2
+    assert "steps cannot change" in capsys.readouterr().err
+    assert contents(run) == before
+
+
+def test_kept_checkpoints_are_removed_on_request(corpus: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert pretrain(corpus, run, "--steps", 2, "--keep-checkpoints") == 0
+    assert main(["pretrain", "--out", str(run), "--resume"]) == 0
+    assert (run / "checkpoints/step-000002").exists()
+    assert main(["pretrain", "--out", str(run), "--resume", "--no-keep-checkpoints"]) == 0
+    assert not (run / "checkpoints").exists()

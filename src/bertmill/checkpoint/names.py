@@ -1,8 +1,9 @@
 """Find the folder of a model by its path or name, and read the metadata of a model folder.
 
-A model is a folder, or the name of a model in an installed package. A package offers a model through the entry point
-group `bertmill.models`: `name = "package:folder inside the package"`. The package is located but never imported, so
-finding a model does not run its code.
+A model is a folder, the name of a model in an installed package, or a name on the Hugging Face hub, which is looked up
+in the local cache and then downloaded. A package offers a model through the entry point group `bertmill.models`:
+`name = "package:folder inside the package"`. The package is located but never imported, so finding a model does not run
+its code.
 """
 
 from __future__ import annotations
@@ -12,33 +13,64 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
+from bertmill.checkpoint import hub
+from bertmill.checkpoint.hub import CONFIG_FILE as CONFIG_FILE
 from bertmill.config.reading import RUN_FILE
-from bertmill.errors import UsageError
+from bertmill.errors import MissingError, UnfinishedRunError, UsageError
 from bertmill.storage import read_json, require_format, safe_join
 
 GROUP = "bertmill.models"
-CONFIG_FILE = "config.json"  # makes a folder a model folder
 MODEL_OF_RUN = "model"
 METADATA_FILE = "bertmill.json"  # in a model folder: its task, settings and provenance
 METADATA_FORMAT = 1
+MAX_SHOWN = 100  # characters of a name that does not exist
 
 
-def find_model(model: str | Path) -> Path:
-    """The folder of `model`, which is a path or the name of an installed model; UsageError if there is none."""
-    if not str(model):
+def find_model(
+    model: str | Path,
+    revision: str | None = None,
+    *,
+    cache_dir: str | Path | None = None,
+    token: str | bool | None = None,
+    local_files_only: bool = False,
+) -> Path:
+    """The folder of a model: a path, an installed model, or a name on the hub; MissingError if there is none.
+
+    `revision` is a branch, tag or commit of a model on the hub. As in Hugging Face, `cache_dir` replaces the cache of
+    the hub, `token` the token from the environment, and `local_files_only` forbids a download.
+    """
+    name = str(model)
+    if not name:
         raise UsageError("the model name is empty")
     path = Path(model)
-    if path.is_dir():
+    if _exists(path) and path.is_dir():
         _refuse_run(path)
         return path
     offered = {entry.name: entry for entry in entry_points(group=GROUP)}
-    if str(model) in offered:
-        return _folder_in_package(offered[str(model)])
-    if path.exists():
-        raise UsageError("is a file, not a model folder", where=path)
-    names = ", ".join(sorted(offered))
-    what = f"there is no model folder {str(model)!r} and no installed model of that name"
-    raise UsageError(what, remedy=f"installed models: {names}")
+    if name in offered:
+        return _folder_in_package(offered[name])
+    if _exists(path):
+        raise MissingError("is a file, not a model folder", where=path)
+    if path.name == MODEL_OF_RUN and _exists(path.parent / RUN_FILE):
+        raise UnfinishedRunError(path.parent)
+    installed = f"installed models: {', '.join(sorted(offered))}; "
+    if isinstance(model, Path) or not hub.is_repository(name):
+        what = f"there is no model folder {name[:MAX_SHOWN]!r}, and it is not a name on the hub"
+        raise MissingError(what, remedy=installed.removesuffix("; "))
+    if folder := hub.cached_model(name, revision, cache_dir):
+        return folder
+    if local_files_only or hub.is_offline():
+        reason = "local_files_only" if local_files_only else "HF_HUB_OFFLINE"
+        what = f"{name!r} is not a model folder, an installed model or in the cache of the hub, and {reason} is set"
+        raise MissingError(what, remedy=f"{installed}unset {reason} to download it")
+    return hub.download_model(name, revision, installed=installed, cache_dir=cache_dir, token=token)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # too long, or not a valid name
+        return False
 
 
 def read_metadata(folder: Path) -> dict[str, Any]:
@@ -57,8 +89,8 @@ def _refuse_run(path: Path) -> None:
         return
     model = path / MODEL_OF_RUN
     if model.is_dir():
-        raise UsageError("is a run folder, not a model folder", where=path, remedy=f"use {model}")
-    raise UsageError("is a run that has not finished", where=path, remedy="resume it to get a model")
+        raise MissingError("is a run folder, not a model folder", where=path, remedy=f"use {model}")
+    raise UnfinishedRunError(path)
 
 
 def _folder_in_package(entry: EntryPoint) -> Path:
@@ -68,11 +100,11 @@ def _folder_in_package(entry: EntryPoint) -> Path:
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
         distribution = package.replace("_", "-")
-        raise UsageError(
+        raise MissingError(
             f"the model {entry.name!r} is in the package {distribution}, which is not installed",
             remedy=f"pip install {distribution}",
         )
     folder = safe_join(Path(spec.origin).parent, inside)
     if not folder.is_dir():
-        raise UsageError(f"the package {package} does not contain the model {entry.name!r}", where=folder)
+        raise MissingError(f"the package {package} does not contain the model {entry.name!r}", where=folder)
     return folder

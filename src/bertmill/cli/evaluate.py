@@ -34,9 +34,9 @@ def run(settings: EvaluateSettings) -> None:
     """Print the metrics, classes and worst errors of a model."""
     set_threads(settings.threads)
     runner = Runner(settings.model, settings.device, settings)
-    file, task = RowFile(settings.file, settings), runner.task
+    file, task = RowFile(settings.file, settings, tags=settings.tags), runner.task
     rows = runner.read(file, labelled=True)
-    examples = encode_rows(task, rows, runner.windows, file)
+    examples = list(encode_rows(task, rows, runner.windows, file))  # all errors in the rows come before the work
     with RowCounter(quiet=settings.quiet) as counter:
         evaluation = evaluate(
             task, runner.model, examples, runner.device, settings.worst, runner.metric, ran=counter.add

@@ -12,12 +12,14 @@ import textwrap
 import types
 import typing
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, Union
 
 from pydantic.fields import FieldInfo
 
-from bertmill.config.commands import COMMAND_SETTINGS, FinetuneSettings, PredictSettings, Settings
+from bertmill.config.base import Settings
+from bertmill.config.commands import COMMAND_SETTINGS, FinetuneSettings, PredictSettings
 from bertmill.config.fields import COMMON, POSITIONAL
 from bertmill.config.reading import RUN_FILE, flag_of, key_of, read_settings, read_toml
 from bertmill.corpus.objectives import OBJECTIVES
@@ -44,7 +46,16 @@ def settings_from_words(command: str, words: Sequence[str]) -> Settings | None:
     known, rest = parser.parse_known_intermixed_args(list(words))
     flags = vars(known)
     toml_path = Path(flags.pop("config")) if "config" in flags else None
-    return read_settings(kind, flags, unknown_words=[word.split("=")[0] for word in rest], toml_path=toml_path)
+    return read_settings(kind, flags, unknown_words=_unknown(rest), toml_path=toml_path)
+
+
+def _unknown(rest: Sequence[str]) -> list[str]:
+    """The words that the parser did not assign, without the values of unknown flags."""
+    return [
+        word.split("=")[0]
+        for before, word in pairwise(["", *rest])
+        if word.startswith("-") or not before.startswith("-") or "=" in before
+    ]
 
 
 def settings_class(command: str, words: Sequence[str]) -> type[Settings]:
@@ -57,8 +68,10 @@ def settings_class(command: str, words: Sequence[str]) -> type[Settings]:
         return kind
     known, rest = make_parser(command, kind).parse_known_intermixed_args(words)
     task = getattr(known, "task", None)
-    if task is not None and task not in TASKS:  # the word may be the value of a task's option
-        task = next((word for word in rest if word in TASKS), task)
+    if task is not None and task not in TASKS:  # the word may be the value of a task's option or of an unknown flag
+        others = [word for word in rest if not word.startswith("-")]
+        is_value = any(flag in rest and word == task for flag, word in pairwise(words))
+        task = next((word for word in others if word in TASKS), next(iter(others), None) if is_value else task)
     task = task or _in_files("task", known)
     return settings_for(task) if task else kind
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import logging
 import re
 import signal
 import sys
@@ -16,7 +17,15 @@ from contextlib import contextmanager
 from types import FrameType
 
 from bertmill.cli.streams import forget, replace_closed_streams, say
-from bertmill.errors import INTERRUPTED, TERMINATED, BertmillError, ResourceError, UsageError, kind_of_os_error
+from bertmill.errors import (
+    INTERRUPTED,
+    TERMINATED,
+    BertmillError,
+    ResourceError,
+    UnfinishedRunError,
+    UsageError,
+    kind_of_os_error,
+)
 from bertmill.version import __version__
 
 COMMANDS = {
@@ -29,12 +38,20 @@ COMMANDS = {
     "evaluate": "evaluate a fine-tuned model on labeled rows",
     "predict": "make predictions with a fine-tuned model",
     "fill": "predict the piece at each [MASK] in a text",
+    "download": "download a model from the Hugging Face hub",
     "report": "show one run, or compare several, in one HTML file",
     "inspect": "describe a model, vocabulary or corpus",
     "check": "verify a model, vocabulary or corpus",
 }
 
 HELP_WORDS = ("-h", "--help", "help")
+
+
+class _Messages(logging.Handler):
+    """Prints the messages of the library, such as the start of a download."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(record.getMessage())
 
 
 class _Terminated(KeyboardInterrupt):
@@ -49,16 +66,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code = _run(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
+    except UnfinishedRunError as error:
+        from bertmill.cli.run_folder import resume_command
+
+        return _failed(f"{error}: {resume_command(error.run)}", error.exit_code)
     except BertmillError as error:
-        return _failed(str(error), error.exit_code)
+        return _failed(_with_notes(str(error), error), error.exit_code)
     except (MemoryError, RuntimeError) as error:  # torch raises a plain RuntimeError, except on a GPU
         if isinstance(error, RuntimeError) and not re.search("out of memory|can't allocate memory", str(error)):
             raise
         return _failed("not enough memory", ResourceError.exit_code)
-    except _Terminated:
-        return _failed("terminated", TERMINATED)
-    except KeyboardInterrupt:
-        return _failed("interrupted", INTERRUPTED)
+    except _Terminated as error:
+        return _failed(_with_notes("terminated", error), TERMINATED)
+    except KeyboardInterrupt as error:
+        return _failed(_with_notes("interrupted", error), INTERRUPTED)
     except BrokenPipeError:  # the reader, such as `head`, has exited
         forget(sys.stdout)
         return 0
@@ -82,6 +103,10 @@ def _termination_as_error() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _with_notes(message: str, error: BaseException) -> str:
+    return "; ".join([message, *getattr(error, "__notes__", [])])
 
 
 def _failed(message: str, exit_code: int) -> int:
@@ -116,6 +141,9 @@ def _run(words: list[str]) -> int:
 
     settings = settings_from_words(command, words[1:])
     if settings is not None:
+        logger = logging.getLogger("bertmill")
+        logger.handlers = [_Messages()]
+        logger.setLevel(logging.ERROR if settings.quiet else logging.WARNING)
         module = importlib.import_module(f"bertmill.cli.{command}")
         with _termination_as_error():  # not earlier: torch aborts if an exception interrupts its import
             module.run(settings)

@@ -20,7 +20,7 @@ from bertmill.machine import set_threads
 from bertmill.rows.bad_rows import BadRowError
 from bertmill.rows.formats import repair_strings
 from bertmill.rows.row import Row
-from bertmill.rows.source import RowFile
+from bertmill.rows.source import RowFile, split_key_off
 from bertmill.storage import new_file
 from bertmill.tasks.base import Answer, AnyTask, encode_rows
 from bertmill.text.printable import counted, escaped, json_line, one_line
@@ -63,8 +63,8 @@ def run(settings: PredictSettings) -> None:
 
 
 def _refuse_overwriting(settings: PredictSettings) -> None:
-    file, out = settings.file, settings.out
-    if file is not None and out is not None and Path(file).exists() and out.exists() and out.samefile(file):
+    file, out = Path(split_key_off(settings.file or "")[0]), settings.out
+    if settings.file is not None and out is not None and file.exists() and out.exists() and out.samefile(file):
         raise UsageError("is also the input file", where=out, remedy="choose another --out")
 
 

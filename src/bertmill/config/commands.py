@@ -3,126 +3,35 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from bertmill.config.base import Settings, TrainingFields, TrainingSettings
 from bertmill.config.fields import (
     COMMON,
+    MAX_LENGTH,
     MAY_CHANGE,
     MAY_MOVE,
     NAME_OR_PATH,
     PATH,
     POSITIONAL,
+    Encoding,
     Folder,
     Heldout,
     MaskMix,
-    OnNonFinite,
+    MaxBadRows,
     Phases,
-    Precision,
     Quotes,
     Seconds,
     Separator,
     SizeName,
-    TextFiles,
     Threads,
+    heldout_share,
 )
-
-
-class Settings(BaseModel):
-    """Settings of every command. The docstring of a subclass is the description in the command's help."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    quiet: Annotated[bool, MAY_CHANGE] = Field(False, description="print only results, without progress or notes")
-
-
-class TokenizeSettings(Settings):
-    """Show how text is split into pieces: each piece with its id, the characters it covers and its word."""
-
-    files: TextFiles = []
-    model: str = Field(description="vocabulary file, model folder or name of an installed model such as minilm")
-    text: list[str] = Field([], description="text to tokenize instead of files; may be repeated")
-    pair: str | None = Field(None, description="second text, encoded after --text in the same sequence")
-    text_field: str = Field("text", description="field of a .jsonl record that contains the text")
-    cased: bool | None = Field(None, description="keep case and accents (default: as in the model folder)")
-    special_tokens: bool = Field(True, description="add [CLS] and [SEP] to each text")
-    as_json: bool = Field(False, alias="json", description="print one JSON object per text instead of a table")
-
-
-class VocabSettings(Settings):
-    """Learn a WordPiece vocabulary from text. The output is byte-identical for any file order."""
-
-    files: TextFiles
-    out: Path = Field(description="folder to write; it must not exist yet")
-    size: int = Field(30_522, ge=6, le=1_000_000, description="number of pieces, including special tokens")
-    cased: bool = Field(False, description="keep case and accents")
-    alphabet: int | None = Field(
-        None, ge=1, description="maximum number of distinct characters (default: enough to cover 99.995% of the text)"
-    )
-    unused: int = Field(0, ge=0, le=100_000, description="number of [unused…] tokens to reserve")
-    min_frequency: int = Field(2, ge=1, description="minimum frequency of words to learn from and of pairs to merge")
-    workers: int | None = Field(None, ge=1, le=1024, description="processes to use (default: one per core)")
-    text_field: str = Field("text", description="field of a .jsonl record that contains the text")
-    as_json: bool = Field(False, alias="json", description="print one JSON object instead of text")
-
-
-class CorpusSettings(Settings):
-    """Turn text into a corpus: sentences are split into pieces and stored on disk. Resumes an interrupted build."""
-
-    files: TextFiles
-    vocab: str = Field(description="vocabulary folder or file, model folder or name of an installed model")
-    out: Path = Field(description="corpus folder to write; it must not exist yet")
-    workers: int | None = Field(None, ge=1, le=1024, description="processes to use (default: one per core)")
-    document: Literal["blank-line", "file", "record"] | None = Field(
-        None,
-        description="where a document ends: at a blank line, at the end of the file, or after each line or record "
-        "(default: record in .jsonl files, else blank-line)",
-    )
-    chinese_words: bool = Field(False, description="group Chinese characters into words with jieba")
-    text_field: str = Field("text", description="field of a .jsonl record that contains the text")
-
+from bertmill.config.text_commands import CorpusSettings, TokenizeSettings, VocabSettings
 
 DURATIONS = ("steps", "epochs", "budget")  # of pre-training; mutually exclusive
-
-
-class TrainingFields(Settings):
-    """Fields shared by the settings and the resolved settings of a training run; none is optional."""
-
-    out: Annotated[Path, MAY_CHANGE] = Field(description="run folder for settings, log, checkpoints and the model")
-    resume: Annotated[bool, MAY_CHANGE, COMMON] = Field(
-        False, description="resume the run in --out, or start one if there is none"
-    )
-    batch_size: Annotated[int, COMMON] = Field(
-        32, ge=1, le=1_000_000, description="instances or examples per step, across all processes"
-    )
-    seed: Annotated[int, COMMON] = Field(0, description="random seed for initial weights, order, masks and dropout")
-    micro_batch_pieces: int = Field(8192, ge=1, description="maximum number of pieces per micro-batch")
-    weight_decay: float = Field(0.01, ge=0, description="weight decay for matrices, not for biases and LayerNorm")
-    max_gradient_norm: float = Field(1.0, gt=0, description="clip gradients to this norm")
-    log_every: Annotated[int, MAY_CHANGE] = Field(50, ge=1, description="steps between log lines")
-    save_every: Annotated[int, MAY_CHANGE] = Field(
-        1000, ge=1, description="steps between checkpoints; a new best checkpoint is always saved"
-    )
-    keep: Annotated[int, MAY_CHANGE] = Field(2, ge=1, description="recent checkpoints to keep in addition to the best")
-    on_nonfinite: Annotated[OnNonFinite, MAY_CHANGE] = Field(
-        "stop", description="what to do if a loss or gradient is not finite"
-    )
-    precision: Precision = Field("fp32", description="floating-point precision; auto times both and uses the faster")
-    gradient_checkpointing: Annotated[bool, MAY_CHANGE] = Field(
-        False, description="recompute activations instead of keeping them, to save memory"
-    )
-    compile: Annotated[bool, MAY_CHANGE] = Field(
-        False, description="compile the layers, except attention, with torch.compile; needs a C++ compiler"
-    )
-    device: Annotated[str, MAY_CHANGE] = Field("auto", description="device: cpu, cuda or auto")
-
-
-class TrainingSettings(TrainingFields):
-    """Settings shared by pre-training and fine-tuning. config.toml must have one of each group in `recorded`."""
-
-    recorded: ClassVar[tuple[tuple[str, ...], ...]] = ()
-    threads: Annotated[Threads | None, MAY_CHANGE] = Field(None, description="threads to use (default: one per core)")
 
 
 class PretrainFields(TrainingFields):
@@ -152,6 +61,9 @@ class PretrainSettings(TrainingSettings, PretrainFields):
     """Pre-train a BERT model on a corpus, or continue pre-training a model."""
 
     recorded = (("size", "init"), ("learning_rate",), ("dropout",), ("mask_rate",), DURATIONS)
+    out: Annotated[Path, MAY_CHANGE, COMMON] = Field(
+        Path("runs/pretrain-DATE-TIME"), description="run folder for settings, log, checkpoints and the model"
+    )
     size: Annotated[SizeName | None, COMMON] = Field(None, description="size of a new model (default: mini)")
     init: Annotated[str | None, NAME_OR_PATH, MAY_MOVE, COMMON] = Field(
         None, description="continue pre-training this model instead of training a new one"
@@ -189,6 +101,10 @@ class PretrainSettings(TrainingSettings, PretrainFields):
         return self
 
 
+DEFAULT_MAX_BAD_ROWS = "5%"
+TAGS = "file with the tags of each line, if the rows are sentences in a text file (task tag)"
+
+
 class RowSettings(Settings):
     """Settings for reading rows."""
 
@@ -200,16 +116,26 @@ class RowSettings(Settings):
     )
     format: str | None = Field(None, description="file format; depends on the task (default: from the file suffix)")
     separator: Separator | None = Field(
-        None, description="column separator, one character or tab (default: a comma in .csv, else a tab)"
+        None, description="column separator, one character or tab (default: as in the first line of a .csv, else a tab)"
     )
     quotes: Quotes | None = Field(
         None,
         description="standard: quotes enclose fields; literal: quotes are ordinary characters "
         "(default: standard in .csv, else literal)",
     )
+    encoding: Encoding = None
     on_bad_row: Literal["stop", "skip"] = Field(
-        "stop", description="what to do with an unusable row; always stops if more than 5% of rows are bad"
+        "stop", description="what to do with an unusable row: stop, or skip and count it"
     )
+    max_bad_rows: MaxBadRows = Field(
+        DEFAULT_MAX_BAD_ROWS, description="stop if more rows than this are skipped: a number or a percentage"
+    )
+
+    @model_validator(mode="after")
+    def _skipped_if_limited(self) -> Self:
+        if self.max_bad_rows != DEFAULT_MAX_BAD_ROWS and self.on_bad_row == "stop":
+            raise ValueError("--max-bad-rows needs --on-bad-row skip")
+        return self
 
 
 class WindowSettings(Settings):
@@ -227,12 +153,14 @@ class FinetuneSettings(TrainingSettings, RowSettings, WindowSettings):
 
     task: Annotated[str, POSITIONAL] = Field(description="task to learn")
     model: Annotated[str, NAME_OR_PATH, MAY_MOVE] = Field(
-        description="pre-trained model: a folder or the name of an installed model"
+        description="pre-trained model: a folder, an installed model (minilm) or a name on the hub"
     )
     train: Annotated[Path, PATH, MAY_MOVE] = Field(description="file of labeled rows to train on")
     dev: Annotated[Heldout, PATH, MAY_MOVE, COMMON] = Field(
         "0.1", description="dev set: a file, or a fraction of the training rows"
     )
+    tags: Annotated[Path | None, PATH, MAY_MOVE] = Field(None, description=TAGS)
+    dev_tags: Annotated[Path | None, PATH, MAY_MOVE] = Field(None, description="the same file for a dev file")
     epochs: Annotated[float, COMMON] = Field(3.0, gt=0, le=1e6, description="train for this many epochs")
     learning_rate: Annotated[float, COMMON] = Field(
         5e-5, gt=0, description="peak learning rate, reached after a tenth of the steps"
@@ -250,12 +178,20 @@ class FinetuneSettings(TrainingSettings, RowSettings, WindowSettings):
         None, description="try batch sizes 16, 32 × learning rates 5e-5, 3e-5, 2e-5 × 2, 3, 4 epochs; keep the best"
     )
 
+    @model_validator(mode="after")
+    def _tags_of_both_files(self) -> Self:
+        needs_tags = self.tags is not None and heldout_share(self.dev) is None
+        if needs_tags != (self.dev_tags is not None):
+            raise ValueError("--dev-tags is needed with --tags and a --dev file, and only then")
+        return self
+
 
 class EvaluateSettings(RowSettings, WindowSettings):
     """Evaluate a fine-tuned model: metrics with 95% confidence intervals, and the most confident errors."""
 
     model: Annotated[str, Field(description="fine-tuned model folder"), POSITIONAL]
     file: Annotated[str, Field(description="file of labeled rows; - is standard input"), POSITIONAL]
+    tags: Path | None = Field(None, description=TAGS)
     show_all: bool = Field(False, alias="all", description="show all classes and confused pairs, not only the first")
     sort_by: Literal["rows", "f1", "name"] = Field("rows", description="order of classes: most rows, lowest F1, name")
     worst: int = Field(5, ge=0, description="number of errors to show, the most confident first")
@@ -291,11 +227,19 @@ class PredictSettings(RowSettings, WindowSettings):
 class FillSettings(Settings):
     """Predict the piece at each [MASK] in a text."""
 
-    model: Annotated[str, Field(description="model folder or name of an installed model"), POSITIONAL]
+    model: Annotated[str, Field(description="model folder or model name"), POSITIONAL]
     texts: Annotated[list[str], Field(min_length=1, description="texts that contain [MASK]"), POSITIONAL]
     top_k: int = Field(5, ge=1, description="number of predictions for each [MASK]")
     device: str = Field("auto", description="device: cpu, cuda or auto")
     as_json: bool = Field(False, alias="json", description="print one JSON object per text instead of a table")
+
+
+class DownloadSettings(Settings):
+    """Download a model from the Hugging Face hub. Every command also downloads a model that it needs."""
+
+    name: Annotated[str, Field(description="name on the hub, such as bert-base-uncased"), POSITIONAL]
+    revision: str | None = Field(None, description="branch, tag or commit (default: main)")
+    out: Path | None = Field(None, description="folder to write; it must not exist yet (default: the cache of the hub)")
 
 
 class InspectSettings(Settings):
@@ -304,7 +248,7 @@ class InspectSettings(Settings):
     folder: Folder
     show: int = Field(0, ge=0, le=1000, description="number of instances to show, with masks, segments and labels")
     objective: str = Field("mlm", description="objective of the instances")
-    length: int = Field(128, ge=3, le=8192, description="maximum number of pieces per instance")
+    length: int = Field(128, ge=3, le=MAX_LENGTH, description="maximum number of pieces per instance")
     whole_words: bool = Field(False, description="select all pieces of a word or none")
     seed: int = Field(0, ge=0, description="random seed for instances and masks")
     as_json: bool = Field(False, alias="json", description="print one JSON object instead of text")
@@ -314,6 +258,7 @@ class CheckSettings(Settings):
     """Verify a model, a vocabulary or a corpus: hashes, shapes, values and counts. Exits with 4 if a check fails."""
 
     folder: Folder
+    accept: bool = Field(False, description="record the hashes of files changed on purpose if all other checks pass")
 
 
 class ReportSettings(Settings):
@@ -344,6 +289,7 @@ COMMAND_SETTINGS: dict[str, type[Settings]] = {
     "evaluate": EvaluateSettings,
     "predict": PredictSettings,
     "fill": FillSettings,
+    "download": DownloadSettings,
     "inspect": InspectSettings,
     "check": CheckSettings,
     "report": ReportSettings,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Callable
 from typing import Annotated, Any, Final, Literal
@@ -12,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 POSITIONAL: Final = "positional"  # an argument without a flag
 COMMON: Final = "common"  # often changed; help shows it before the rest
 PATH: Final = "path"  # a file or folder; some fields accept a fraction instead
-NAME_OR_PATH: Final = "name or path"  # a folder or the name of an installed model
+NAME_OR_PATH: Final = "name or path"  # a folder, an installed model or a name on the hub
 MAY_CHANGE: Final = "may change"  # on resume; it does not affect what is learned
 MAY_MOVE: Final = "may move"  # on resume; data that the run identifies by its hash
 
@@ -21,18 +22,27 @@ OnNonFinite = Literal["stop", "skip", "reload"]
 Precision = Literal["fp32", "bf16", "auto"]
 Quotes = Literal["literal", "standard"]
 
-_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
+_LIMIT = re.compile(r"(\d{1,3}(?:\.\d+)?)%|\d{1,15}", re.ASCII)
+MAX_LENGTH = 8192  # pieces per instance; the memory for attention grows with its square
+
+_DURATION = re.compile(
+    r"(?:(\d+(?:\.\d+)?)\s*(?:h|hrs?|hours?))?\s*"
+    r"(?:(\d+(?:\.\d+)?)\s*(?:m|mins?|minutes?))?\s*"
+    r"(?:(\d+)\s*(?:s|secs?|seconds?)?)?",
+    re.IGNORECASE,
+)
+_MAX_SECONDS = 10**9
 
 
 def _seconds(text: Any) -> Any:
-    """Parse a duration: 1h30m → 5400; numbers are seconds."""
+    """Parse a duration: 1h30m, 1.5 hours and 90 min → 5400; numbers are seconds."""
     if not isinstance(text, str) or not text:
         return text
-    match = _DURATION.fullmatch(text)
+    match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise ValueError("must be a time such as 45s, 30m or 1h30m")
-    hours, minutes, seconds = (int(number or 0) for number in match.groups())
-    return 3600 * hours + 60 * minutes + seconds
+    hours, minutes, seconds = (float(number or 0) for number in match.groups())
+    return round(min(3600 * hours + 60 * minutes + seconds, 10 * _MAX_SECONDS))
 
 
 def parse_phases(text: str) -> list[tuple[int, float]]:
@@ -42,8 +52,8 @@ def parse_phases(text: str) -> list[tuple[int, float]]:
         phases = [(int(length), float(fraction) if fraction else 1.0) for length, _, fraction in parts]
     except ValueError:
         raise ValueError("must have the form 128 or 128:0.9,512:0.1") from None
-    if any(length < 1 for length, _ in phases):
-        raise ValueError("lengths must be at least 1")
+    if not all(1 <= length <= MAX_LENGTH for length, _ in phases):
+        raise ValueError(f"lengths must be from 1 to {MAX_LENGTH:,}")
     # Negated, so that NaN, for which every comparison is false, is rejected.
     if not (all(fraction > 0 for _, fraction in phases) and abs(sum(fraction for _, fraction in phases) - 1) <= 1e-6):
         raise ValueError("fractions must be positive and add up to 1")
@@ -86,6 +96,18 @@ def _written(given: Any) -> Any:
     return str(given) if type(given) is int else given
 
 
+def are_too_many(count: int, limit: str, total: int) -> bool:
+    """Whether `count` of `total` rows exceed a limit such as 20 or 5%."""
+    number = float(limit.removesuffix("%"))
+    return 100 * count > number * total if limit.endswith("%") else count > number
+
+
+def _require_limit(text: str) -> None:
+    found = _LIMIT.fullmatch(text)
+    if found is None or (found[1] and float(found[1]) > 100):
+        raise ValueError("must be a number of rows such as 20, or a percentage such as 5%")
+
+
 def _separator(text: Any) -> Any:
     """Parse a single character; tab and \\t stand for a tab character."""
     if isinstance(text, str):
@@ -93,6 +115,17 @@ def _separator(text: Any) -> Any:
         if len(text) != 1 or text in '"\n\r':
             raise ValueError("must be a single character, or tab")
     return text
+
+
+def _encoding(name: str | None) -> str | None:
+    """Check that an encoding can decode text."""
+    if name is None:
+        return None
+    try:
+        codecs.getincrementaldecoder(name)("replace").decode("text".encode(name), True)
+    except (LookupError, ValueError):  # also for codecs of bytes, such as hex, and codecs that cannot replace
+        raise ValueError("must be a text encoding such as latin-1, cp1252, gb18030 or utf-16") from None
+    return name
 
 
 def _checked_by(parse: Callable[[str], object]) -> AfterValidator:
@@ -103,17 +136,21 @@ def _checked_by(parse: Callable[[str], object]) -> AfterValidator:
     return AfterValidator(check)
 
 
-Seconds = Annotated[int, Field(ge=1, le=10**9), BeforeValidator(_seconds)]
+Seconds = Annotated[int, Field(ge=1, le=_MAX_SECONDS), BeforeValidator(_seconds)]
 Threads = Annotated[int, Field(ge=1, le=1024)]
 Phases = Annotated[str, BeforeValidator(_written), _checked_by(parse_phases)]
 Separator = Annotated[str, BeforeValidator(_separator)]
 Heldout = Annotated[str, BeforeValidator(_heldout)]
+Encoding = Annotated[
+    str | None,
+    Field(description="encoding of text files, such as latin-1, cp1252 or gb18030 (default: UTF-8)"),
+    AfterValidator(_encoding),
+]
 MaskMix = Annotated[str, _checked_by(parse_mask_mix)]
+MaxBadRows = Annotated[str, BeforeValidator(_written), _checked_by(_require_limit)]
 TextFiles = Annotated[
     list[str],
     Field(description="text files, folders or globs (.txt .gz .xz .zst .jsonl); - is standard input"),
     POSITIONAL,
 ]
-Folder = Annotated[
-    str, Field(description="model, vocabulary or corpus folder, or name of an installed model"), POSITIONAL
-]
+Folder = Annotated[str, Field(description="model, vocabulary or corpus folder, or model name"), POSITIONAL]

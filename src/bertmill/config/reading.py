@@ -1,12 +1,13 @@
 """Reads settings from three layers: the run to resume, the file of --config, and flags; later layers win.
 
 One error lists every problem. The config.toml of a run has `format`, `command`, a table of settings including the
-run's decisions, and hashes of its data. Markers on fields (fields.py) say what may change when a run is resumed.
+run's decisions, and hashes of its data and of the settings that may not change. Markers on fields (fields.py) say what
+may change when a run is resumed.
 """
 
 from __future__ import annotations
 
-import difflib
+import hashlib
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -16,8 +17,10 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from bertmill.config.commands import COMMAND_SETTINGS, DURATIONS, Settings, TrainingSettings
+from bertmill.config.base import Settings, TrainingSettings
+from bertmill.config.commands import COMMAND_SETTINGS, DURATIONS
 from bertmill.config.fields import MAY_CHANGE, MAY_MOVE, NAME_OR_PATH, PATH, POSITIONAL, heldout_share
+from bertmill.config.suggestions import suggestion
 from bertmill.errors import IntegrityError, UsageError
 from bertmill.storage import require_format
 
@@ -28,6 +31,8 @@ RUN_FILE = "config.toml"  # identifies a run folder
 RUN_FORMAT = 1
 MAX_TOML_BYTES = 1 << 20
 _DAMAGED_REMEDY = "restore the file, or start a new run"
+_EXTENDED = "extended"  # marks a run that had finished, until it has finished again
+_FINGERPRINT = "settings_sha256"
 _BY_RUN = ("size", *DURATIONS, "metric", "eval_every", "max_length", "stride", "truncate")  # the run decides if None
 
 
@@ -37,6 +42,7 @@ class RunContent(NamedTuple):
     command: str
     settings: dict[str, Any]
     sources: dict[str, str]  # hashes of the data by name
+    is_extended: bool  # whether it had finished, and now trains longer
 
 
 def key_of(name: str, field: FieldInfo) -> str:
@@ -59,6 +65,8 @@ def read_settings(
     """Validate all layers as `kind`; one UsageError lists all problems."""
     from_file = {} if toml_path is None else read_toml(toml_path)
     given = {**from_file, **flags}
+    if issubclass(kind, TrainingSettings) and given.get("resume") and "out" not in given:
+        raise UsageError("--out is required to resume a run: its folder")
     problems = [_unknown_word(word, kind) for word in unknown_words]
     stored = _stored(kind, given) if issubclass(kind, TrainingSettings) and given.get("resume") else {}
     try:
@@ -122,11 +130,11 @@ def read_run_settings(kind: type[TrainingT], out: Path, command: str) -> Trainin
 
 def _read_run(path: Path, command: str) -> dict[str, Any]:
     """The unvalidated settings in a run's config.toml; an error if another command or version wrote it."""
-    written_by, settings, _ = read_run(path.parent)
-    if written_by != command:
-        what = f"is a run of `bertmill {written_by}`"
+    run = read_run(path.parent)
+    if run.command != command:
+        what = f"is a run of `bertmill {run.command}`"
         raise UsageError(what, where=path.parent, remedy="resume it with that command")
-    return settings
+    return run.settings
 
 
 def read_run(out: Path) -> RunContent:
@@ -137,10 +145,13 @@ def read_run(out: Path) -> RunContent:
     except UsageError as error:
         raise IntegrityError(error.what, where=path, remedy=_DAMAGED_REMEDY) from None
     if "command" not in content:
+        if not content:
+            raise IntegrityError("is empty", where=path, remedy=_DAMAGED_REMEDY)
         what = "is a run of an earlier version, which this version cannot read"
         raise IntegrityError(what, where=out, remedy="start a new run")
     sources = content.get("sources")
-    return RunContent(str(content["command"]), read_toml(path), sources if isinstance(sources, dict) else {})
+    sources = sources if isinstance(sources, dict) else {}
+    return RunContent(str(content["command"]), read_toml(path), sources, content.get(_EXTENDED) is True)
 
 
 def _validate_run(kind: type[TrainingT], content: Mapping[str, Any], path: Path) -> TrainingT:
@@ -152,7 +163,19 @@ def _validate_run(kind: type[TrainingT], content: Mapping[str, Any], path: Path)
         problems = [f"{'.'.join(map(str, detail['loc']))}: {detail['msg'].lower()}" for detail in error.errors()]
     if problems:
         raise IntegrityError(f"is damaged: {'; '.join(problems)}", where=path, remedy=_DAMAGED_REMEDY)
+    recorded = _parse_toml(path)
+    if recorded.get(_FINGERPRINT) not in (None, _fingerprint(kind, recorded["settings"])):
+        what = "the settings were edited after the run had started"
+        raise IntegrityError(what, where=path, remedy=_DAMAGED_REMEDY)
     return settings
+
+
+def _fingerprint(kind: type[TrainingSettings], settings: Mapping[str, Any]) -> str:
+    """A hash of the settings in a config.toml that may not change, whatever their order."""
+    fields = {key_of(name, field): field.metadata for name, field in kind.model_fields.items()}
+    fixed = {key for key, markers in fields.items() if MAY_CHANGE not in markers and MAY_MOVE not in markers}
+    content = json.dumps({key: settings[key] for key in sorted(fixed & settings.keys())})
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def read_run_sources(out: Path) -> dict[str, str]:
@@ -161,9 +184,9 @@ def read_run_sources(out: Path) -> dict[str, str]:
     return dict(_parse_toml(path).get("sources", {})) if path.exists() else {}
 
 
-def run_toml(settings: TrainingSettings, command: str, sources: Mapping[str, str]) -> str:
+def run_toml(settings: TrainingSettings, command: str, sources: Mapping[str, str], *, is_extended: bool = False) -> str:
     """The content of a run's config.toml; settings that are None are omitted."""
-    lines = [f"format = {RUN_FORMAT}\n", f'command = "{command}"\n', "\n[settings]\n"]
+    lines = []
     for name, field in type(settings).model_fields.items():
         value, key = getattr(settings, name), key_of(name, field)
         if value is not None:
@@ -173,32 +196,42 @@ def run_toml(settings: TrainingSettings, command: str, sources: Mapping[str, str
                 raise UsageError(f"{key} is not valid UTF-8: {str(value)!r}", remedy="rename it") from None
             # A JSON string, number, boolean or list of strings is also valid TOML.
             lines.append(f"{key} = {json.dumps(value, default=str, ensure_ascii=False)}\n")
-    return "".join([*lines, "\n[sources]\n", *(f"{name} = {json.dumps(value)}\n" for name, value in sources.items())])
+    table = "".join(lines)
+    head = [f"format = {RUN_FORMAT}\n", f'command = "{command}"\n', f"{_EXTENDED} = true\n" * is_extended]
+    head.append(f'{_FINGERPRINT} = "{_fingerprint(type(settings), tomllib.loads(table))}"\n')
+    hashes = "".join(f"{name} = {json.dumps(value)}\n" for name, value in sources.items())
+    return f"{''.join(head)}\n[settings]\n{table}\n[sources]\n{hashes}"
 
 
 def resumed_settings(given: TrainingT, before: TrainingT, *, is_finished: bool) -> TrainingT:
     """The settings of a stopped run, updated by those in `given` that may change; UsageError if others differ.
 
-    Settings that are left open keep the run's decisions. Data of a finished run may not move, since its hash is not
-    compared again.
+    Settings that are left open keep the run's decisions. A finished run may be extended: only its duration may grow.
+    Otherwise, its data may not move, since hashes are not compared again.
     """
     required = [names[0] for names in type(given).recorded if len(names) == 1]
     left_open = {**dict.fromkeys((*_BY_RUN, *required)), "precision": "auto"}
-    allowed = [MAY_CHANGE] if is_finished else [MAY_CHANGE, MAY_MOVE]
     given = with_whole_paths(given)
+    extended = {name for name in DURATIONS if is_finished and _is_longer(name, given, before)}
+    allowed = [MAY_CHANGE] if is_finished and not extended else [MAY_CHANGE, MAY_MOVE]
     changes = {}
     differing = []
     for name, field in type(given).model_fields.items():
         value = getattr(given, name)
         if name not in given.model_fields_set or value == getattr(before, name):
             continue
-        if any(marker in field.metadata for marker in allowed):
+        if name in extended or any(marker in field.metadata for marker in allowed):
             changes[name] = value
         elif name not in left_open or value != left_open[name]:
             differing.append(key_of(name, field))
     if differing:
         raise _cannot_change(differing, given.out / RUN_FILE)
     return before.model_copy(update=changes)
+
+
+def _is_longer(name: str, given: TrainingSettings, before: TrainingSettings) -> bool:
+    now, then = getattr(given, name, None), getattr(before, name, None)
+    return now is not None and then is not None and now > then
 
 
 def _cannot_change(names: Sequence[str], path: Path) -> UsageError:
@@ -220,6 +253,11 @@ def with_whole_paths(settings: TrainingT) -> TrainingT:
     return settings.model_copy(update=whole)
 
 
+def duration_of(settings: TrainingSettings) -> dict[str, Any]:
+    """The settings that say how long to train, by name."""
+    return {name: getattr(settings, name) for name in DURATIONS if name in type(settings).model_fields}
+
+
 def movable_fields(settings: TrainingSettings) -> dict[str, Any]:
     """The settings that name data, which may have moved when a run is resumed."""
     fields = type(settings).model_fields
@@ -236,7 +274,7 @@ def _problem(kind: type[Settings], detail: dict[str, Any], flags: Mapping[str, A
     fields = {key_of(name, field): (name, field) for name, field in kind.model_fields.items()}
     in_file = toml_path is not None and key not in flags
     if detail["type"] == "extra_forbidden":
-        return f"{toml_path}: unknown key {key}{_suggestion(key, list(fields))}"
+        return f"{toml_path}: unknown key {key}{suggestion(key, list(fields))}"
     name, field = fields[key]
     argument = name.upper() if POSITIONAL in field.metadata else flag_of(name, field)
     if detail["type"] == "missing":
@@ -247,23 +285,19 @@ def _problem(kind: type[Settings], detail: dict[str, Any], flags: Mapping[str, A
 def _unknown_word(word: str, kind: type[Settings]) -> str:
     if not word.startswith("-"):
         return f"unexpected argument {word!r}"
-    flags = {
-        flag_of(name, field): name for name, field in kind.model_fields.items() if POSITIONAL not in field.metadata
-    }
+    flags = {flag_of(name, field): name for name, field in kind.model_fields.items()}
+    arguments = {flag for flag, name in flags.items() if POSITIONAL in kind.model_fields[name].metadata}
+    if word in arguments:
+        return f"unknown flag {word}; {flags[word].upper()} is an argument without a flag"
     if flags.get(word) in getattr(kind, "unused", ()):
         return f"{word} does not apply to this task"
-    suggestion = _suggestion(word, ["--config", "--help", *flags])
-    arguments = [name.upper() for name, field in kind.model_fields.items() if POSITIONAL in field.metadata]
-    remedy = f"; give {' and '.join(arguments)} without a flag" if arguments and not suggestion else ""
-    return f"unknown flag {word}{suggestion}{remedy}"
+    known = suggestion(word, ["--config", "--help", *(flags.keys() - arguments)])
+    names = " and ".join(flags[flag].upper() for flag in flags if flag in arguments)
+    remedy = f"; give {names} without a flag" if names and not known else ""
+    return f"unknown flag {word}{known}{remedy}"
 
 
 def unknown_name(kind: str, word: str, known: Sequence[str]) -> UsageError:
     """The error for a name that is not one of `known`; it suggests a similar one."""
-    what = f"there is no {kind} called {word!r}{_suggestion(word, known)}"
+    what = f"there is no {kind} called {word!r}{suggestion(word, known)}"
     return UsageError(what, remedy=f"known: {', '.join(known)}")
-
-
-def _suggestion(word: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(word, known, n=1)
-    return f"; did you mean {close[0]}?" if close else ""

@@ -23,8 +23,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bertmill.errors import IntegrityError, UsageError
-from bertmill.storage import MANIFEST, MAX_MANIFEST_BYTES, read_json, read_manifest, verify_manifest
+from bertmill.corpus.facts import read_facts
+from bertmill.errors import BertmillError, IntegrityError
+from bertmill.storage import verify_manifest
 from bertmill.text.wordpiece import WordPiece
 
 VOCABULARY_FOLDER = "vocabulary"
@@ -86,6 +87,8 @@ def _map(path: Path, kind: np.dtype[Any]) -> NDArray[Any]:
         if size % kind.itemsize:
             raise IntegrityError("is truncated", where=path, remedy="build the corpus again")
         return np.memmap(path, kind, "r") if size else np.empty(0, kind)  # an empty file cannot be mapped
+    except BertmillError:
+        raise
     except OSError as error:
         raise IntegrityError(f"cannot be read: {error.strerror}", where=path, remedy="build the corpus again") from None
 
@@ -205,28 +208,6 @@ class Corpus:
             parts.append((self.shards[number], start - begin, min(stop, end) - begin))
             start, number = min(stop, end), number + 1
         return parts
-
-
-def read_facts(folder: Path) -> dict[str, Any]:
-    """Return the facts about a corpus in its manifest; raise UsageError if `folder` is not a corpus."""
-    if not folder.exists():
-        raise UsageError("does not exist", where=folder, remedy="use a folder written by `bertmill corpus`")
-    facts = read_manifest(folder).get("corpus") if is_corpus(folder) else None
-    if not isinstance(facts, dict):
-        raise UsageError("is not a corpus", where=folder, remedy="use a folder written by `bertmill corpus`")
-    if "doctor" in facts:  # the key in corpora built by earlier versions
-        facts["statistics"] = facts.pop("doctor")
-    for name, kind in {"shards": int, "vocabulary_size": int, "sha256": str, "vocabulary_sha256": str}.items():
-        if not isinstance(facts.get(name), kind) or (kind is int and facts[name] < 1):
-            what = f"{name} of the corpus is missing or invalid"
-            raise IntegrityError(what, where=folder / MANIFEST, remedy="build the corpus again")
-    return facts
-
-
-def is_corpus(folder: Path) -> bool:
-    """Whether `folder` has the manifest of a corpus."""
-    manifest = folder / MANIFEST
-    return manifest.is_file() and "corpus" in read_json(manifest, max_bytes=MAX_MANIFEST_BYTES)
 
 
 def vocabulary_sha256(wordpiece: WordPiece) -> str:

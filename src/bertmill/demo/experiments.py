@@ -1,12 +1,11 @@
 """The training runs of the demo: pre-training, then fine-tuning from the encoder, from random weights and from MiniLM.
 
-Each is a run folder. An unfinished run is resumed; a finished run keeps its model but no checkpoints.
+Each is a run folder. An unfinished run is resumed.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import torch
@@ -55,7 +54,6 @@ def pretrain_encoder(demo: Demo, listener: Listener) -> None:
             threads=demo.settings.threads,
         )
         pretrain(settings, listener)
-    _remove_checkpoints(demo.pretraining)
 
 
 def write_random_encoder(demo: Demo) -> None:
@@ -98,8 +96,3 @@ def finetune_model(demo: Demo, tuning: Tuning, listener: Listener) -> None:
             threads=demo.settings.threads,
         )
         finetune(settings, listener)
-    _remove_checkpoints(run)
-
-
-def _remove_checkpoints(run: Path) -> None:
-    shutil.rmtree(RunFolder(run).checkpoints, ignore_errors=True)

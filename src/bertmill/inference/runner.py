@@ -19,7 +19,7 @@ from torch import nn
 
 from bertmill.batching.by_length import run_batched, stream_batched
 from bertmill.batching.windows import make_windows, recorded_settings
-from bertmill.checkpoint.names import find_model, read_metadata
+from bertmill.checkpoint.names import METADATA_FILE, find_model, read_metadata
 from bertmill.config.commands import WindowSettings
 from bertmill.errors import IntegrityError, UsageError
 from bertmill.machine import choose_device
@@ -29,6 +29,7 @@ from bertmill.model.pretrained import BertPreTrainedModel
 from bertmill.rows.bad_rows import BadRowError
 from bertmill.rows.row import Row
 from bertmill.rows.source import RowFile
+from bertmill.rows.trained import trained_rows
 from bertmill.tasks import task_of_folder
 from bertmill.tasks.base import Answer, AnyTask, Array, Example, Scores
 from bertmill.text.tokenizer import BertTokenizer
@@ -59,6 +60,7 @@ class Runner:
         config = BertConfig.from_pretrained(self.folder)
         metadata = read_metadata(self.folder)
         self.task = task_of_folder(config, metadata, self.folder)
+        self._trained_rows = trained_rows(metadata.get("rows"), self.folder / METADATA_FILE)
         known = self.task.selection_metrics
         self.metric = metadata["metric"] if metadata.get("metric") in known else known[0]  # selected the checkpoint
         self.device = choose_device(device)
@@ -70,7 +72,9 @@ class Runner:
         self.windows = make_windows(settings, tokenizer, config.max_position_embeddings, *self.task.Options.window)
 
     def read(self, file: RowFile, *, labelled: bool) -> Iterator[Row]:
-        """Yield the rows of a file, read with the options used in training."""
+        """Yield the rows of a file, read with the options and settings used in training, unless it has its own."""
+        if self._trained_rows is not None:
+            self._trained_rows.apply_to(file)
         options = {name: getattr(self.task, name) for name in self.task.Options.model_fields}
         return self.task.read(file, self.task.Options(**options), labelled=labelled)
 

@@ -14,8 +14,9 @@ from typing import Any
 
 from bertmill.checkpoint.names import read_metadata
 from bertmill.config.reading import RUN_FILE, read_run
+from bertmill.corpus.facts import read_facts
 from bertmill.errors import BertmillError, IntegrityError, UsageError
-from bertmill.storage import MANIFEST, MAX_MANIFEST_BYTES, read_json, require_format
+from bertmill.storage import read_json, require_format
 from bertmill.tasks.metrics import confused_pairs
 from bertmill.training.state import RunFolder
 
@@ -33,7 +34,7 @@ def read_run_data(path: Path, max_points: int = MAX_POINTS) -> dict[str, Any]:
     folder = RunFolder(path)
     content = read_run(path)
     lines = _read_log(folder.log)
-    is_finished = folder.model.is_dir()
+    is_finished = folder.is_finished()
     evaluation = _read_evaluation(folder.evaluation) if is_finished else {}
     return {
         "name": path.resolve().name,
@@ -123,10 +124,10 @@ def _references(corpus: str | None, evaluation: Mapping[str, Any]) -> dict[str, 
     size, entropy = evaluation.get("vocabulary_size"), evaluation.get("unigram_entropy")
     if size is None and corpus is not None:  # an unfinished run: read its corpus, if it still exists
         try:
-            facts = read_json(Path(corpus) / MANIFEST, max_bytes=MAX_MANIFEST_BYTES)["corpus"]
-            size, entropy = facts["vocabulary_size"], facts["statistics"]["unigram_entropy"]
-        except (BertmillError, OSError, KeyError, TypeError):
+            facts = read_facts(Path(corpus))
+        except BertmillError:
             return {}
+        size, entropy = facts["vocabulary_size"], facts["statistics"]["unigram_entropy"]
     return {} if size is None or entropy is None else {"uniform": math.log(size), "unigram": entropy}
 
 

@@ -41,8 +41,13 @@ class TaskOptions(BaseModel):
     """Settings that a task adds to a command. A task loaded from a folder has a valid attribute for each of them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    unused: ClassVar[frozenset[str]] = frozenset()  # settings of the command that do not apply to the task
+    unused: ClassVar[frozenset[str]] = frozenset(("tags", "dev_tags"))  # settings that do not apply to the task
     window: ClassVar[tuple[int | None, int | None]] = (None, None)  # default length and stride; None: set by the model
+
+    @property
+    def optional_label(self) -> bool:
+        """Whether a record may lack its label."""
+        return False
 
 
 @dataclass(frozen=True)
@@ -207,7 +212,10 @@ AnyTask = Task[Any, Any]
 
 
 def encode_rows(task: AnyTask, rows: Iterable[Row], windows: Windows, file: RowFile) -> Iterator[Example]:
-    """Yield the encoded rows. A row that the task cannot use is a bad row of `file`."""
+    """Yield the encoded rows. A row that the task cannot use is a bad row of `file`.
+
+    Raises DataError for unknown labels after the last row.
+    """
     for row in rows:
         try:
             example = task.encode(row, windows)
@@ -215,7 +223,7 @@ def encode_rows(task: AnyTask, rows: Iterable[Row], windows: Windows, file: RowF
             file.handle_bad_row(problem, row.place)
             continue
         yield example
-    file.counts.require_few_skipped(file.path)
+    file.require_usable_rows()
 
 
 def run_windows(model: nn.Module, examples: Sequence[Example], device: torch.device, **inputs: Any) -> Iterator[Any]:

@@ -26,7 +26,7 @@ from torch import Tensor
 from bertmill.batching.windows import Windows
 from bertmill.errors import DataError, UsageError
 from bertmill.model.config import BertConfig
-from bertmill.rows.bad_rows import BadRowError, unknown_label
+from bertmill.rows.bad_rows import BadRowError, UnknownLabelError
 from bertmill.rows.labels import are_many_numbers, as_number, is_empty, label_text
 from bertmill.rows.source import RowFile
 from bertmill.rows.split import SplitKey
@@ -42,7 +42,7 @@ from bertmill.tasks.label_sets import (
 )
 from bertmill.tasks.metrics import ClassReport, class_metrics, label_set_metrics, report_classes, report_label_sets
 from bertmill.tasks.sequence import SequenceTask, TextRow, read_texts
-from bertmill.text.printable import one_line
+from bertmill.text.printable import counted, one_line
 from bertmill.text.tokenizer import BertTokenizer
 
 MULTI_LABEL = "multi_label_classification"
@@ -58,6 +58,10 @@ class ClassifyOptions(TaskOptions):
     multi_label: bool = Field(False, description="allow any number of labels per text, separated by |, ; or ,")
     class_weights: str | None = Field(None, description="class weights in the loss: balanced, or ham=1,spam=5")
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="fraction of each target to spread over all classes")
+
+    @property
+    def optional_label(self) -> bool:
+        return self.multi_label
 
     @model_validator(mode="after")
     def _one_label_only(self) -> Self:
@@ -84,7 +88,8 @@ class Classify(SequenceTask[ClassRow]):
     """Assign a class, or several labels, to a text or a pair of texts.
 
     rows:     {"text": "A fine film.", "label": "good"}, optionally with a "pair"; .jsonl, .json,
-              .parquet, or the same columns in a .tsv or .csv; write multiple labels as "a|b" or a list
+              .parquet, or the same columns in a .tsv or .csv; write multiple labels as "a|b" or a list;
+              also fastText's format (__label__good A fine film.), and a folder per class
     columns:  text, pair, label
     metrics:  accuracy (default), f1, matthews;
               with several labels: micro_f1 (default), macro_f1, subset_accuracy
@@ -112,6 +117,8 @@ class Classify(SequenceTask[ClassRow]):
         cls, rows: Sequence[ClassRow], options: ClassifyOptions, tokenizer: BertTokenizer, file: RowFile
     ) -> Self:
         counts = count_labels(rows, options.multi_label, file.path)
+        if options.multi_label and (num_without := sum(row.label == () for row in rows)):
+            file.counts.notices.append(f"{num_without:,} of {counted(len(rows), 'row')} have no label")
         if not options.multi_label and are_many_numbers(counts):
             notice = f"all {len(counts):,} labels are numbers, and each is a class; use regress to predict a number"
             file.counts.notices.append(notice)
@@ -161,7 +168,7 @@ class Classify(SequenceTask[ClassRow]):
             raise BadRowError("several labels", what, "set multi_label", where=row.place)
         unknown = [label for label in labels if label not in self._numbers]
         if unknown:
-            raise unknown_label("label", unknown[0], self.class_names, row.place)
+            raise UnknownLabelError("label", dict.fromkeys(unknown, 1), self.class_names, row.place)
         if self.multi_label:
             return tuple(float(label in labels) for label in self.class_names), float(len(self.class_names))
         number = self._numbers[labels[0]]

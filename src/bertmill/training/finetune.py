@@ -25,7 +25,7 @@ from bertmill.model.bert import MODEL_CLASSES
 from bertmill.model.config import BertConfig
 from bertmill.model.pretrained import BertPreTrainedModel
 from bertmill.randomness import keyed_seed
-from bertmill.storage import sha256_of
+from bertmill.rows.source import source_sha256, split_key_off
 from bertmill.tasks import has_head, load_task, with_options
 from bertmill.text.files import STANDARD_INPUT
 from bertmill.text.tokenizer import BertTokenizer
@@ -92,6 +92,7 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
             "task": task.name,
             **task.folder_entries().metadata,
             "metric": resolved.data.metric,
+            "rows": resolved.data.rows,
             "windows": resolved.windows.metadata(),
             "model": with_whole_paths(run.settings).model,  # as a resumed run would record it
             **sources,
@@ -158,13 +159,17 @@ def hash_sources(settings: FinetuneSettings) -> dict[str, str]:
     """Hashes of rows, model and vocabulary, so that a resumed run detects changes."""
     tokenizer = BertTokenizer.from_pretrained(settings.model)
     has_fraction = heldout_share(settings.dev) is not None
-    files = {"train": settings.train} | ({} if has_fraction else {"dev": Path(settings.dev)})
-    for path in files.values():
-        if str(path) == STANDARD_INPUT or (path.exists() and not path.is_file()):
+    given = {"train": settings.train, "tags": settings.tags, "dev_tags": settings.dev_tags}
+    given |= {} if has_fraction else {"dev": Path(settings.dev)}
+    hashes = {}
+    for name, source in {name: str(source) for name, source in given.items() if source is not None}.items():
+        path = Path(split_key_off(source)[0])
+        if path.is_file() or path.is_dir():
+            hashes[f"{name}_sha256"] = source_sha256(source)
+        elif source == STANDARD_INPUT or path.exists():
             remedy = "write them to a file, since a resumed run reads them again"
-            raise UsageError("training rows must be in a file, not in a pipe or a folder", where=path, remedy=remedy)
-    # A missing file is reported when it is read.
-    hashes = {f"{name}_sha256": sha256_of(path) for name, path in files.items() if path.is_file()}
+            raise UsageError("training rows must be in a file, not in a pipe", where=path, remedy=remedy)
+        # A missing file is reported when it is read.
     return {
         **hashes,
         "dev_share": settings.dev if has_fraction else "",

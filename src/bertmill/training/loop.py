@@ -23,7 +23,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from bertmill.config.commands import TrainingFields
+from bertmill.config.base import TrainingFields
 from bertmill.config.fields import Precision
 from bertmill.errors import NonFiniteError, StoppedError
 from bertmill.machine import give_back_freed_memory

@@ -3,23 +3,26 @@
     open_run            locks the folder, finds out whether the run is new or finished, applies the rules for resuming
     Run.require_sources checks that the data is what the run started with
     Run.start           records settings, decisions and sources; from then on, the folder is a run
-    Run.finish          writes the model folder
-A start that fails before `Run.start` leaves nothing behind. Only the first rank writes.
+    Run.finish          writes the model folder, then removes what only training needs
+A finished run is extended by resuming it with a longer duration from its last checkpoint; its model stays until the new
+one is complete. A start that fails before `Run.start` leaves nothing behind. Only the first rank writes.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from bertmill.checkpoint.names import METADATA_FILE, METADATA_FORMAT
-from bertmill.config.commands import TrainingSettings
+from bertmill.checkpoint import store
+from bertmill.checkpoint.names import METADATA_FILE, METADATA_FORMAT, read_metadata
+from bertmill.config.base import TrainingSettings
 from bertmill.config.fields import Precision
 from bertmill.config.reading import (
+    duration_of,
     movable_fields,
     read_run_settings,
     read_run_sources,
@@ -28,9 +31,12 @@ from bertmill.config.reading import (
     with_whole_paths,
 )
 from bertmill.errors import BertmillError, IntegrityError, UsageError
+from bertmill.locks import locked_folder
 from bertmill.machine import bf16_speedup, choose_device, keep_freed_memory, set_threads
 from bertmill.model.pretrained import BertPreTrainedModel
-from bertmill.storage import locked_folder, new_folder, write_file
+from bertmill.rows.source import split_key_off
+from bertmill.storage import new_folder, write_file
+from bertmill.text.printable import escaped
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import Ranks, joined_ranks
 from bertmill.training.loop import ResolvedTraining, computing_in
@@ -49,6 +55,7 @@ class Run(Generic[SettingsT]):
     settings: SettingsT
     is_new: bool
     is_finished: bool
+    is_extended: bool  # it had finished with a shorter duration
     ranks: Ranks
     journal: Journal
 
@@ -70,21 +77,45 @@ class Run(Generic[SettingsT]):
         settings = self.settings
         if not self.is_new:
             before = read_run_settings(type(settings), self.folder.path, self.command)
-            settings = before.model_copy(update=movable_fields(settings))
-        settings = settings.model_copy(update=decisions)
+            settings = before.model_copy(update=movable_fields(settings) | duration_of(settings))
+        self._record(settings.model_copy(update=decisions), sources, is_extended=self.is_extended)
+        if self.is_new and self.folder.path.parent == type(self.settings).model_fields["out"].default.parent:
+            self.journal.remark(f"run folder: {escaped(str(self.folder.path))}")  # `out` may have been left open
+
+    def _record(self, settings: SettingsT, sources: Mapping[str, str], *, is_extended: bool) -> None:
+        content = run_toml(with_whole_paths(settings), self.command, sources, is_extended=is_extended)
         if self.ranks.is_first:
-            write_file(self.folder.config, run_toml(with_whole_paths(settings), self.command, sources))
+            write_file(self.folder.config, content)
 
     def finish(self, model: BertPreTrainedModel, tokenizer: BertTokenizer, metadata: Mapping[str, Any]) -> Path | None:
-        """Write the model folder with its metadata."""
+        """Write the model folder with its metadata. A kill at any moment leaves a run that is resumable or finished."""
         if self.ranks.is_first:
             content = {"format": METADATA_FORMAT, **metadata}
+            if self.is_extended:
+                store.remove_folder(self.folder.model)
             with new_folder(self.folder.model) as temporary:
                 model.save_pretrained(temporary)
                 tokenizer.save_pretrained(temporary)
                 write_file(temporary / METADATA_FILE, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
-        self.ranks.wait()
+            if self.is_extended:
+                settings = read_run_settings(type(self.settings), self.folder.path, self.command)
+                self._record(settings, read_run_sources(self.folder.path), is_extended=False)
+        self.ranks.wait()  # until no rank reads a checkpoint or a plan
+        self.clean_up()
         return self.model
+
+    def clean_up(self) -> None:
+        """Remove what a finished run needs only to train longer, unless its settings say to keep it."""
+        if not self.ranks.is_first:
+            return
+        kept: set[int | None] = set()
+        if self.settings.keep_checkpoints:
+            kept = {*store.saved_steps(self.folder.checkpoints)[-1:], read_metadata(self.folder.model).get("best_step")}
+        else:
+            self.folder.remove_plans()
+        store.remove_checkpoints(self.folder.checkpoints, kept)
+        with suppress(OSError):  # it is not empty, or does not exist
+            self.folder.checkpoints.rmdir()
 
 
 @contextmanager
@@ -107,7 +138,9 @@ def open_run(settings: SettingsT, command: str, listener: Listener) -> Iterator[
         if sum(ranks.largest([is_new, not is_new])) > 1:
             what = "not every process sees this folder"
             raise UsageError(what, where=folder.path, remedy="use a shared file system")
-        is_finished = folder.model.exists()
+        is_finished = not is_new and folder.is_finished()
+        is_extended = folder.model.exists() and not (is_finished and _has_same_duration(settings, folder, command))
+        is_finished = is_finished and not is_extended
         if is_finished:
             journal.remark(f"{folder.path} is already finished")
         ranks.wait()  # until all have seen whether the run is finished
@@ -115,7 +148,10 @@ def open_run(settings: SettingsT, command: str, listener: Listener) -> Iterator[
             if not is_finished:  # checked again on resume, which may be on another machine
                 precision = _usable_precision(settings.precision, ranks, is_new)
                 settings = settings.model_copy(update={"precision": precision})
-            yield Run(command, folder, settings, is_new, is_finished, ranks, journal)
+            run = Run(command, folder, settings, is_new, is_finished, is_extended, ranks, journal)
+            if is_finished:
+                run.clean_up()  # a kill may have prevented it
+            yield run
         except BertmillError:
             if ranks.is_first and not folder.config.exists():
                 folder.remove_plans()
@@ -127,13 +163,23 @@ def _resumed(given: SettingsT, folder: RunFolder, command: str) -> SettingsT:
     if not given.resume:
         raise UsageError("already contains a run", where=folder.path, remedy="resume it, or choose another folder")
     before = read_run_settings(type(given), given.out, command)
-    is_finished = folder.model.exists()
+    is_finished = folder.is_finished()
     settings = resumed_settings(given, before, is_finished=is_finished)
-    for name, value in {} if is_finished else movable_fields(settings).items():
-        path = Path(value or "")
+    if is_finished and duration_of(settings) == duration_of(before):
+        return settings
+    if is_finished and not store.saved_steps(folder.checkpoints):
+        what = "has finished and kept no checkpoint, so it cannot be extended"
+        raise UsageError(what, where=folder.path, remedy=f"start a new run from the model in {folder.model}")
+    for name, value in movable_fields(settings).items():
+        path = Path(split_key_off(str(value or ""))[0])
         if path.is_absolute() and not path.exists():
             raise UsageError("does not exist", where=path, remedy=f"set {name} to its new location")
     return settings
+
+
+def _has_same_duration(settings: TrainingSettings, folder: RunFolder, command: str) -> bool:
+    """Whether a finished run has been trained as long as `settings` say."""
+    return duration_of(settings) == duration_of(read_run_settings(type(settings), folder.path, command))
 
 
 def prepare_model(model: BertPreTrainedModel, settings: ResolvedTraining, ranks: Ranks) -> None:

@@ -4,7 +4,7 @@
     RUN/trials/NAME/          one run folder per trial
     RUN/trials.json           the dev metrics of each trial
     RUN/model/                the best trial: the best seed of the setting with the best mean over seeds
-A finished trial keeps its model but no checkpoints.
+A finished trial keeps its model, and checkpoints only if the settings say so.
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ def _finetune_all(run: Run[FinetuneSettings], listener: Listener) -> Path:
     ]
     write_file(folder.path / "trials.json", json.dumps(metrics, indent=1) + "\n")
     with new_folder(folder.model) as temporary:
-        shutil.copytree(best.folder.model, temporary, dirs_exist_ok=True)
+        for file in best.folder.model.iterdir():  # copytree would replace the error of a full disk
+            shutil.copyfile(file, temporary / file.name)
     return folder.model
 
 
@@ -118,7 +119,8 @@ def _trial(run: Run[FinetuneSettings], settings: FinetuneSettings, setting: str,
     else:
         run.require_sources(hash_sources(settings))
         finetune(settings, listener)
-    shutil.rmtree(folder.checkpoints, ignore_errors=True)
+    if not settings.keep_checkpoints:
+        shutil.rmtree(folder.checkpoints, ignore_errors=True)  # of a trial that was killed after it had finished
     metadata = read_metadata(folder.model)
     return Trial(folder, setting, settings.seed, metadata["metric"], metadata["dev"])
 

@@ -1,0 +1,59 @@
+"""What Hugging Face's arguments for loading mean: number formats, devices, and the report of differences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from bertmill.checkpoint.huggingface import ModelFolder
+from bertmill.checkpoint.load_plan import LoadReport
+from bertmill.errors import UsageError
+from bertmill.machine import choose_device
+
+_NUMBER_FORMATS = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}  # in safetensors files
+
+
+def device_in(device_map: Any) -> torch.device | None:
+    """The only device in `device_map`; None if it is None."""
+    if device_map is None:
+        return None
+    given = set(device_map.values()) if isinstance(device_map, Mapping) else {device_map}
+    device = given.pop()
+    if given or str(device) in ("balanced", "balanced_low_0", "sequential", "disk"):
+        raise UsageError(f"device_map={device_map!r} is not supported", remedy="a model is on one device")
+    return choose_device(f"cuda:{device}" if isinstance(device, int) else str(device))
+
+
+def number_format(wanted: str | torch.dtype | None, folder: ModelFolder) -> torch.dtype:
+    """The number format that was asked for: float32 if None, and for "auto" that of the folder."""
+    if wanted == "auto":
+        stored = (each.dtype for each in folder.tensors.values())
+        wanted = next((_NUMBER_FORMATS[name] for name in stored if name in _NUMBER_FORMATS), None)
+    if wanted is None:
+        return torch.float32
+    found = getattr(torch, wanted.removeprefix("torch."), None) if isinstance(wanted, str) else wanted
+    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+        raise UsageError(f"dtype={wanted!r} is not a number format", remedy="use float32, bfloat16, float16 or auto")
+    return found
+
+
+def loading_info(report: LoadReport) -> dict[str, Any]:
+    """The differences between a folder and a model, as in Hugging Face."""
+    mismatched = {name for name, *_ in report.mismatched}
+    return {
+        "missing_keys": set(report.new) - mismatched,
+        "unexpected_keys": set(report.ignored),
+        "mismatched_keys": set(report.mismatched),
+        "error_msgs": [],
+    }
+
+
+def copy_second_names(module: nn.Module, state: dict[str, Any], prefix: str, _metadata: Any) -> None:
+    """In a state dict, copy tied parameters under their second name: safetensors rejects tensors that share memory."""
+    first_names = {name for name, _ in module.named_parameters()}
+    for name, _ in module.named_parameters(remove_duplicate=False):
+        if name not in first_names and not isinstance(state.get(prefix + name), nn.Parameter | None):
+            state[prefix + name] = state[prefix + name].clone()

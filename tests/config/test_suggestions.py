@@ -1,0 +1,52 @@
+"""Suggestions for unknown names."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertmill.config.commands import COMMAND_SETTINGS
+from bertmill.config.reading import key_of
+from bertmill.config.suggestions import _OTHER_NAMES, _distance, suggestion
+
+TASKS = ["classify", "regress", "choose", "tag", "answer"]
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        *[("clasify", "classify"), ("classfiy", "classify"), ("Classify", "classify"), ("classification", "classify")],
+        *[("regression", "regress"), ("tga", "tag"), ("tagging", "tag"), ("anser", "answer")],
+    ],
+)
+def test_a_misspelled_or_longer_name_is_recognized(word: str, meant: str) -> None:
+    assert suggestion(word, TASKS) == f"; did you mean {meant}?"
+
+
+@pytest.mark.parametrize("word", ["ner", "sentiment", "", "qa", "taxonomy", "--", "x" * 10_000])
+def test_another_word_gets_no_suggestion(word: str) -> None:
+    assert suggestion(word, TASKS) == ""
+
+
+def test_the_longest_common_beginning_wins() -> None:
+    assert suggestion("--device-index", ["--dev", "--device", "--dropout"]) == "; did you mean --device?"
+
+
+def test_the_names_of_other_tools_lead_to_settings() -> None:
+    known = {
+        key_of(*item).replace("_", "-") for kind in COMMAND_SETTINGS.values() for item in kind.model_fields.items()
+    }
+    assert {name for names in _OTHER_NAMES.values() for name in names} - known <= {"top-k"}  # an option of tasks
+
+
+LETTERS = st.text("abc", max_size=6)
+
+
+@given(LETTERS, LETTERS, LETTERS)
+def test_the_distance_is_symmetric_and_counts_single_changes(first: str, second: str, between: str) -> None:
+    assert _distance(first, second) == _distance(second, first)
+    assert (_distance(first, second) == 0) == (first == second)
+    assert _distance(first + between + second, first + second) == len(between)
+    assert _distance(first + "xy" + second, first + "yx" + second) == 1
+    assert abs(len(first) - len(second)) <= _distance(first, second) <= max(len(first), len(second))
