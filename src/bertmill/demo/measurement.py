@@ -93,7 +93,7 @@ def _measure_masked_words(demo: Demo) -> Results:
 def _piece_counts(corpus: Corpus) -> Counts:
     counts = np.zeros(corpus.vocabulary_size, np.int64)
     for shard in corpus.shards:
-        counts += np.bincount(shard.pieces, minlength=corpus.vocabulary_size)
+        counts += np.bincount(shard.pieces[:], minlength=corpus.vocabulary_size)
     return counts
 
 
