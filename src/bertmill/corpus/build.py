@@ -126,7 +126,7 @@ def write_shard(job: Job, wordpiece: WordPiece, shard_text: ShardText) -> ShardR
     """Build a shard, write its files and then its record."""
     shard, num_dropped = make_shard(wordpiece, shard_text.text.decode(), chinese_words=job.chinese_words)
     names = [shard_file(shard_text.number, kind) for kind in KINDS]
-    columns: tuple[NDArray[Any], ...] = (shard.pieces, shard.words, shard.sentence_ends, shard.document_ends)
+    columns: tuple[NDArray[Any], ...] = (shard.pieces[:], shard.words[:], shard.sentence_ends, shard.document_ends)
     for name, column in zip(names, columns, strict=True):
         write_file(job.folder / name, column.tobytes())
     record = {
