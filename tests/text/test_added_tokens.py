@@ -119,6 +119,8 @@ def test_a_named_special_token_can_be_replaced() -> None:
     assert ours.add_special_tokens({"cls_token": "<C>"}) == 1
     assert (ours.cls_token, ours.cls_token_id) == ("<C>", len(ours) - 1)
     assert ours.tokenize("good", add_special_tokens=True) == ["<C>", "good", "[SEP]"]
+    assert ours.add_special_tokens({"cls_token": "[MASK]"}) == 0
+    assert (ours.cls_token, ours.cls_token_id) == ("[MASK]", 4)
 
 
 def test_tokens_can_be_objects_of_tokenizers_and_arguments_of_the_class() -> None:

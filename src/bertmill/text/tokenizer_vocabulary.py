@@ -65,8 +65,9 @@ class TokenizerVocabulary:
         special = [_content(token) for token in tokens if special_tokens or getattr(token, "special", False)]
         plain = [content for content in map(_content, tokens) if content not in special]
         num_before = len(self.is_special)
-        self._add(self.vocab, special, special=True)
-        self._add(self.vocab, plain, special=False)
+        if special or any(token not in self.is_special for token in plain):
+            self._add(self.vocab, special, special=True)
+            self._add(self.vocab, plain, special=False)
         return len(self.is_special) - num_before
 
     def add_special_tokens(
