@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertmill import BertTokenizer, storage
+from bertmill import BertTokenizer
 from bertmill.corpus import build, shard_texts
 from bertmill.corpus.build import build_corpus, make_shard
 from bertmill.corpus.shards import Corpus
@@ -295,7 +295,7 @@ def test_all_shards_are_built_again_with_another_recipe(
 def test_two_builds_of_the_same_corpus_at_once_are_rejected(
     text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storage, "_LOCK_PATIENCE_S", 0.1)
+    monkeypatch.setattr("bertmill.locks._LOCK_PATIENCE_S", 0.1)
     partial = tmp_path / ".corpus.partial"
     partial.mkdir()
     descriptor = os.open(partial, os.O_RDONLY)

@@ -63,7 +63,7 @@ def test_a_task_of_one_file_is_trained_evaluated_and_used_from_the_command_line(
     assert bertmill.load(model).predict(["good film?", "good film!"]) == [{"shouts": True}, {"shouts": False}]
     assert main(["finetune", "shout", "--help"]) == 0
     printed = capsys.readouterr().out
-    assert printed.startswith("usage: bertmill finetune shout --out")
+    assert printed.startswith("usage: bertmill finetune shout --model")
     assert "Tell shouting from talking." in printed
     assert "the character that a shout ends with" in printed
 

@@ -132,7 +132,8 @@ def test_a_run_reports_its_decisions_in_at_most_six_lines(
     for name, flags in {"default": [], "budget": ["--budget", "5"], "init": ["--init", "default/model"]}.items():
         monkeypatch.chdir(tmp_path)
         assert main(["pretrain", "--corpus", str(corpus), "--out", name, "--threads", "1", *flags]) == 0
-        lines = capsys.readouterr().err.splitlines()
+        *lines, last = capsys.readouterr().err.splitlines()
+        assert last.startswith("run folder: ")
         assert 4 <= len(lines) <= 6, lines
         assert lines[-1].startswith("reference losses in nats per predicted piece: random guessing 4.84, piece freq")
 

@@ -73,13 +73,13 @@ def test_a_model_remembers_how_its_rows_were_read(
     run_main(*finetune_words(tiny, file, tmp_path / "run", **flags), "--quiet")
     model = tmp_path / "run/model"
     assert read_metadata(model)["rows"]["columns"]["text"] == "comentario"
-    assert run_main("evaluate", model, "--data", file, "--quiet").startswith("40 rows\n")
+    assert run_main("evaluate", model, file, "--quiet").startswith("40 rows\n")
     answers = run_main("predict", model, file)
     records = tmp_path / "rows.jsonl"
     records.write_text("".join(json.dumps({"comentario": text}) + "\n" for text, _ in rows), encoding="utf-8")
     assert run_main("predict", model, records) == answers
     assert run_main("predict", model, rows_file, "--columns", "text=text", "--quiet").count("\n") == 120
-    assert main(["evaluate", str(model), "--data", str(file), "--separator", "|"]) == 3
+    assert main(["evaluate", str(model), str(file), "--separator", "|"]) == 3
     assert "the file does not have the columns of the training rows" in capsys.readouterr().err
 
 
@@ -255,7 +255,7 @@ def test_parallel_files_of_tags_may_move_but_not_change(
     flags = finetune_words(tiny, words, run, "tag", tags=tags, dev=dev, dev_tags=dev_tags, epochs=1)
     assert main([*flags, "--quiet"]) == 0
     before = weights(run)
-    evaluate = ["evaluate", str(run / "model"), "--data", str(dev), "--tags", str(dev_tags)]
+    evaluate = ["evaluate", str(run / "model"), str(dev), "--tags", str(dev_tags)]
     capsys.readouterr()
     assert main([*evaluate, "--worst", "0"]) == 0
     assert capsys.readouterr().out.startswith("30 rows\n")

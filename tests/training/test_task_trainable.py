@@ -79,7 +79,7 @@ def trainable_of(
     train = [task.encode(make_row(draw, f"row {number}"), windows) for number in range(count)]
     ranks = ranks or Ranks(choose_device("cpu"))
     resolved = ResolvedTraining(out=Path(), seed=3, batch_size=batch_size, micro_batch_pieces=40, eval_every=1)
-    return TaskTrainable(Dataset(task, task.selection_metrics[0], list(train), [], []), resolved, ranks)
+    return TaskTrainable(Dataset(task, task.selection_metrics[0], list(train), [], [], {}), resolved, ranks)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -194,6 +194,6 @@ def test_micro_batches_are_the_batch_and_their_losses_add_up(tiny: Path) -> None
 
 def test_dev_examples_are_not_run_again_for_a_task_without_tuning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bertmill.training.task_trainable.stream_outputs", None)
-    data = Dataset(Choose(), "accuracy", [], [], [])
+    data = Dataset(Choose(), "accuracy", [], [], [], {})
     trainable = TaskTrainable(data, ResolvedTraining(out=Path(), eval_every=1), Ranks(torch.device("cpu")))
     assert trainable.tuned(torch.nn.Identity()) == (Choose(), "", {})

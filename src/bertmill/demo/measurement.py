@@ -60,7 +60,6 @@ def masked_words(demo: Demo) -> Results:
         **evaluation["metrics"][metric],
         "rows": evaluation["selected"],
         "baseline": evaluation["baseline"]["metrics"][metric],
-        "baseline_answer": evaluation["baseline"]["answer"],
     }
 
 
@@ -125,7 +124,7 @@ def _measure_tuning(demo: Demo, tuning: Tuning) -> Results:
     outputs = list(stream_outputs(task, runner.model, examples, runner.device))
     scores = scores_of(task, outputs)
     metric = runner.metric
-    description, constant = task.baseline(examples, metric)
+    _, constant = task.baseline(examples, metric)
     shown = []
     for (example, output), score in zip(outputs[:NUM_SHOWN], scores, strict=False):
         (decoded,) = task.decode([example], [output])
@@ -136,7 +135,6 @@ def _measure_tuning(demo: Demo, tuning: Tuning) -> Results:
         **_result(metric, task.metrics(scores), intervals(task.metrics, scores)),
         "rows": len(examples),
         "baseline": task.metrics(constant)[metric],
-        "baseline_answer": description,
         "shown": shown,
         "scores": scores.tolist(),
     }
