@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from bertmill.model.dropout import keyed_dropout
     from bertmill.model.packing import PackedBatch
     from bertmill.text.tokenizer import BertTokenizer
+    from bertmill.training.from_python import finetune
 
 _HOMES = {
     "BertConfig": "bertmill.model.config",
@@ -39,6 +40,7 @@ _HOMES = {
     "BertModel": "bertmill.model.bert",
     "BertTokenizer": "bertmill.text.tokenizer",
     "PackedBatch": "bertmill.model.packing",
+    "finetune": "bertmill.training.from_python",
     "keyed_dropout": "bertmill.model.dropout",
     "load": "bertmill.inference.predictor",
 }
@@ -56,6 +58,7 @@ __all__ = [
     "BertTokenizer",
     "PackedBatch",
     "__version__",
+    "finetune",
     "keyed_dropout",
     "load",
 ]
