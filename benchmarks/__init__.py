@@ -10,6 +10,7 @@ BENCHMARKS: dict[str, tuple[str, ...]] = {
     "vocab": ("tokenizers",),
     "corpus": ("tokenizers",),
     "model": ("transformers",),
+    "accelerate": ("transformers",),
     "instances": (),
     "pretrain": (),
     "finetune": ("transformers", "accelerate"),

@@ -38,7 +38,7 @@ if "PYTEST_XDIST_WORKER" in os.environ and hasattr(os, "sched_setaffinity"):
 hypothesis.settings.register_profile("bertmill", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("bertmill")
 
-pytest_plugins = ["tests.finetuned"]
+pytest_plugins = ["tests.finetuned", "tests.hub"]
 
 RunCommand = Callable[..., program.Result]
 

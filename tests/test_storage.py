@@ -14,15 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertmill.errors import IntegrityError, ResourceError, UsageError
+from bertmill.locks import resumable_folder
 from bertmill.storage import (
-    locked_folder,
     manifest_entry,
     new_file,
     new_folder,
     read_json,
     read_manifest,
-    resumable_folder,
+    renew_manifest,
     safe_join,
+    verify_listed,
     verify_manifest,
     write_file,
     write_manifest,
@@ -218,6 +219,31 @@ def test_a_manifest_can_be_updated_for_selected_files(tmp_path: Path) -> None:
         verify_manifest(tmp_path)
 
 
+def test_only_listed_files_are_verified(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(name)
+    verify_listed(tmp_path, ["a", "b"])  # there is no manifest
+    write_manifest(tmp_path, ["a"])
+    (tmp_path / "b").write_text("changed")
+    verify_listed(tmp_path, ["a", "b", "absent"])
+    verify_listed(tmp_path, ["b"])
+    (tmp_path / "a").unlink()
+    with pytest.raises(IntegrityError, match="a is missing"):
+        verify_listed(tmp_path, ["a", "b"])
+
+
+def test_a_renewed_manifest_lists_present_files_and_keeps_facts(tmp_path: Path) -> None:
+    for name in ("a", "b", "c", "d"):
+        (tmp_path / name).write_text(name)
+    write_manifest(tmp_path, ["a", "b"], facts={"fact": 1})
+    (tmp_path / "a").write_text("changed")
+    (tmp_path / "b").unlink()
+    renew_manifest(tmp_path, ["c", "absent"])
+    manifest = read_manifest(tmp_path)
+    assert (manifest["fact"], list(manifest["files"])) == (1, ["a", "c"])
+    verify_manifest(tmp_path)
+
+
 @pytest.mark.parametrize("name", ["../x", "/etc/passwd", "a/../../x", "link/x", "a\0b", "a" * 300, "loop/x"])
 def test_a_name_that_is_invalid_or_points_outside_the_folder_is_rejected(tmp_path: Path, name: str) -> None:
     root = tmp_path / "root"
@@ -252,60 +278,3 @@ def test_facts_are_stored_next_to_the_list_of_files(tmp_path: Path) -> None:
     verify_manifest(tmp_path)
     write_manifest(tmp_path, ["a"])
     assert read_json(tmp_path / "manifest.json")["corpus"] == {"pieces": 3}
-
-
-def test_interrupted_work_can_be_resumed_and_appears_complete(tmp_path: Path) -> None:
-    path = tmp_path / "folder"
-
-    def fail() -> None:
-        with resumable_folder(path) as (whole, records):
-            (whole / "a").write_text("half")
-            (records / "a is done").touch()
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fail()
-    assert not path.exists()
-    with pytest.raises(IntegrityError, match=r"manifest\.json: is missing"), resumable_folder(path):
-        pass  # a folder without a manifest is incomplete
-    with resumable_folder(path) as (whole, records):
-        assert (whole / "a").read_text() == "half"
-        assert (records / "a is done").exists()
-        write_manifest(whole)
-    assert sorted(entry.name for entry in path.iterdir()) == ["a", "manifest.json"]
-    assert [entry.name for entry in tmp_path.iterdir()] == ["folder"]
-    with pytest.raises(UsageError, match="already exists"), resumable_folder(path):
-        pass
-
-
-def test_an_empty_folder_is_removed_after_an_error_if_the_call_created_it(tmp_path: Path) -> None:
-    (tmp_path / "before").mkdir()
-    for name, left in (("new", None), ("before", None), ("used", "a")):
-
-        def fail(name: str = name, left: str | None = left) -> None:
-            with locked_folder(tmp_path / name):
-                if left:
-                    (tmp_path / name / left).touch()
-                raise ZeroDivisionError
-
-        with pytest.raises(ZeroDivisionError):
-            fail()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["before", "used"]
-
-
-def test_locking_a_folder_removes_half_written_files(tmp_path: Path) -> None:
-    (tmp_path / "checkpoints/.tmp-step-000010").mkdir(parents=True)
-    (tmp_path / "checkpoints/.tmp-step-000010/weights").touch()
-    (tmp_path / ".tmp-model-0123abcd").touch()
-    (tmp_path / ".tmp-mine").touch()  # not one of ours
-    (tmp_path / "log").touch()
-    with locked_folder(tmp_path):
-        assert sorted(path.name for path in tmp_path.rglob("*")) == [".tmp-mine", "checkpoints", "log"]
-
-
-def test_resumable_folder_does_not_change_errors_of_the_caller(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError), resumable_folder(tmp_path / "folder"):
-        (tmp_path / "absent").read_bytes()
-    assert not list(tmp_path.iterdir())  # there were no records
-    with pytest.raises(ResourceError, match="cannot be written"), resumable_folder(tmp_path / "folder"):
-        raise OSError(28, "No space left on device")

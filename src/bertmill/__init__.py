@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bertmill.version import __version__
 
 if TYPE_CHECKING:
+    from bertmill.accelerated.replacement import accelerate, acceleration
     from bertmill.inference.predictor import load
     from bertmill.model.bert import (
         BertForMaskedLM,
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from bertmill.model.config import BertConfig
     from bertmill.model.dropout import keyed_dropout
     from bertmill.model.packing import PackedBatch
-    from bertmill.text.tokenizer import BertTokenizer
+    from bertmill.model.pretrained import BertPreTrainedModel
+    from bertmill.text.tokenizer import BertTokenizer, BertTokenizerFast
     from bertmill.training.from_python import finetune
 
 _HOMES = {
@@ -38,8 +40,12 @@ _HOMES = {
     "BertForSequenceClassification": "bertmill.model.bert",
     "BertForTokenClassification": "bertmill.model.bert",
     "BertModel": "bertmill.model.bert",
+    "BertPreTrainedModel": "bertmill.model.pretrained",
     "BertTokenizer": "bertmill.text.tokenizer",
+    "BertTokenizerFast": "bertmill.text.tokenizer",
     "PackedBatch": "bertmill.model.packing",
+    "accelerate": "bertmill.accelerated.replacement",
+    "acceleration": "bertmill.accelerated.replacement",
     "finetune": "bertmill.training.from_python",
     "keyed_dropout": "bertmill.model.dropout",
     "load": "bertmill.inference.predictor",
@@ -55,9 +61,13 @@ __all__ = [
     "BertForSequenceClassification",
     "BertForTokenClassification",
     "BertModel",
+    "BertPreTrainedModel",
     "BertTokenizer",
+    "BertTokenizerFast",
     "PackedBatch",
     "__version__",
+    "accelerate",
+    "acceleration",
     "finetune",
     "keyed_dropout",
     "load",

@@ -1,13 +1,16 @@
 """The errors that bertmill raises on purpose, with their exit codes and HTTP statuses.
 
-    BertmillError              1  500   (never raised itself)
-    ├─ UsageError              2  400   flags, settings, names that do not exist
-    │  └─ UnfinishedRunError   2  400   the model of a run that has not finished
-    ├─ DataError               3  422   the user's text or rows
-    ├─ IntegrityError          4  409   a file that is damaged, incomplete or in an unsupported format
-    ├─ NonFiniteError          5  500   a loss, gradient or result that is NaN or infinite
-    ├─ ResourceError           6  507   disk, memory, locks
-    └─ StoppedError     130, 143  503   SIGINT or SIGTERM, after progress was saved
+    BertmillError                          1  500   (never raised itself)
+    ├─ UsageError      ValueError          2  400   flags, settings, arguments
+    │  └─ MissingError ValueError, OSError 2  400   a file or model that does not exist or cannot be opened
+    │     └─ UnfinishedRunError            2  400   the model of a run that has not finished
+    ├─ DataError       ValueError          3  422   the user's text or rows
+    ├─ IntegrityError  OSError             4  409   a file that is damaged, incomplete or in an unsupported format
+    ├─ NonFiniteError                      5  500   a loss, gradient or result that is NaN or infinite
+    ├─ ResourceError   OSError             6  507   disk, memory, locks, the network
+    └─ StoppedError                 130, 143  503   SIGINT or SIGTERM, after progress was saved
+
+The second column names the built-in errors that each class is as well, so code that catches those works unchanged.
 
 A message states where the problem is, what it is, and how to fix it: `where: what; remedy`. Any other exception is a
 bug in bertmill, and the command line shows its traceback.
@@ -56,14 +59,18 @@ def _printable(message: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in message)
 
 
-class UsageError(BertmillError):
-    """A flag, setting or argument is invalid, or a name does not exist."""
+class UsageError(BertmillError, ValueError):
+    """A flag, setting or argument is invalid."""
 
     exit_code = 2
     http_status = 400
 
 
-class UnfinishedRunError(UsageError):
+class MissingError(UsageError, OSError):
+    """A file or model does not exist or cannot be opened."""
+
+
+class UnfinishedRunError(MissingError):
     """A run was used like a model, but it has not finished."""
 
     def __init__(self, run: Path) -> None:
@@ -71,14 +78,14 @@ class UnfinishedRunError(UsageError):
         self.run = run
 
 
-class DataError(BertmillError):
+class DataError(BertmillError, ValueError):
     """The user's text or rows are invalid."""
 
     exit_code = 3
     http_status = 422
 
 
-class IntegrityError(BertmillError):
+class IntegrityError(BertmillError, OSError):
     """A file is damaged, incomplete or in an unsupported format."""
 
     exit_code = 4
@@ -92,8 +99,8 @@ class NonFiniteError(BertmillError):
     http_status = 500
 
 
-class ResourceError(BertmillError):
-    """Disk space, memory, a lock or a worker process is not available."""
+class ResourceError(BertmillError, OSError):
+    """Disk space, memory, a lock, a worker process or the network is not available."""
 
     exit_code = 6
     http_status = 507
@@ -109,6 +116,6 @@ class StoppedError(BertmillError):
         self.exit_code = exit_code
 
 
-def kind_of_os_error(error: OSError) -> type[UsageError] | type[ResourceError]:
-    """UsageError if a different file name would help, otherwise ResourceError: reading or writing failed."""
-    return UsageError if error.errno in _WRONG_NAME else ResourceError
+def kind_of_os_error(error: OSError) -> type[MissingError] | type[ResourceError]:
+    """MissingError if a different file name would help, otherwise ResourceError: reading or writing failed."""
+    return MissingError if error.errno in _WRONG_NAME else ResourceError

@@ -2,48 +2,42 @@
 
 Files and folders are committed in the same way: write next to the destination under a temporary name → fsync →
 (folders: write the manifest with the sha256 of every file, last) → rename → fsync the parent. A reader therefore sees
-the old state or the new one; a crash leaves only a `.tmp-` name, which is never read. Resumable work in progress is
-kept in `.NAME.partial`, which only one process can lock at a time.
+the old state or the new one; a crash leaves only a `.tmp-` name, which is never read.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import json
 import os
-import re
 import secrets
 import shutil
-import time
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bertmill.errors import IntegrityError, ResourceError, UsageError, kind_of_os_error
+from bertmill.errors import BertmillError, IntegrityError, MissingError, UsageError, kind_of_os_error
 
 MANIFEST = "manifest.json"
 MANIFEST_FORMAT = 1  # a manifest without a number has the same format
 TEMPORARY_PREFIX = ".tmp-"
-_LEFTOVER = re.compile(r"\.tmp-(.+-[0-9a-f]{8}|step-\d+)", re.DOTALL)  # `step-` is a checkpoint being removed
 MAX_MANIFEST_BYTES = 256 << 20  # a large corpus has many files
-_LOCK_PATIENCE_S = 3.0
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _BROKEN = (errno.EIO, errno.ESTALE, errno.ENXIO, errno.ENODEV)
 
 
 def write_file(path: Path, content: bytes | str) -> None:
     """Replace the content of `path`, atomically and durably."""
-    with _disk_errors(path), new_file(path) as temporary:
+    with disk_errors(path), new_file(path) as temporary:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
-def append_to_file(path: Path, content: str) -> None:
+def append_to_file(path: Path, content: bytes | str) -> None:
     """Append to a file, such as a log, whose end may be lost in a crash."""
-    with _disk_errors(path), path.open("a", encoding="utf-8") as file:
-        file.write(content)
+    with disk_errors(path), path.open("ab") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
 
 
 @contextmanager
@@ -58,12 +52,12 @@ def new_file(path: Path) -> Iterator[Path]:
         raise UsageError(what, where=path, remedy="create it first")
     temporary = _temporary_sibling(path)
     try:
-        with _disk_errors(path, only_failed=True):
+        with disk_errors(path, only_failed=True):
             yield temporary
-        with _disk_errors(path):
+        with disk_errors(path):
             _publish(temporary, _default_mode(path.parent))
             temporary.replace(path)
-            _fsync(path.parent)
+            fsync(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -74,100 +68,25 @@ def new_folder(path: Path) -> Iterator[Path]:
 
     `path` must not exist: a folder never overwrites anything.
     """
-    _refuse_existing(path)
+    refuse_existing(path)
     temporary = _temporary_sibling(path)
     try:
-        with _disk_errors(path):
+        with disk_errors(path):
             temporary.mkdir(parents=True)
-        with _disk_errors(path, only_failed=True):
+        with disk_errors(path, only_failed=True):
             yield temporary
-        with _disk_errors(path):
+        with disk_errors(path):
             write_manifest(temporary)
             temporary.rename(path)
-            _fsync(path.parent)
+            fsync(path.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-@contextmanager
-def resumable_folder(path: Path) -> Iterator[tuple[Path, Path]]:
-    """Yield two folders to work in, (whole, records), which are kept for the next attempt after an error or a kill.
-
-    On success, `whole`, whose manifest must have been written, becomes `path`, and `records` is removed. After an
-    error, both folders are removed if there are no records.
-    """
-    _refuse_existing(path)
-    partial = path.with_name(f".{path.name}.partial")
-    whole, records = partial / "whole", partial / "records"
-    with locked_folder(partial):
-        _refuse_existing(path)  # another process may just have finished it
-        with _disk_errors(path):
-            whole.mkdir(exist_ok=True)
-            records.mkdir(exist_ok=True)
-        try:
-            with _disk_errors(path, only_failed=True):
-                yield whole, records
-        except BaseException:
-            if not any(records.iterdir()):
-                shutil.rmtree(partial)
-            raise
-        with _disk_errors(path):
-            _manifest_entries(whole)
-            whole.rename(path)
-            _fsync(path.parent)
-            shutil.rmtree(partial)
-
-
-def _refuse_existing(path: Path) -> None:
+def refuse_existing(path: Path) -> None:
+    """Raise UsageError if `path` exists."""
     if path.exists():
         raise UsageError("already exists", where=path, remedy="choose another name or remove it first")
-
-
-@contextmanager
-def locked_folder(folder: Path) -> Iterator[None]:
-    """Create and lock `folder`; the lock is released when the process and its forks end, however they end.
-
-    Removes half-written files that a kill left in the folder. After an error, removes the folder if this call created
-    it and it is still empty.
-    """
-    is_new = not folder.exists()
-    with _disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        _lock(descriptor, folder)
-        _remove_leftovers(folder)
-        yield
-    except BaseException:
-        if is_new:
-            with suppress(OSError):  # it is not empty
-                folder.rmdir()
-        raise
-    finally:
-        os.close(descriptor)
-
-
-def _remove_leftovers(folder: Path) -> None:
-    for path in list(folder.rglob(f"{TEMPORARY_PREFIX}*")):
-        if not _LEFTOVER.fullmatch(path.name):  # not written by bertmill
-            continue
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
-
-
-def _lock(descriptor: int, folder: Path) -> None:
-    give_up_at = time.monotonic() + _LOCK_PATIENCE_S  # workers of a killed process need a moment to notice
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() > give_up_at:
-                what = "is being written by another process"
-                raise ResourceError(what, where=folder, remedy="wait until it finishes") from None
-            time.sleep(0.05)
 
 
 def write_manifest(
@@ -180,19 +99,23 @@ def write_manifest(
     """
     manifest = folder / MANIFEST
     is_kept = names is not None and manifest.exists()
-    files = _manifest_entries(folder) if is_kept else {}
+    files = manifest_entries(folder) if is_kept else {}
     kept = read_manifest(folder) if is_kept else {}
     mode = _default_mode(folder)
     paths = sorted(folder.rglob("*")) if names is None else [folder / name for name in names]
     for path in paths:
         if path.is_dir():
-            _fsync(path)
+            fsync(path)
         elif path != manifest:
             _publish(path, mode)
             name = path.relative_to(folder).as_posix()
             files[name] = manifest_entry(path)
-    content = {"format": MANIFEST_FORMAT, **kept, **(facts or {}), "files": files}
-    write_file(manifest, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    _write_manifest(folder, {**kept, **(facts or {}), "files": files})
+
+
+def _write_manifest(folder: Path, content: Mapping[str, Any]) -> None:
+    content = {"format": MANIFEST_FORMAT, **content}
+    write_file(folder / MANIFEST, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
 def manifest_entry(path: Path) -> dict[str, Any]:
@@ -205,11 +128,30 @@ def verify_manifest(folder: Path, names: Collection[str] | None = None) -> None:
 
     With `names`, only those files are checked.
     """
-    expected = _manifest_entries(folder)
+    expected = manifest_entries(folder)
     problems = [problem for name in names or expected if (problem := difference(folder, name, expected.get(name)))]
     if problems:
-        remedy = f"copy or create the folder again; if you changed a model yourself, remove its {MANIFEST}"
+        remedy = "copy or create the folder again; if you changed a model on purpose, accept it with `bertmill check`"
         raise IntegrityError("; ".join(problems), where=folder, remedy=remedy)
+
+
+def verify_listed(folder: Path, names: Collection[str]) -> None:
+    """Raise IntegrityError if one of these files is in the manifest and differs from its entry.
+
+    Files that the manifest does not list, and folders without a manifest, are accepted: other programs write none.
+    """
+    if (folder / MANIFEST).is_file() and (listed := manifest_entries(folder).keys() & names):
+        verify_manifest(folder, sorted(listed))
+
+
+def renew_manifest(folder: Path, names: Collection[str]) -> None:
+    """Write a manifest of the present content of the files that exist: those it listed before, and `names`."""
+    before = manifest_entries(folder) if (folder / MANIFEST).exists() else {}
+    present = sorted(name for name in {*before, *names} if safe_join(folder, name).is_file())
+    for name in present:
+        fsync(folder / name)
+    files = {name: manifest_entry(folder / name) for name in present}
+    _write_manifest(folder, {**(read_manifest(folder) if before else {}), "files": files})
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -222,8 +164,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return content
 
 
-def _manifest_entries(folder: Path) -> dict[str, Any]:
-    """The file entries in the manifest of `folder`."""
+def manifest_entries(folder: Path) -> dict[str, Any]:
+    """The file entries in the manifest of `folder`; IntegrityError if there is no valid manifest."""
     entries = read_manifest(folder).get("files")
     if not isinstance(entries, dict) or not all(map(_is_entry, entries.values())):
         raise IntegrityError("is not a bertmill manifest", where=folder / MANIFEST)
@@ -249,8 +191,10 @@ def read_json(path: Path, *, max_bytes: int = 16 << 20) -> dict[str, Any]:
         if size > max_bytes:
             raise IntegrityError(f"has {size:,} bytes, more than the {max_bytes:,} allowed", where=path)
         content = json.loads(path.read_bytes())
+    except BertmillError:
+        raise
     except OSError as error:
-        raise UsageError(f"cannot be read: {error.strerror}", where=path) from None
+        raise MissingError(f"cannot be read: {error.strerror}", where=path) from None
     except RecursionError:
         raise IntegrityError("is nested too deeply", where=path) from None
     except ValueError as error:
@@ -306,10 +250,10 @@ def _default_mode(folder: Path) -> int:
 def _publish(path: Path, mode: int) -> None:
     """Make a file durable and set its mode: some libraries write 0600 regardless of the umask."""
     path.chmod(mode)
-    _fsync(path)
+    fsync(path)
 
 
-def _fsync(path: Path) -> None:
+def fsync(path: Path) -> None:
     """Flush a file or folder to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -319,13 +263,15 @@ def _fsync(path: Path) -> None:
 
 
 @contextmanager
-def _disk_errors(path: Path, *, only_failed: bool = False) -> Iterator[None]:
-    """Convert an OSError into a bertmill error about writing `path`.
+def disk_errors(path: Path, *, only_failed: bool = False) -> Iterator[None]:
+    """Convert an OSError in the block into a bertmill error about writing `path`.
 
     With `only_failed`, only if the disk is full or broken: other errors may be about other files.
     """
     try:
         yield
+    except BertmillError:
+        raise
     except OSError as error:
         if only_failed and error.errno not in (*_FULL, *_BROKEN):
             raise

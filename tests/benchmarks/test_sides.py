@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import bertmill
-from benchmarks import answer, instances, predict
+from benchmarks import accelerate, answer, instances, predict
 from bertmill import BertForSequenceClassification, BertTokenizer
 
 
@@ -17,6 +17,26 @@ def test_answer_compares_both_tools(tiny_data: Path) -> None:
     (row,) = answer.measure(tiny_data, rounds=1)
     assert (row.benchmark, row.unit, row.target) == ("answer", "row/s", answer.TARGET)
     assert row.ratio > 0
+
+
+def test_accelerate_compares_both_sides_with_each_number_of_threads(
+    tiny_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tiny_data / "glue/SST-2").mkdir(parents=True)
+    (tiny_data / "glue/SST-2/dev.tsv").write_text("sentence\tlabel\n" + "a fine film .\t1\nno .\t0\n" * 2)
+    monkeypatch.setattr(accelerate, "set_threads", lambda count: None)
+    monkeypatch.setattr(accelerate, "MLM_SHAPE", (2, 8))
+    monkeypatch.setattr(accelerate, "LONG_LENGTHS", (20,))
+    rows = list(accelerate.measure(tiny_data, rounds=1))
+    assert {row.what.partition(",")[0] for row in rows} == {
+        "SST-2: step",
+        "MLM: step",
+        "MLM",
+        "mixed: forward",
+        "one: forward",
+    }
+    assert len(rows) == 2 * len(accelerate.TARGETS)
+    assert all(row.ratio > 0 and row.target for row in rows)
 
 
 def test_instances_measures_planning_and_loading(tiny_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:

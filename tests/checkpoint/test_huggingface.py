@@ -23,9 +23,10 @@ import bertmill
 from bertmill import BertConfig, BertForMaskedLM, BertForPreTraining, BertForSequenceClassification, BertModel
 from bertmill.checkpoint.huggingface import BODY_RULES, OLD_RULES, canonical, hugging_face_name, open_folder
 from bertmill.errors import BertmillError, IntegrityError, UsageError
+from bertmill.model.bert import MODEL_CLASSES
 from bertmill.storage import verify_manifest
 
-CLASSES = [name for name in dir(bertmill) if name.startswith("Bert") and name not in ("BertConfig", "BertTokenizer")]
+CLASSES = list(MODEL_CLASSES)
 IDS = torch.tensor([[2, 7, 9, 3], [2, 8, 3, 0]])
 
 

@@ -32,6 +32,14 @@ def test_it_prints_a_summary_and_statistics(bertmill: RunCommand, tmp_path: Path
     )
 
 
+def test_the_encoding_of_files_can_be_set(bertmill: RunCommand, tmp_path: Path) -> None:
+    for name, encoding in (("a.txt", "utf-8"), ("b.txt", "cp1252")):
+        (tmp_path / name).write_bytes("Größe zählt.\n".encode(encoding))
+    words = ["--vocab", "minilm", "--workers", "1", "--quiet", "--out"]
+    expected = bertmill("corpus", "a.txt", *words, "a").stdout
+    assert bertmill("corpus", "b.txt", *words, "b", "--encoding", "cp1252").stdout == expected
+
+
 def test_documents_by_mode_and_records(bertmill: RunCommand, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(TEXT)
     (tmp_path / "b.jsonl").write_text('{"body": "One."}\n{"body": "Two.\\n\\nStill two."}\n')

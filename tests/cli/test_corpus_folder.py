@@ -1,6 +1,7 @@
 """`bertmill inspect` (with and without `--show N`) and `bertmill check` on a corpus."""
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -100,14 +101,29 @@ def test_check_names_what_is_wrong(
 
 
 def test_a_corpus_without_its_facts_gives_one_line(bertmill: RunCommand, corpus: Path) -> None:
-    with_right_hashes(corpus, statistics=None)
-    done = bertmill("inspect", corpus)
-    assert done.returncode == 4
-    assert "has no corpus statistics" in done.stderr
-    write_manifest(corpus, facts={"corpus": {}})
-    for command in ("inspect", "check"):
-        done = bertmill(command, corpus)
-        assert (done.returncode, len(done.stderr.splitlines())) == (4, 1)
+    for facts in ({}, {**read_json(corpus / MANIFEST)["corpus"], "statistics": None}):
+        write_manifest(corpus, facts={"corpus": facts})
+        for command in ("inspect", "check"):
+            done = bertmill(command, corpus)
+            assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (4, "", 1)
+
+
+WRONG = [None, True, "3", -1, 1.5, float("nan"), 10**400, [], {}, [1, "x"], "\x1b[31m" * 20, ["\x1b"]]
+
+
+def test_a_fact_with_another_type_or_an_impossible_value_gives_one_line(bertmill: RunCommand, corpus: Path) -> None:
+    facts = read_json(corpus / MANIFEST)["corpus"]
+    statistics = facts["statistics"]
+    spoilt = [{**facts, name: value} for name in facts for value in WRONG]
+    spoilt += [{**facts, "statistics": {**statistics, name: value}} for name in statistics for value in WRONG]
+    codes = Counter()
+    for wrong in spoilt:
+        write_manifest(corpus, [], facts={"corpus": wrong})
+        done = bertmill("inspect", corpus)
+        codes[done.returncode] += 1
+        assert (done.returncode, len(done.stderr.splitlines())) in ((0, 0), (4, 1)), wrong
+        assert "\x1b" not in done.stdout + done.stderr
+    assert codes[4] > 0.8 * codes.total()  # some values are possible, or are not used
 
 
 @pytest.fixture(scope="module")

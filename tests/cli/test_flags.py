@@ -20,6 +20,7 @@ from bertmill.errors import UsageError
 from bertmill.tasks import TASKS, settings_for
 from bertmill.tasks.answer.task import AnswerQuestions
 from bertmill.tasks.choose import Choose
+from bertmill.tasks.classify import Classify
 from tests.conftest import RunCommand
 from tests.finetuned import MakeModel
 
@@ -241,6 +242,7 @@ def test_options_of_predict_are_those_of_the_task_of_the_model(
     capsys: pytest.CaptureFixture[str], untrained: MakeModel, tmp_path: Path
 ) -> None:
     answerer, chooser = str(untrained(AnswerQuestions())), str(untrained(Choose()))
+    classifier = str(untrained(Classify(("a", "b"))))
     request = ["--text", "a", "--question", "b"]
     (tmp_path / "settings.toml").write_text(f'model = "{answerer}"\ntop_k = 3\n')
     in_file = ["--config", str(tmp_path / "settings.toml")]
@@ -248,6 +250,9 @@ def test_options_of_predict_are_those_of_the_task_of_the_model(
         settings: Any = settings_from_words("predict", [*words, *request])
         assert (settings.model, settings.top_k) == (answerer, 3)
     assert "--top-k" in groups_of(help_of(capsys, "predict", answerer))["task settings"]
+    settings = settings_from_words("predict", [classifier, "--top-k", "3", "--text", "a"])
+    assert (settings.model, settings.top_k) == (classifier, 3)
+    assert "instead of all scores" in help_of(capsys, "predict", classifier)
     for words in ([], [chooser], ["nowhere"]):
         assert "--top-k" not in help_of(capsys, "predict", *words)
     with pytest.raises(UsageError, match=r"^--top-k does not apply to a model for the task choose$"):

@@ -55,12 +55,13 @@ def test_check_finds_nothing_wrong_with_a_good_model(bertmill: RunCommand, folde
         ["ok", "shapes:"],
         ["ok", "values:"],
         ["ok", "tokenizer:"],
+        ["ok", "metadata:"],
     ]
 
 
-def flip_a_bit(folder: Path) -> None:
-    path = folder / "vocab.txt"
-    path.write_text(path.read_text().replace("a", "c"))
+def change_a_setting(folder: Path) -> None:
+    path = folder / "tokenizer_config.json"
+    path.write_text(path.read_text().replace('"do_lower_case": true', '"do_lower_case":false'))
 
 
 def put_a_nan(folder: Path) -> None:
@@ -91,7 +92,7 @@ def remove_the_vocabulary(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "wrong", "words"),
     [
-        (flip_a_bit, "hashes", "vocab.txt has changed since it was written"),
+        (change_a_setting, "hashes", "tokenizer_config.json has changed since it was written"),
         (put_a_nan, "values", "NaN or infinity in classifier.bias"),
         (drop_a_tensor, "shapes", "bert.encoder.layer.0.output.dense.bias [128] is missing"),
         (make_the_tokenizer_too_long, "tokenizer", "it allows 1024 pieces, but the model has 512 positions"),
@@ -104,7 +105,7 @@ def test_check_names_what_is_wrong(bertmill: RunCommand, folder: Path, spoil: ob
     assert done.returncode == 4
     assert f"WRONG  {wrong}: " in done.stdout
     assert words in done.stdout
-    assert f"1 of 4 checks failed: {wrong}" in done.stderr
+    assert f"1 of 5 checks failed: {wrong}" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["inspect", "check"])

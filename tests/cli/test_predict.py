@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 import bertmill
 from bertmill.cli.main import main
-from bertmill.cli.predict import answer_columns
+from bertmill.cli.predict import answer_columns, rounded
 from bertmill.tasks.choose import Choose
 from bertmill.tasks.classify import Classify
 from tests.finetuned import MakeModel, RunMain
@@ -59,7 +60,7 @@ def test_a_csv_has_the_fields_of_the_row_and_a_column_for_every_label(
     assert list(table[0]) == ["id", "labels", "score:a", "score:b", "text", "pair"]
     for row, answer in zip(table, answers, strict=True):
         assert row["labels"] == "|".join(answer["labels"])
-        assert float(row["score:b"]) == pytest.approx(answer["scores"]["b"], abs=1e-5)
+        assert float(row["score:b"]) == round(answer["scores"]["b"], 4)
     assert [row["pair"] for row in table] == ["three", "five"]
 
 
@@ -96,6 +97,81 @@ def test_safe_csv_needs_csv(classifier: Path, capsys: pytest.CaptureFixture[str]
     assert "--safe-csv needs --output-format csv" in capsys.readouterr().err
 
 
+def test_probabilities_are_rounded_and_other_numbers_are_as_precise_as_float32() -> None:
+    third = 1 / 3
+    entities = [{"start": 3, "score": third, "text": "score"}]
+    answer = {"score": third, "scores": {"score": third, "number": third}, "number": 1000 * third, "top": entities}
+    assert rounded(answer) == {
+        "score": 0.3333,
+        "scores": {"score": 0.3333, "number": 0.3333},
+        "number": 333.3333,
+        "top": [{"start": 3, "score": 0.3333, "text": "score"}],
+    }
+    assert rounded({"scores": [third, 1e-9], "label": "0.123456"}) == {"scores": [0.3333, 0.0], "label": "0.123456"}
+
+
+@pytest.mark.parametrize("output_format", ["jsonl", "csv", "table"])
+def test_probabilities_have_four_digits_in_every_format(
+    output_format: str, untrained: MakeModel, run_main: RunMain
+) -> None:
+    folder = untrained(Classify(("a", "b", "c")))
+    printed = run_main("predict", folder, "--text", "good", "--output-format", output_format)
+    assert re.findall(r"\d\.\d+", printed)
+    assert not re.findall(r"\d\.\d{5}", printed)
+    (answer,) = bertmill.load(folder).predict(["good"])
+    assert answer["score"] != round(answer["score"], 4)  # Python has all digits
+
+
+def test_top_k_lists_the_most_likely_classes(untrained: MakeModel, tmp_path: Path, run_main: RunMain) -> None:
+    folder = untrained(Classify(("a", "b", "c")))
+    scores = json.loads(run_main("predict", folder, "--text", "good"))["scores"]
+    answer = json.loads(run_main("predict", folder, "--text", "good", "--top-k", "2"))
+    assert list(answer) == ["label", "score", "top"]
+    assert answer["top"] == [
+        {"label": label, "score": score} for label, score in sorted(scores.items(), key=lambda each: -each[1])[:2]
+    ]
+    rows = tmp_path / "rows.txt"
+    rows.write_text("good\ndull film\n")
+    table = run_main("predict", folder, rows, "--top-k", "1", "--output-format", "csv")
+    assert table.splitlines()[0] == "id,label,score,top,text"
+    assert main(["predict", str(folder), "--text", "good", "--top-k", "0"]) == 2
+
+
+def test_the_last_line_says_how_many_rows_were_written_where(
+    classifier: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows, out = tmp_path / "rows.jsonl", tmp_path / "a\x1b[1m.jsonl"
+    rows.write_text('{"text": "good"}\n{"text": ""}\n' + '{"text": "dull"}\n' * 999)
+    request = ["predict", str(classifier), str(rows), "--on-bad-row", "skip"]
+    assert main([*request, "--out", str(out)]) == 0
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == f"1,000 rows → {tmp_path}/a\\x1b[1m.jsonl"
+    assert main(request) == 0
+    assert capsys.readouterr().err.splitlines()[-1] == "1,000 rows"
+    assert main([*request, "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+    assert main(["predict", str(classifier), "--text", "good"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_thresholds_of_the_model_folder_decide_which_labels_are_predicted(
+    untrained: MakeModel, tmp_path: Path, run_main: RunMain, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = untrained(Classify(("a", "b"), multi_label=True))
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"text": "good", "label": ["a"]}\n{"text": "dull", "label": ["b"]}\n')
+    for thresholds, labels, f1 in (({"a": 0, "b": 1}, ["a"], 1.0), ({"a": 1, "b": 1}, [], 0.0)):
+        metadata = {"format": 1, "task": "classify", "metric": "macro_f1", "thresholds": thresholds}
+        (folder / "bertmill.json").write_text(json.dumps(metadata))
+        assert json.loads(run_main("predict", folder, "--text", "good"))["labels"] == labels
+        assert bertmill.load(folder).predict(["good"])[0]["labels"] == labels
+        evaluation = json.loads(run_main("evaluate", folder, rows, "--json"))
+        assert (evaluation["metric"], evaluation["classes"][0]["recall"]) == ("macro_f1", f1)
+    (folder / "bertmill.json").write_text(json.dumps({**metadata, "thresholds": {"a": 0.5}}))
+    assert main(["predict", str(folder), "--text", "good"]) == 4
+    assert "bertmill.json: thresholds must have" in capsys.readouterr().err
+
+
 def test_scores_by_label_and_labels_become_columns() -> None:
     answer = {"number": 1.5, "scores": {"a": 0.25, "b": 0.75}, "labels": ["a", "b"], "words": ["x", "y"]}
     columns = {"number": 1.5, "score:a": 0.25, "score:b": 0.75, "labels": "a|b", "words": ["x", "y"]}
@@ -128,7 +204,7 @@ def test_raw_text_gets_words_tags_and_entities_with_their_offsets(
 ) -> None:
     text = "good  film\tin New York, and a book in Paris."
     answer = json.loads(run_main("predict", tagger, "--text", text, "--quiet"))
-    assert answer == bertmill.load(tagger).tag(text)
+    assert answer == rounded(bertmill.load(tagger).tag(text))
     found = [(each["type"], each["text"], text[each["start"] : each["end"]]) for each in answer["entities"]]
     assert {("LOC", "New York", "New York"), ("LOC", "Paris", "Paris")} <= set(found)
     file = tmp_path / "texts.txt"

@@ -50,6 +50,15 @@ def test_a_pair_is_one_sequence(bertmill: RunCommand) -> None:
     assert bertmill(*words[:3], "--pair", "b").returncode == 2
 
 
+def test_the_encoding_of_files_can_be_set(bertmill: RunCommand, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes("北京\n".encode("gb18030"))
+    words = ["tokenize", "--model", "minilm", "a.txt", "--json", "--encoding"]
+    assert json.loads(bertmill(*words, "gb18030").stdout)["text"] == "北京"
+    refused = bertmill(*words, "gb")
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert "--encoding: must be a text encoding such as latin-1, cp1252, gb18030 or utf-16 (got 'gb')" in refused.stderr
+
+
 def test_case_can_be_kept(bertmill: RunCommand, tmp_path: Path) -> None:
     (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS, "É", "e"]))
     words = ["tokenize", "--model", "vocab.txt", "--text", "É", "--json"]

@@ -36,6 +36,14 @@ def test_json_has_the_same_facts_and_quiet_prints_nothing_else(bertmill: RunComm
     assert done.stderr == ""
 
 
+def test_the_encoding_of_files_can_be_set(bertmill: RunCommand, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(("größe " + LINES).encode("cp1252"))
+    words = ["vocab", "a.txt", "--out", "v", "--cased", "--alphabet", "200", "--size", "80", "--workers", "1"]
+    done = bertmill(*words, "--encoding", "cp1252")
+    assert done.returncode == 0, done.stderr
+    assert {"##ß", "##ö"} <= set((tmp_path / "v/vocab.txt").read_text(encoding="utf-8").split("\n"))
+
+
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [

@@ -10,12 +10,15 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from bertmill.config.fields import (
+    Encoding,
     Heldout,
     MaskMix,
+    MaxBadRows,
     Phases,
     Seconds,
     Separator,
     Threads,
+    are_too_many,
     heldout_share,
     parse_mask_mix,
     parse_phases,
@@ -30,6 +33,16 @@ def problem(kind: Any, value: Any) -> str:
     with pytest.raises(ValidationError) as caught:
         parse(kind, value)
     return str(caught.value.errors()[0]["msg"])
+
+
+@pytest.mark.parametrize("name", ["latin-1", "cp1252", "GB18030", "utf-16", "utf-16-le", "utf-8-sig", None])
+def test_an_encoding_is_one_that_python_can_decode(name: str | None) -> None:
+    assert parse(Encoding, name) == name
+
+
+@pytest.mark.parametrize("name", ["", "klingon", "hex", "rot13", "idna", "undefined", "a\0b", "\ud800", "../x"])
+def test_other_encodings_are_rejected(name: str) -> None:
+    assert "must be a text encoding such as latin-1, cp1252, gb18030 or utf-16" in problem(Encoding, name)
 
 
 @pytest.mark.parametrize(
@@ -149,3 +162,27 @@ def test_other_separators_are_refused(given: str) -> None:
 @pytest.mark.parametrize("given", [0, -1, 5000, "x"])
 def test_threads_are_limited(given: Any) -> None:
     assert problem(Threads, given)
+
+
+@pytest.mark.parametrize(
+    ("limit", "count", "total", "expected"),
+    [
+        ("5%", 5, 100, False),
+        ("5%", 6, 100, True),
+        ("7%", 7, 100, False),  # 0.07 * 100 is more than 7 in floating point, 0.29 * 100 is less than 29
+        ("29%", 29, 100, False),
+        ("0.5%", 5, 1000, False),
+        ("100%", 7, 7, False),
+        ("0", 0, 9, False),
+        ("0", 1, 9, True),
+        ("20", 21, 10**9, True),
+    ],
+)
+def test_bad_rows_are_limited_by_a_number_or_a_percentage(limit: str, count: int, total: int, expected: bool) -> None:
+    assert parse(MaxBadRows, limit) == limit
+    assert are_too_many(count, limit, total) == expected
+
+
+@pytest.mark.parametrize("limit", ["", "%", "-1", "101%", "5.5", "1e3", "٣", "100.5%", "5 %", "9" * 400])
+def test_other_limits_on_bad_rows_are_refused(limit: str) -> None:
+    assert problem(MaxBadRows, limit) == "Value error, must be a number of rows such as 20, or a percentage such as 5%"

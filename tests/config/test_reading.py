@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertmill.config.commands import DURATIONS, PretrainSettings, TokenizeSettings
+from bertmill.config.commands import DURATIONS, PretrainSettings
 from bertmill.config.fields import MAY_CHANGE, MAY_MOVE
 from bertmill.config.reading import (
     MAX_TOML_BYTES,
@@ -26,6 +26,7 @@ from bertmill.config.reading import (
     unknown_name,
     with_whole_paths,
 )
+from bertmill.config.text_commands import TokenizeSettings
 from bertmill.config.training_settings import TrainingSettings
 from bertmill.errors import BertmillError, IntegrityError, UsageError
 from bertmill.tasks import settings_for
@@ -439,4 +440,5 @@ def test_paths_become_absolute_and_names_fractions_and_standard_input_stay(
     assert (whole.train, whole.dev, whole.model, whole.out) == (tmp_path / "rows.tsv", "0.1", "minilm", Path("run"))
     whole = with_whole_paths(read_settings(kind, {**given_settings, "model": "folder", "dev": "d.tsv", "train": "-"}))
     assert (whole.train, whole.dev, whole.model) == (Path("-"), str(tmp_path / "d.tsv"), str(tmp_path / "folder"))
-    assert movable_fields(whole) == {"model": whole.model, "train": whole.train, "dev": whole.dev}
+    moved = {"model": whole.model, "train": whole.train, "dev": whole.dev, "tags": None, "dev_tags": None}
+    assert movable_fields(whole) == moved

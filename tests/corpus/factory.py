@@ -19,6 +19,33 @@ SPECIAL_IDS = VocabularyIds(size=1000, cls=2, sep=3, mask=4, special=(0, 1, 2, 3
 
 Document = Sequence[int]  # the lengths of its sentences
 
+STATISTICS = {
+    "unigram_entropy": 1.5,
+    "unknown_share": 0.0,
+    "pieces_used": 3,
+    "duplicate_sentences": 0,
+    "duplicate_documents": 0,
+    "duplicates_from_one_in": 1,
+    "short_documents": 0,
+    "instances_of_128": 1,
+    "longest_sentence": 4,
+    "sentence_lengths": [1, 2],
+    "document_lengths": [0, 0, 1],
+}
+FACTS = {
+    "shards": 1,
+    "pieces": 4,
+    "sentences": 3,
+    "documents": 1,
+    "dropped_sentences": 0,
+    "text_bytes": 9,
+    "chinese_words": None,
+    "vocabulary_size": SPECIAL_IDS.size,
+    "vocabulary_sha256": "0" * 64,
+    "sha256": "f" * 64,
+    "statistics": STATISTICS,
+}
+
 
 def write_corpus(
     folder: Path,
@@ -51,7 +78,7 @@ def write_corpus(
         for kind, content in contents.items():
             (folder / shard_file(shard, kind)).write_bytes(content.tobytes())
     identity = hashlib.sha256(pieces.tobytes() + lengths.tobytes() + document_ends.tobytes()).hexdigest()
-    facts = {"shards": num_shards, "vocabulary_size": vocabulary_size, "sha256": identity, "vocabulary_sha256": ""}
+    facts = {**FACTS, "shards": num_shards, "vocabulary_size": vocabulary_size, "sha256": identity}
     write_manifest(folder, facts={"corpus": facts})
     return Corpus(folder)
 

@@ -88,7 +88,7 @@ def test_no_negative_of_real_text_comes_from_its_own_document(
     )
     num_instances = epoch = 0
     while num_instances < MANY_INSTANCES:
-        records = instances.planner.load_records(epoch)
+        records = instances.planner.open_records(epoch)[:]
         of_a, of_b = (np.searchsorted(ends, records[side], side="right") for side in ("a_start", "b_start"))
         assert np.array_equal(of_a != of_b, records["label"] == 1)
         num_instances += len(records)
@@ -101,7 +101,7 @@ def test_neither_lengths_nor_ends_reveal_the_label_of_real_text(
     """Negatives must not be recognizable by where texts are cut: lengths and sentence ends are as in positives."""
     corpus, vocabulary = wikipedia
     instances = Instances(corpus, vocabulary, tmp_path, PlanSettings(), MaskingSettings(), seed=1)
-    records = instances.planner.load_records(0)
+    records = instances.planner.open_records(0)[:]
     bases = zip(corpus.piece_offsets, corpus.shards, strict=False)
     ends = np.concatenate([base + shard.sentence_ends for base, shard in bases])
     negative = records["label"] == 1
@@ -120,7 +120,7 @@ def test_half_of_the_sentence_order_instances_of_real_text_are_swapped(
     instances = Instances(corpus, vocabulary, tmp_path, PlanSettings("mlm+sop"), MaskingSettings(), seed=1)
     num_instances = swapped = epoch = 0
     while num_instances < MANY_INSTANCES:
-        records = instances.planner.load_records(epoch)
+        records = instances.planner.open_records(epoch)[:]
         assert np.array_equal(records["a_start"] > records["b_start"], records["label"] == 1)
         swapped += int(records["label"].sum())
         num_instances += len(records)
@@ -162,7 +162,7 @@ def test_a_pair_is_laid_out_with_special_pieces_and_segments(corpus: Corpus, tmp
     numbers = np.arange(instances.plan_epoch(0).num_instances)[::-1]
     batch = instances.make_batch(0, numbers)
     start = 0
-    for place, record in enumerate(instances.planner.load_records(0)[numbers]):
+    for place, record in enumerate(instances.planner.open_records(0).take(numbers)):
         a, b = int(record["a_start"]), int(record["b_start"])
         text_a = corpus.pieces(a, a + int(record["a_length"]))
         text_b = corpus.pieces(b, b + int(record["b_length"]))

@@ -95,7 +95,7 @@ def test_full_sentences_of_a_part_lose_nothing_and_do_not_overlap(tmp_path: Path
     total = 0
     for part in PARTS:
         planner = Planner(corpus, tmp_path / part, PlanSettings("mlm", part=part, heldout_share=0.2), 3)
-        records = planner.load_records(0)
+        records = planner.open_records(0)[:]
         total += int(records["length"].sum())
         assert planner.plan(0).counts["pieces"] == int(records["length"].sum())
         ends = records["start"] + records["length"]

@@ -3,6 +3,7 @@
 import itertools
 import re
 import sys
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from bertmill.corpus import shard_texts
 from bertmill.corpus.shard_texts import DocumentMode, cut_shard_texts
+from bertmill.errors import DataError
 from bertmill.text.files import Line
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.text.wordpiece import WordPiece
@@ -46,6 +48,25 @@ def test_shard_texts_add_up_to_the_text_and_a_document_continues_with_a_line_of_
     for before, after in itertools.pairwise(found):
         assert len(before) >= 2000
         assert before.endswith("\n\n") or (len(before) >= 4000 and after[0].isalnum())
+
+
+def test_a_document_without_lines_of_pieces_is_rejected_before_memory_fills_up() -> None:
+    line = "\u200b." * 500
+    count = 1 + shard_texts.MAX_WITHOUT_PIECES // (len(line) + 1)
+    lines = lines_of("a", *[line] * (count - 1), "b", *[line] * count, "")
+    with pytest.raises(DataError, match=rf"a\.txt:{2 * count + 1}: more than 4,194,304 characters"):
+        list(cut_shard_texts(lines, None))
+    *enough, one_more, blank = lines
+    assert sum(len(shard.text.decode()) for shard in cut_shard_texts([*enough, blank, one_more], None)) > 8_000_000
+
+
+def test_short_lines_need_little_memory() -> None:
+    lines = lines_of(*["."] * 300_000)
+    tracemalloc.start()
+    assert sum(len(shard.text) for shard in cut_shard_texts(lines, None)) == 600_001
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4_000_000
 
 
 def test_letters_and_digits_always_give_pieces() -> None:

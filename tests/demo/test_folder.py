@@ -41,7 +41,7 @@ def test_a_demo_of_another_format_is_refused(tmp_path: Path) -> None:
 
 
 def test_two_processes_cannot_use_the_same_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bertmill.storage._LOCK_PATIENCE_S", 0.1)
+    monkeypatch.setattr("bertmill.locks._LOCK_PATIENCE_S", 0.1)
     settings = DemoSettings(out=tmp_path / "demo")
     with open_demo(settings), pytest.raises(ResourceError, match="another process"), open_demo(settings):
         pass

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
 
+import numpy as np
 import pytest
+import torch
 
 from bertmill.inference.evaluation import Evaluation, evaluate
 from bertmill.inference.runner import Runner
 from bertmill.rows.source import RowFile
-from bertmill.tasks.base import encode_rows
-from bertmill.tasks.classify import ClassRow
+from bertmill.tasks.base import AnyTask, Example, encode_rows
+from bertmill.tasks.classify import Classify, ClassRow
+from bertmill.tasks.label_sets import sigmoid
+from bertmill.tasks.regress import NumberRow, Regress
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +26,7 @@ def runner(classifier: Path) -> Runner:
 
 def evaluate_rows(runner: Runner, rows: list[ClassRow], num_errors: int) -> Evaluation:
     examples = encode_rows(runner.task, rows, runner.windows, RowFile("f.tsv"))
-    return evaluate(runner.task, runner.model, examples, runner.device, num_errors)
+    return evaluate(runner.task, runner.model, examples, runner.device, num_errors, runner.metric)
 
 
 def test_metrics_have_intervals_and_agree_with_the_confusion_matrix(runner: Runner, rows_file: Path) -> None:
@@ -52,7 +58,8 @@ def test_errors_are_the_most_confident_ones_first(runner: Runner) -> None:
 def test_an_evaluation_is_json(runner: Runner) -> None:
     rows = [ClassRow("f.tsv:2", ("good film", "a pair"), "no", id="x"), ClassRow("f.tsv:3", ("dull",), "no")]
     content = evaluate_rows(runner, rows, 5).to_json()
-    assert list(content) == ["rows", "metrics", "baseline", "classes", "confusion", "reliability", "worst"]
+    names = ["rows", "metric", "metrics", "baseline", "warning", "classes", "confusion", "reliability", "worst"]
+    assert list(content) == names
     assert list(content["metrics"]["accuracy"]) == ["value", "low", "high"]
     (worst,) = content["worst"]
     assert worst["place"] == "f.tsv:2"
@@ -67,6 +74,75 @@ def test_the_baseline_is_the_best_constant_prediction(runner: Runner, rows_file:
     majority = max(set(labels), key=labels.count)
     assert baseline.answer == f"always {majority}"
     assert baseline.metrics["accuracy"] == pytest.approx(labels.count(majority) / len(labels))
+
+
+class Outputs(NamedTuple):
+    """A stand-in for a model: the outputs that a task should get for its examples."""
+
+    task: AnyTask
+    outputs: list[np.ndarray]
+    targets: list[Any]
+
+    def evaluate(self, metric: str, *, is_tuned_on_them: bool = False) -> Evaluation:
+        kind = NumberRow if isinstance(self.task, Regress) else ClassRow
+        row = kind("f.tsv:2", ("a text",))
+        examples = [Example(row, (), target) for target in self.targets]
+        outputs = list(zip(examples, self.outputs, strict=True))
+        with mock.patch("bertmill.inference.evaluation.stream_outputs", return_value=outputs):
+            device = torch.device("cpu")
+            return evaluate(self.task, torch.nn.Identity(), [], device, 0, metric, is_tuned_on_them=is_tuned_on_them)
+
+
+def classes(num_right: int) -> Outputs:
+    """40 rows, 30 of the class a. All are predicted as a, except the first `num_right` of the class b."""
+    targets = [0] * 30 + [1] * 10
+    predicted = [0] * 30 + [1] * num_right + [0] * (10 - num_right)
+    return Outputs(Classify(("a", "b")), [np.eye(2)[each] for each in predicted], targets)
+
+
+def test_a_model_that_is_not_better_than_the_baseline_beyond_its_interval_gets_a_warning() -> None:
+    useless = classes(0).evaluate("accuracy")
+    assert useless.warning.startswith(
+        "the model is not clearly better than the baseline, always a: accuracy 0.7500 (95% CI: 0.6"
+    )
+    assert useless.summary.endswith("), baseline 0.7500 (always a)")
+    slightly = classes(2).evaluate("accuracy")
+    assert slightly.intervals["accuracy"][0] < 0.75 < slightly.metrics["accuracy"]
+    assert "accuracy 0.8000" in slightly.warning
+    assert classes(10).evaluate("accuracy").warning == ""
+
+
+@pytest.mark.parametrize(
+    ("slope", "offset", "is_useful"), [(1, 0, True), (0, 4.5, False), (1, 9, False), (-1, 9, False)]
+)
+def test_predicted_numbers_must_correlate_and_be_closer_than_the_mean(
+    slope: float, offset: float, is_useful: bool
+) -> None:
+    targets = [float(number % 10) for number in range(100)]
+    model = Outputs(Regress(), [np.array([slope * each + offset]) for each in targets], targets)
+    warning = model.evaluate("pearson").warning
+    assert (not warning) == is_useful
+    assert ("pearson" in warning) == (slope <= 0)
+    assert ("mean squared error" in warning) == (not is_useful)
+
+
+def test_thresholds_tuned_on_the_same_rows_do_not_hide_that_nothing_was_learned() -> None:
+    generator = np.random.default_rng(0)
+    targets = generator.random((200, 60)) < 0.2
+    task = Classify(tuple(map(str, range(60))), multi_label=True)
+    scores = generator.normal(0, 0.2, targets.shape)
+    tuned, _ = task.tuned(lambda: np.stack([sigmoid(scores), targets], 1), "micro_f1")
+    noise = Outputs(tuned, list(scores), list(targets))
+    biased = noise.evaluate("micro_f1")
+    assert biased.intervals["micro_f1"][0] > biased.baseline.metrics["micro_f1"]
+    assert "not clearly better" in noise.evaluate("micro_f1", is_tuned_on_them=True).warning
+    signal = Outputs(tuned, list(scores + targets), list(targets))
+    assert signal.evaluate("micro_f1", is_tuned_on_them=True).warning == ""
+
+
+def test_a_single_row_may_be_the_whole_dev_set() -> None:
+    one = Outputs(Classify(("a", "b"), multi_label=True), [np.array([1.0, -1.0])], [(1.0, 0.0)])
+    assert one.evaluate("micro_f1", is_tuned_on_them=True).num_rows == 1
 
 
 def test_bins_of_confidence_hold_every_decision_once(runner: Runner, rows_file: Path) -> None:

@@ -15,7 +15,7 @@ import torch
 import transformers
 
 import bertmill
-from bertmill.errors import BertmillError, DataError, UsageError
+from bertmill.errors import BertmillError, DataError, IntegrityError, UsageError
 from bertmill.inference.predictor import Predictor
 from tests.finetuned import RunMain, read_metadata
 
@@ -172,6 +172,9 @@ def test_the_metadata_limits_the_length_of_answers(answerer: Path, tmp_path: Pat
     folder = shutil.copytree(answerer, tmp_path / "model")
     changed = {**read_metadata(folder), "max_answer_pieces": 1, "null_threshold": -1e9}
     (folder / "bertmill.json").write_text(json.dumps(changed), encoding="utf-8")
+    with pytest.raises(IntegrityError, match=r"bertmill\.json has"):
+        bertmill.load(folder).answer("where is it?", "good film new york cold book")
+    (folder / "manifest.json").unlink()
     best = bertmill.load(folder).answer("where is it?", "good film new york cold book")
     assert isinstance(best, dict)
     assert " " not in best["answer"]

@@ -23,9 +23,15 @@ def test_sizes_are_selected_by_name() -> None:
 
 def test_one_error_names_every_problem() -> None:
     with pytest.raises(UsageError) as caught:
-        BertConfig(hidden_size=10**9, vocab_size=-1, hidden_act="swish", hidden_dropout_prob=1.5, hiden_size=3)
-    for name in ("hidden_size", "vocab_size", "hidden_act", "hidden_dropout_prob", "hiden_size"):
+        BertConfig(hidden_size=10**9, vocab_size=-1, hidden_act="swish", hidden_dropout_prob=1.5)
+    for name in ("hidden_size", "vocab_size", "hidden_act", "hidden_dropout_prob"):
         assert name in str(caught.value)
+
+
+def test_a_misspelled_field_is_an_error_although_other_unknown_settings_are_kept() -> None:
+    with pytest.raises(UsageError, match=r"hiden_size is not a setting of BertConfig; did you mean hidden_size\?"):
+        BertConfig(hiden_size=3)
+    assert BertConfig(my_head="linear").my_head == "linear"
 
 
 @pytest.mark.parametrize(
@@ -88,7 +94,8 @@ def test_hugging_face_reads_the_same_settings_from_our_file(tmp_path: Path) -> N
     assert (theirs.hidden_size, theirs.is_decoder, theirs.id2label) == (128, True, config.id2label)
     theirs.save_pretrained(tmp_path)
     back = BertConfig.from_pretrained(tmp_path)
-    assert {**dict(back), "other_settings": {}} == {**dict(config), "other_settings": {}}
+    ours = {name: getattr(config, name) for name in BertConfig.model_fields}
+    assert {name: getattr(back, name) for name in BertConfig.model_fields} == ours
 
 
 def test_unknown_keys_are_kept_but_references_to_code_are_not() -> None:
@@ -96,6 +103,47 @@ def test_unknown_keys_are_kept_but_references_to_code_are_not() -> None:
     assert config.to_dict()["my_note"] == [1, 2]
     assert "auto_map" not in config.to_dict()
     assert "dtype" not in config.to_dict()
+
+
+def test_unknown_keywords_and_attributes_survive_a_round_trip_through_a_file(tmp_path: Path) -> None:
+    config = BertConfig.of_size("tiny", num_extra=3, use_cache=True, is_decoder=False)
+    config.pooling = {"kind": "mean"}
+    config.update({"num_labels": 3, "note": None})
+    config.save_pretrained(tmp_path)
+    back = BertConfig.from_pretrained(tmp_path)
+    assert (back.num_extra, back.pooling, back.note, back.num_labels) == (3, {"kind": "mean"}, None, 3)
+    assert (back.use_cache, back.is_decoder) == (True, False)
+    assert back.to_dict() == config.to_dict() == json.loads(config.to_json_string())
+    assert back.with_settings(num_extra=4).num_extra == 4
+
+
+def test_a_config_of_transformers_is_converted() -> None:
+    theirs = transformers.BertConfig(hidden_size=64, num_attention_heads=4, num_labels=3, my_note="kept")
+    ours = BertConfig.of(theirs)
+    assert (ours.hidden_size, ours.num_labels, ours.my_note) == (64, 3, "kept")
+    assert BertConfig.of(ours) is ours
+    with pytest.raises(UsageError, match="config must be a BertConfig, not int"):
+        BertConfig.of(3)
+    with pytest.raises(UsageError, match="add_cross_attention is True"):
+        BertConfig.of(transformers.BertConfig(is_decoder=True, add_cross_attention=True))
+
+
+@pytest.mark.parametrize("name", ["add_cross_attention", "is_encoder_decoder"])
+def test_an_unsupported_option_is_false_and_cannot_be_turned_on(name: str) -> None:
+    config = BertConfig(**{name: False})
+    assert getattr(BertConfig(), name) is getattr(config, name) is False
+    with pytest.raises(UsageError, match=f"{name} is True, but only False is supported"):
+        BertConfig(**{name: True})
+    with pytest.raises(UsageError, match=f"{name} is True, but only False is supported"):
+        setattr(config, name, True)
+
+
+def test_is_decoder_is_another_name_of_causal() -> None:
+    assert BertConfig(is_decoder=True).causal
+    config = BertConfig()
+    config.is_decoder = True
+    assert config.causal
+    assert config.to_dict()["is_decoder"] is True
 
 
 def test_an_error_in_a_file_names_the_file(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from equality import SMALL, padded_inputs
+from equality import CLASSES, SMALL, padded_inputs, twins
 
 import bertmill
 from bertmill import BertConfig, BertModel, PackedBatch
@@ -93,3 +93,15 @@ def test_inputs_of_the_wrong_shape_are_rejected(shape: tuple[int, ...]) -> None:
     model = bertmill.BertModel(bertmill.BertConfig.of_size("tiny", vocab_size=100))
     with pytest.raises(UsageError, match="input_ids must be \\[sequences, pieces\\]"):
         model(torch.zeros(shape, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_with_compute_padding_outputs_at_padding_are_those_of_hugging_face(name: str) -> None:
+    ours, theirs = twins(name)
+    ours.compute_padding = True
+    inputs = padded_inputs(SMALL["vocab_size"])
+    if name == "BertForMultipleChoice":
+        inputs = {key: value.view(-1, 2, value.shape[1]) for key, value in inputs.items()}
+    mine, other = ours(**inputs), theirs(**inputs)
+    for key in other:
+        torch.testing.assert_close(mine[key], other[key], atol=1e-5, rtol=0)

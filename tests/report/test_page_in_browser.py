@@ -103,12 +103,16 @@ def read_last_values(page: Page, plot: str) -> str:
 def test_a_pretraining_report_shows_the_metrics_of_the_log(open_page: OpenPage, pretrained_run: Path) -> None:
     page = open_page(pretrained_run / "report.html")
     assert page.title() == "bertmill: run"
-    assert headings(page) == ["Curves", "Predicted pieces", "Attention", "Settings and provenance"]
+    sections = ["Curves", "Metrics on held-out text", "Predicted pieces", "Attention", "Settings and provenance"]
+    assert headings(page) == sections
     *_, trained, evaluated = lines_of(pretrained_run)
     readout = read_last_values(page, "MLM loss")
     assert readout == f"step 12: training {trained['mlm_loss']:.4f}, held-out {evaluated['heldout_mlm_loss']:.4f}"
     tiles = page.locator(".tiles").inner_text()
     assert f"{100 * evaluated['heldout_mlm_accuracy']:.1f}%" in tiles
+    accuracy = evaluation_of(pretrained_run)["metrics"]["mlm_accuracy"]
+    assert f"95% CI: {100 * accuracy['low']:.1f}% – {100 * accuracy['high']:.1f}%" in tiles
+    assert f"{short(accuracy['low'])} – {short(accuracy['high'])}" in page.locator("#metrics").inner_text()
     assert evaluation_of(pretrained_run)["baseline"]["answer"] in tiles
     texts = page.locator("svg text").all_text_contents()
     vocabulary_size = evaluation_of(pretrained_run)["vocabulary_size"]
@@ -138,12 +142,22 @@ def test_a_classifier_report_shows_metrics_classes_and_confusion(open_page: Open
     cells = page.locator("#metrics tbody tr").first.locator("td").all_inner_texts()
     assert cells[:2] == [short(metric["value"]), f"{short(metric['low'])} – {short(metric['high'])}"]
     assert evaluation["baseline"]["answer"] in table
+    assert "Warning" not in table
     matrix = page.locator("svg.confusion")
     matrix.focus()
     page.keyboard.press("ArrowRight")
     count = evaluation["confusion"][0][1]
     assert f"expected no, predicted yes: {count} of" in page.locator("#confusion").inner_text()
     assert page.locator("#classes tbody tr").count() == 2
+
+
+def test_a_report_warns_that_nothing_was_learned(open_page: OpenPage, finished: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(finished, tmp_path / "run")
+    content = evaluation_of(run) | {"warning": "the model is not clearly better than the <b>baseline</b>."}
+    (run / "evaluation.json").write_text(json.dumps(content), encoding="utf-8")
+    write_run_report(run)
+    shown = open_page(run / "report.html").locator("#metrics .warning").inner_text()
+    assert shown == f"Warning: {content['warning']}"
 
 
 def decoded(page: dict[str, Any], num_heads: int) -> np.ndarray:
@@ -226,6 +240,7 @@ def test_a_long_run_with_many_classes_stays_usable(open_page: OpenPage, large_ru
     assert page.locator("#classes tbody tr").count() == 20
     page.get_by_role("button", name="Show all 77 classes").click()
     assert page.locator("#classes tbody tr").count() == 77
+    assert page.evaluate("document.activeElement.rowIndex") == 21  # the first class that the button added
 
 
 SPOKEN = "[aria-live]"

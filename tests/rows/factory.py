@@ -13,7 +13,7 @@ from typing import Any
 import zstandard
 
 from bertmill.config.commands import RowSettings
-from bertmill.rows.columns import read_fields
+from bertmill.rows.fields import read_fields
 from bertmill.rows.labels import label_text
 from bertmill.rows.row import Record, Row
 from bertmill.rows.source import RowFile

@@ -97,6 +97,19 @@ def test_literal_quotes_can_be_read_from_a_csv(
         ("a.csv", 'a,"b"\t"c"\n', {"format": "tsv"}, [['a,"b"', '"c"']]),
         ("a.csv", 'a;"b;c"\n', {"separator": ";"}, [["a", "b;c"]]),
         ("a.csv", 'a\t"b"\n', {"separator": "tab"}, [["a", "b"]]),
+        ("a.csv", 'a;b\n"c,\nd";e\n', {}, [["a", "b"], ["c,\nd", "e"]]),
+        ("a.csv", "a\tb;c\td\n1\t2\t3\n", {}, [["a", "b;c", "d"], ["1", "2", "3"]]),
+        ("a.csv", '"a, or b";c\n', {}, [["a, or b", "c"]]),
+        ("a.csv", "\n\na;b\n", {}, [["a", "b"]]),
+        ("a.csv", "a;b,c\n", {}, [["a;b", "c"]]),
+        ("a.csv", 'sep=|\na|"b;c"\n', {}, [["a", "b;c"]]),
+        ("a.csv", '"sep=\t"\na\tb\n', {}, [["a", "b"]]),
+        ("a.csv", "sep=,\na,b\n", {}, [["a", "b"]]),
+        ("a.tsv", "sep=;\na;b\n", {}, [["sep=;"], ["a;b"]]),
+        ("a.csv", "a b\nc;d\n", {}, [["a b"], ["c;d"]]),
+        ("a.csv", "a;b\n", {"separator": ","}, [["a;b"]]),
+        ("a.csv", 'a;"b,c"\n', {"quotes": "literal"}, [['a;"b', 'c"']]),
+        ("a.tsv", "a;b\n", {}, [["a;b"]]),
         ("a.tsv", 'a,"b"\n', {"separator": ","}, [["a", '"b"']]),
         ("a.tsv", 'a\t"b"\n', {"quotes": "standard"}, [["a", "b"]]),
         ("a.csv", 'a,"b"\n', {"quotes": "literal"}, [["a", '"b"']]),
@@ -106,6 +119,27 @@ def test_the_suffix_determines_the_format_unless_settings_override_it(
     tmp_path: Path, name: str, content: str, settings: dict[str, str], expected: list[list[str]]
 ) -> None:
     assert cells(write(tmp_path / name, content), **settings) == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "notices"),
+    [
+        ("a;b\nc;d\n", ["the columns are separated by semicolons"]),
+        ("a\tb\n", ["the columns are separated by tabs"]),
+        ("sep=|\na|b\n", ["the columns are separated by '|'"]),
+        ("a,b\n", []),
+        ("a\n", []),
+        ("", []),
+    ],
+)
+def test_a_detected_separator_is_reported(tmp_path: Path, content: str, notices: list[str]) -> None:
+    path = write(tmp_path / "a.csv", content)
+    file = row_file(path)
+    list(read_table(file))
+    assert file.counts.notices == [f"{path}: {notice}" for notice in notices]
+    file = row_file(path, separator=";")
+    list(read_table(file))
+    assert not file.counts.notices
 
 
 def test_blank_lines_are_skipped_except_inside_quotes_and_places_are_where_rows_start(tmp_path: Path) -> None:
@@ -183,14 +217,18 @@ def test_the_search_for_quoted_cells_takes_linear_time(tmp_path: Path) -> None:
     assert_linear_time(read, '"' * 400_001)
 
 
-def test_a_quote_that_is_never_closed_needs_bounded_memory(tmp_path: Path) -> None:
-    file = write(tmp_path / "a.csv", 'text,label\n"open,1\n' + f"{'x' * 999},1\n" * 60_000)  # 60 MB
+@pytest.mark.parametrize("line", [f"{'x' * 999},1\n", "\n" * 1000], ids=["long", "blank"])
+def test_a_quote_that_is_never_closed_needs_bounded_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    monkeypatch.setattr("bertmill.rows.formats._MAX_ROW_CHARACTERS", 1 << 20)
+    file = write(tmp_path / "a.csv", 'text,label\n"open,1\n' + line * 4_000)
     tracemalloc.start()
     with pytest.raises(DataError, match=r"a\.csv:2: a quote in this row is never closed"):
         cells(file)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 40e6
+    assert peak < 4e6
 
 
 @pytest.mark.parametrize("name", ["a.tsv", "a.csv"])
@@ -234,16 +272,27 @@ def test_standard_input_may_contain_records(monkeypatch: pytest.MonkeyPatch, tmp
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
 @pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.jsonl"])
 def test_files_with_byte_order_marks_and_utf_16_are_read(tmp_path: Path, encoding: str, name: str) -> None:
-    contents = {"a.tsv": "北京\t1\r\n", "a.csv": '"北京",1\r\n', "a.jsonl": '["北京", "1"]\r\n'}
+    contents = {"a.tsv": "北京\t1\r\n", "a.csv": '"北京",1\r\n', "a.jsonl": '{"text": "北京"}\r\n'}
     file = row_file(write(tmp_path / name, contents[name].encode(encoding)))
     if name == "a.jsonl":
         (record,) = read_records(file)
-        assert record.problem is not None
-        assert record.problem.what == "is not a JSON object (found: list)"
+        assert record.fields == {"text": "北京"}
     else:
         assert [row.values for row in read_table(file)] == [["北京", "1"]]
     assert file.counts.repairs.byte_order_marks == 1
     assert file.counts.repairs.utf16 == (encoding == "utf-16")
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.jsonl", "a.json"])
+def test_the_encoding_of_a_file_can_be_set(tmp_path: Path, name: str) -> None:
+    contents = {"a.tsv": "北京\t1\n", "a.csv": "北京;1\n"}
+    path = write(tmp_path / name, contents.get(name, '{"text": "北京"}\n').encode("gb18030"))
+    file = row_file(path, encoding="gb18030")
+    if name in contents:
+        assert [row.values for row in read_table(file)] == [["北京", "1"]]
+    else:
+        assert [record.fields for record in read_records(file)] == [{"text": "北京"}]
+    assert not file.counts.repairs
 
 
 def test_a_file_that_is_missing_or_binary_is_rejected(tmp_path: Path) -> None:
@@ -318,10 +367,65 @@ def test_a_json_file_is_a_list_of_records_with_their_lines(tmp_path: Path) -> No
     assert third.problem.what == "expected a JSON object, found a number"
 
 
+def test_a_list_in_a_jsonl_is_one_clear_error(tmp_path: Path) -> None:
+    for content in ('[\n{"text": "a"},\n{"text": "b"}\n]\n', '[{"text": "a"}]', '[{"text": "a"},\n {"text": "b"}]'):
+        file = write(tmp_path / "a.jsonl", content)
+        with pytest.raises(DataError) as caught:
+            read_records(row_file(file))
+        message = "the file is one JSON array, not one record per line; rename it to end in .json, or set format=json"
+        assert str(caught.value) == f"{file}: {message}"
+        assert next(read_records(row_file(file, format="json"))).fields == {"text": "a"}
+    lists = read_records(row_file(write(tmp_path / "b.jsonl", '["a", "x"]\n["b", "y"]\n')))
+    assert [record.problem is None for record in lists] == [False, False]
+
+
+def test_a_json_file_may_have_one_record_per_line(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.json", '\n{"text": "a", "id": 3}\n\n{"text": \n{"text": "b"}')
+    first, bad, last = read_records(row_file(path))
+    assert first == Record(f"{path}:2", {"text": "a", "id": 3}, 3)
+    assert bad.problem is not None
+    assert bad.place == f"{path}:4"
+    assert last == Record(f"{path}:5", {"text": "b"})
+
+
+def test_a_json_file_with_one_record_per_line_is_streamed(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.json", f'{{"text": "{"x" * 1000}"}}\n' * 20_000)  # 20 MB
+    tracemalloc.start()
+    assert sum(1 for _ in read_records(row_file(path))) == 20_000
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 3e6
+
+
+def test_a_key_selects_one_of_several_lists(tmp_path: Path) -> None:
+    content = {"train": [["a", "x"], ["b", "y"]], "val": [["c", "x"]], "source": "web", "empty": []}
+    path = write(tmp_path / "a.json", json.dumps(content))
+    expected = {"train": [("a", "x"), ("b", "y")], "val": [("c", "x")], "empty": []}
+    for key, rows in expected.items():
+        found = read_records(row_file(f"{path}#{key}"))
+        assert [record.fields for record in found] == [{"text": text, "label": label} for text, label in rows]
+    with pytest.raises(UsageError) as caught:
+        list(read_records(row_file(path)))
+    lists = "train (2), val (1)"
+    assert (
+        str(caught.value)
+        == f"{path}: the file has several lists of rows: {lists}; name one of them, as in {path}#train"
+    )
+    with pytest.raises(UsageError, match="the file has no key 'test'; its keys are train, val, source, empty"):
+        read_records(row_file(f"{path}#test"))
+    path = write(tmp_path / "b.json", '{"text": "a"}\n{"text": "b"}\n')
+    with pytest.raises(UsageError, match="the file has one record per line, not a key 'train'; omit it"):
+        read_records(row_file(f"{path}#train"))
+    path = write(tmp_path / "c.json", '[{"text": "a"}]')
+    with pytest.raises(UsageError, match="the file is not an object with a key 'train'; omit it"):
+        read_records(row_file(f"{path}#train"))
+
+
 def test_json_that_is_not_a_list_is_rejected_unless_a_task_reads_its_structure(tmp_path: Path) -> None:
+    file = row_file(write(tmp_path / "a.json", '"a"'))
+    with pytest.raises(DataError, match=r"a.json: expected a list of records \(found: string\); write a list, or one"):
+        list(read_records(file))
     file = row_file(write(tmp_path / "a.json", '{"a": 1}'))
-    with pytest.raises(DataError, match=r"a.json: expected a list of records \(found: object\); write a list, or a"):
-        read_records(file)
 
     def unfold(content: Any, file: RowFile) -> Iterator[Record] | None:
         return iter([json_record("here", content, file.counts.repairs)]) if isinstance(content, JsonObject) else None

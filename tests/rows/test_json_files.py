@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertmill.errors import DataError
-from bertmill.rows.json_files import JsonList, JsonObject, line_of, read_whole_json, type_of
+from bertmill.errors import DataError, UsageError
+from bertmill.rows import json_files
+from bertmill.rows.json_files import JsonList, JsonObject, line_of, listed_rows, parse_whole, type_of
+from bertmill.text.files import read_file
 from bertmill.text.repair import Repairs
 
 VALUES = st.recursive(
@@ -24,7 +27,12 @@ VALUES = st.recursive(
 
 def read(folder: Path, text: str) -> Any:
     (folder / "a.json").write_text(text, encoding="utf-8")
-    return read_whole_json(str(folder / "a.json"), Repairs())
+    return read_file_at(folder / "a.json")
+
+
+def read_file_at(path: Path) -> Any:
+    lines = read_file(str(path), repairs=Repairs(), max_line_characters=json_files.MAX_JSON_CHARACTERS)
+    return parse_whole(lines, path.name)
 
 
 def parts(value: Any) -> Iterator[JsonObject | JsonList]:
@@ -58,10 +66,11 @@ def test_types_have_json_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ('[\n\n{"a": 1},\n \n}', "a.json:5: invalid JSON: "),
         ('[\n{"a": 1},\n}', "a.json:3: invalid JSON: "),
         ("[" * 100_000, "a.json: invalid JSON: "),
         ("", "a.json:1: the file is empty"),
-        ('{"a": 1}\n{"a": 2}\n', "a.json:2: invalid JSON: Extra data (character 1); rename it to .jsonl if"),
+        ('{"a": 1}\n{"a": 2}\n', "a.json:2: invalid JSON: Extra data (character 1); write one list of records, or"),
     ],
 )
 def test_invalid_json_is_reported(tmp_path: Path, text: str, message: str) -> None:
@@ -70,7 +79,65 @@ def test_invalid_json_is_reported(tmp_path: Path, text: str, message: str) -> No
     assert message in str(caught.value)
 
 
+def test_blank_lines_need_no_memory(tmp_path: Path) -> None:
+    text = "[" + "\n" * 2_000_000 + '{"a":\n1}, {"b": 1}]'
+    (tmp_path / "a.json").write_text(text, encoding="utf-8")
+    tracemalloc.start()
+    found = read_file_at(tmp_path / "a.json")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found == [{"a": 1}, {"b": 1}]
+    assert [line_of(item, found) for item in found] == [2_000_001, 2_000_002]
+    assert peak < 2_000_000
+
+
+def test_one_line_may_be_as_long_as_a_file(tmp_path: Path) -> None:
+    text = "a" * ((1 << 24) + 1)
+    assert read(tmp_path, f'["{text}"]') == [text]
+
+
 def test_a_file_that_is_too_large_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bertmill.rows.json_files._MAX_CHARACTERS", 10)
+    monkeypatch.setattr("bertmill.rows.json_files.MAX_JSON_CHARACTERS", 10)
     with pytest.raises(DataError, match=r"the file has more than 10 characters; convert it to \.jsonl"):
-        read(tmp_path, json.dumps([{"text": "a"}]))
+        read(tmp_path, json.dumps([{"a": "b"}], indent=1))
+    with pytest.raises(DataError, match=r"the line has more than 10 characters; convert it to \.jsonl"):
+        read(tmp_path, json.dumps([{"a": "b"}]))
+
+
+def rows(folder: Path, content: Any) -> list[Any]:
+    return [item for _, item in listed_rows(read(folder, json.dumps(content)), "a.json")]
+
+
+RECORDS = [{"text": "a", "label": 1}, {"text": "b", "label": 2}]
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (RECORDS, RECORDS),
+        ([["a", "x"], ["b", "y"]], [{"text": "a", "label": "x"}, {"text": "b", "label": "y"}]),
+        ({"data": RECORDS, "version": 2}, RECORDS),
+        ({"train": [["a", "x"]], "labels": ["x", "y"]}, [{"text": "a", "label": "x"}]),
+        ({"text": {"0": "a", "1": "b"}, "label": {"0": 1, "1": 2}}, RECORDS),  # pandas
+        (RECORDS[0], RECORDS[:1]),
+        ({"words": ["a", "b"], "tags": ["O", "O"]}, [{"words": ["a", "b"], "tags": ["O", "O"]}]),
+        ({"text": {"0": "a"}, "label": {"1": 1}}, [{"text": {"0": "a"}, "label": {"1": 1}}]),
+        ([3, ["a", "b", "c"], ["a", 1]], [3, ["a", "b", "c"], ["a", 1]]),  # each is a bad row
+        ([], []),
+    ],
+)
+def test_rows_are_found_in_every_structure(tmp_path: Path, content: Any, expected: list[Any]) -> None:
+    assert rows(tmp_path, content) == expected
+
+
+def test_several_lists_of_rows_are_ambiguous(tmp_path: Path) -> None:
+    with pytest.raises(
+        UsageError, match=r"several lists of rows: train \(2\), dev \(2\); name one of them, as in a.json#train"
+    ):
+        rows(tmp_path, {"train": RECORDS, "dev": RECORDS})
+
+
+@given(records=st.lists(st.fixed_dictionaries({"text": st.text(), "label": st.integers()}), min_size=1, max_size=5))
+def test_columns_by_row_number_are_the_same_rows(tmp_path_factory: Any, records: list[dict[str, Any]]) -> None:
+    by_column = {name: {str(i): record[name] for i, record in enumerate(records)} for name in ("text", "label")}
+    assert rows(tmp_path_factory.getbasetemp(), by_column) == records

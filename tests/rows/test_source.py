@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
+from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from bertmill.errors import DataError, UsageError
+from bertmill.rows.source import source_sha256, split_key_off
 from tests.rows.factory import LabelledRow, read_labelled, row_file, write, write_records
 
 
@@ -31,6 +34,49 @@ from tests.rows.factory import LabelledRow, read_labelled, row_file, write, writ
 def test_the_suffix_determines_the_format(path: str, expected: str) -> None:
     assert row_file(path).format == expected
     assert row_file(path, format="jsonl").format == "jsonl"
+
+
+def test_the_format_of_a_folder_is_folder(tmp_path: Path) -> None:
+    assert row_file(tmp_path).format == "folder"
+    assert row_file(tmp_path, format="tsv").format == "tsv"
+
+
+def test_a_name_may_end_with_a_key_of_a_json_file(tmp_path: Path) -> None:
+    file = row_file("data/a.json#train")
+    assert (file.path, file.key, file.format) == ("data/a.json", "train", "json")
+    assert split_key_off("a.json.gz#oos#1") == ("a.json.gz#oos#1", None)  # the name before the last # is not a .json
+    assert split_key_off("a.json.gz#val") == ("a.json.gz", "val")
+    for name in ("a.csv#train", "a.json", "a.json#", "#train", "-"):
+        assert split_key_off(name) == (name, None)
+    existing = write(tmp_path / "a.json#train", "[]")
+    assert split_key_off(existing) == (existing, None)
+
+
+def test_the_hash_of_a_file_depends_on_its_content_and_the_key(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.json", "{}")
+    assert source_sha256(path) == sha256(b"{}").hexdigest()
+    assert len({source_sha256(path), source_sha256(f"{path}#train"), source_sha256(f"{path}#val")}) == 3
+
+
+def test_the_hash_of_a_folder_depends_on_the_names_and_contents_of_its_files(tmp_path: Path) -> None:
+    (tmp_path / "a/pos").mkdir(parents=True)
+    write(tmp_path / "a/pos/1.txt", "x")
+    before = source_sha256(str(tmp_path / "a"))
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    assert source_sha256(str(tmp_path / "b")) == before
+    write(tmp_path / "a/pos/1.txt", "y")
+    (tmp_path / "b/pos").rename(tmp_path / "b/neg")
+    assert before not in {source_sha256(str(tmp_path / name)) for name in "ab"}
+
+
+@pytest.mark.parametrize("settings", [{}, {"encoding": "cp1252"}])
+def test_bytes_that_are_not_utf_8_are_reported_with_the_setting(tmp_path: Path, settings: dict[str, str]) -> None:
+    path = write(tmp_path / "a.tsv", "text\tlabel\nna\u00efve\tx\n".encode("cp1252"))
+    file = row_file(path, **settings)
+    (row,) = read_labelled(file)
+    assert row.texts == ("na\u00efve" if settings else "na\ufffdve",)
+    advice = "if the file has another encoding, set encoding, for example to cp1252 or gb18030"
+    assert file.counts.notices == ([] if settings else [f"{path}: some bytes are not UTF-8; {advice}"])
 
 
 def test_a_task_can_restrict_formats_and_reject_settings() -> None:
@@ -93,6 +139,25 @@ def test_too_many_bad_rows_stop_reading_at_the_end_of_a_short_file(tmp_path: Pat
     assert len(list(islice(reading, 94))) == 94
     with pytest.raises(DataError, match=r"a\.tsv: more than 5% of the rows are bad: 6 of 100 rows \(empty label 6\)"):
         next(reading)
+
+
+def test_the_limit_on_bad_rows_is_a_setting(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "text\tlabel\n" + "t\t\n" * 6 + "t\tx\n" * 4)
+    for limit in ("60%", "6"):
+        assert len(list(read_labelled(row_file(path, on_bad_row="skip", max_bad_rows=limit)))) == 4
+    for limit, num_read in (("59%", 10), ("5", 6)):
+        file = row_file(path, on_bad_row="skip", max_bad_rows=limit)
+        with pytest.raises(
+            DataError, match=f"(more than {limit} .* bad|more bad rows than {limit}): 6 of {num_read} rows"
+        ):
+            list(read_labelled(file))
+
+
+def test_records_after_a_thousand_bad_ones_have_unknown_columns(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", "no\n" * 1000 + '{"text": "t", "label": 1}\n' * 3)
+    file = row_file(path, on_bad_row="skip", max_bad_rows="100%")
+    with pytest.raises(DataError, match=r"all rows are bad: 1,003 of 1,003 rows \(.* 1,000, unknown columns 3\)"):
+        list(read_labelled(file))
 
 
 def test_too_many_bad_rows_stop_reading_early_in_a_long_file(tmp_path: Path) -> None:

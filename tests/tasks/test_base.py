@@ -29,12 +29,21 @@ def test_a_row_that_the_task_cannot_use_stops_encoding() -> None:
         list(encode_rows(TASK, rows("a", "c"), WINDOWS, RowFile("f.tsv")))
 
 
+def test_all_unknown_labels_are_reported_after_the_last_row() -> None:
+    encoding = encode_rows(TASK, rows("a", "c", "b", "d", "c"), WINDOWS, RowFile("f.tsv"))
+    assert [next(encoding).target, next(encoding).target] == [0, 1]
+    what = r"f.tsv:2: 2 labels are not among a, b: 'c' \(2 rows\), 'd' \(1 row\); .* on_bad_row=skip"
+    with pytest.raises(DataError, match=what):
+        next(encoding)
+
+
 def test_skipped_bad_rows_are_counted() -> None:
     file = RowFile("f.tsv", RowSettings(on_bad_row="skip"))
     file.counts.num_rows = 40
     examples = list(encode_rows(TASK, rows(*"ab" * 19, "c"), WINDOWS, file))
     assert [example.target for example in examples] == [0, 1] * 19
     assert file.counts.skipped == {"unknown label": 1}
+    assert file.counts.unknown == {"c": 1}
 
 
 def test_too_many_bad_rows_stop_encoding_at_the_end() -> None:

@@ -97,7 +97,7 @@ def test_the_label_in_the_summary_is_the_number_of_the_choice() -> None:
 
 def test_the_baseline_is_the_most_frequent_choice_and_confidence_its_probability() -> None:
     examples = [encoded(("She ran.",), "a", "b", right=right) for right in (1, 0, 1)]
-    answer, scores = TASK.baseline(examples)
+    answer, scores = TASK.baseline(examples, "accuracy")
     assert (answer, TASK.metrics(scores)["accuracy"]) == ("always choice 1", pytest.approx(2 / 3))
     ((confidence, is_right),) = TASK.confidences(examples[0], np.array([0.0, 1.0], np.float32))
     assert (confidence, is_right) == (pytest.approx(1 / (1 + np.exp(-1))), True)

@@ -165,7 +165,7 @@ def test_a_message_names_the_line_of_a_question(tmp_path: Path) -> None:
     ("content", "message"),
     [
         ("3", "a.json: expected a list of records (found: number); write a list"),
-        ('{"a": 1}', "a.json: expected a list of records (found: object)"),
+        ('{"a": 1}', "a.json:1, record 1: cannot tell which columns hold the text and the label: a = '1'"),
         ("[]", "a.json: the file has no rows"),
     ],
 )

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from bertmill.batching.windows import Windows
 from bertmill.errors import DataError, UsageError
+from bertmill.model.config import BertConfig
 from bertmill.rows.bad_rows import BadRowError
 from bertmill.rows.source import RowFile
 from bertmill.tasks.base import Example
@@ -72,6 +73,12 @@ def test_many_numeric_labels_suggest_regress() -> None:
         rows = [row(str(number)) for number in range(count)]
         Classify.from_rows(rows, ClassifyOptions(multi_label=multi_label), WINDOWS.tokenizer, file)
         assert file.counts.notices == expected
+
+
+def test_rows_without_a_label_are_counted_with_multi_label() -> None:
+    file = RowFile("f.tsv")
+    Classify.from_rows([row("a"), row(()), row("b"), row(())], MULTI_LABEL, WINDOWS.tokenizer, file)
+    assert file.counts.notices == ["2 of 4 rows have no label"]
 
 
 def test_an_unknown_label_is_reported_with_its_place() -> None:
@@ -177,6 +184,47 @@ def test_multi_label_predictions_list_the_labels_above_the_threshold() -> None:
     assert (task.show(both), task.show(none)) == ("a 0.9526, c 0.9526", "none")
 
 
+def test_every_label_may_have_its_own_threshold() -> None:
+    task = Classify(("a", "b"), multi_label=True, thresholds=(0.2, 0.8))
+    example, output = encoded(task, "b"), np.array([-1, 1], np.float32)  # probabilities 0.27 and 0.73
+    assert task.decode([example], [output])[0]["labels"] == ["a"]
+    scores = np.stack([task.score(example, output)])
+    assert task.metrics(scores)["micro_f1"] == 0
+    assert [each.rows for each in task.class_report(scores).figures] == [0, 1]
+    size, expected = task.mistake(example, output, scores[0])
+    assert (size, expected) == (pytest.approx((np.log(4) - 1) + (np.log(4) - 1)), ("b",))
+    assert list(task.confidences(example, output)) == [(pytest.approx(1 / (1 + np.e)), False)] * 2
+
+
+def test_thresholds_are_tuned_for_the_metric_and_restored_from_the_folder() -> None:
+    task = Classify(("a", "b"), multi_label=True)
+    likely = np.linspace(0.01, 0.4, 40)
+    scores = np.stack([np.stack([likely, likely], 1), np.stack([likely > 0.3, likely > 0.2], 1)], 1)
+    assert task.metrics(scores)["micro_f1"] == 0
+    tuned, description = task.tuned(lambda: scores, "micro_f1")
+    assert tuned.metrics(scores)["micro_f1"] == 1
+    assert tuned.thresholds == pytest.approx((0.3, 0.2), abs=0.01)
+    assert description == f"thresholds of 2 labels, from {min(tuned.thresholds):.4f} to {max(tuned.thresholds):.4f}"
+    config, metadata = tuned.folder_entries()
+    assert Classify.from_folder(BertConfig.of_size("tiny").with_settings(**config), metadata) == tuned
+    assert task.tuned(pytest.fail, "subset_accuracy") == (task, "")
+    assert Classify(("a", "b")).tuned(pytest.fail, "accuracy") == (Classify(("a", "b")), "")
+
+
+def test_top_k_lists_the_most_likely_classes_instead_of_all_scores() -> None:
+    output = np.log(np.array([0.2, 0.5, 0.3]))
+    task = Classify(("a", "b", "c"), top_k=2)
+    (answer,) = task.decode([encoded(task, None)], [output])
+    assert list(answer) == ["label", "score", "top"]
+    assert [each["label"] for each in answer["top"]] == ["b", "c"]
+    assert answer["score"] == answer["top"][0]["score"] == pytest.approx(0.5)
+    assert task.show(answer) == "b 0.5000, c 0.3000"
+    several = Classify(("a", "b", "c"), multi_label=True, top_k=1)
+    (answer,) = several.decode([encoded(several, None)], [np.array([1.0, 2.0, -1.0])])
+    assert (answer["labels"], [each["label"] for each in answer["top"]]) == (["a", "b"], ["b"])
+    assert len(Classify(("a", "b"), top_k=5).decode([encoded(task, None)], [output[:2]])[0]["top"]) == 2
+
+
 # Scores and metrics
 
 
@@ -213,8 +261,8 @@ def test_a_score_contains_what_the_metrics_need() -> None:
     several = Classify(("a", "b"), multi_label=True)
     output = np.array([-1.0, 2.0], np.float32)
     score = several.score(encoded(several, "a"), output)
-    assert score.tolist() == [[False, True], [True, False]]
-    assert several.mistake(encoded(several, "a"), output, score) == (3.0, ("a",))
+    assert score.tolist() == [pytest.approx([1 / (1 + np.e), 1 / (1 + np.exp(-2))]), [1, 0]]
+    assert several.mistake(encoded(several, "a"), output, score) == (pytest.approx(3.0), ("a",))
     single = Classify(("a", "b"))
     score = single.score(encoded(single, "a"), np.array([0, 1], np.float32))
     assert score.tolist() == [1, 0]
@@ -238,15 +286,25 @@ def test_the_class_report_has_metrics_and_a_confusion_matrix() -> None:
 
 def test_the_baseline_is_the_majority_class() -> None:
     task = Classify(("a", "b", "c"))
-    answer, scores = task.baseline([encoded(task, label) for label in ("c", "a", "c", "b")])
+    answer, scores = task.baseline([encoded(task, label) for label in ("c", "a", "c", "b")], "accuracy")
     assert (answer, task.metrics(scores)["accuracy"]) == ("always c", 0.5)
+
+
+def test_the_baseline_is_the_constant_with_the_best_metric() -> None:
+    task = Classify(("a", "b"))
+    answer, scores = task.baseline([encoded(task, label) for label in "aab"], "f1")
+    assert (answer, task.metrics(scores)["f1"]) == ("always b", 0.5)  # "always a" has an F1 of 0
+    several = Classify(("a", "b"), multi_label=True)
+    examples = [encoded(several, label) for label in ("a", (), ())]
+    assert several.baseline(examples, "macro_f1")[0] == "every label"
+    assert several.baseline(examples, "subset_accuracy")[0] == "no label"
 
 
 def test_the_baseline_of_several_labels_has_the_labels_with_the_best_micro_f1() -> None:
     task = Classify(("a", "b"), multi_label=True)
-    answer, scores = task.baseline([encoded(task, label) for label in ("a", (), "a|b")])
+    answer, scores = task.baseline([encoded(task, label) for label in ("a", (), "a|b")], "micro_f1")
     assert (answer, task.metrics(scores)["micro_f1"]) == ("always a", pytest.approx(2 / 3))
-    assert task.baseline([encoded(task, ())])[0] == "no label"
+    assert task.baseline([encoded(task, ())], "micro_f1")[0] == "no label"
 
 
 def test_confidence_is_the_probability_of_each_decision() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bertmill.errors import DataError
+from bertmill.errors import DataError, UsageError
 from bertmill.rows.source import RowFile
 from bertmill.tasks.classify import Classify, ClassifyOptions, ClassRow
 from tests.rows.factory import row_file, write, write_records
@@ -102,9 +102,27 @@ def test_an_empty_label_means_no_label_with_multi_label(tmp_path: Path) -> None:
     assert [row.label for row in read(row_file(path), multi_label=True)] == ["a|b", ()]
     with pytest.raises(DataError, match=r"a.tsv:3: the label is empty"):
         read(row_file(path))
-    path = write_records(tmp_path / "a.jsonl", {"text": "a", "label": "x"}, {"text": "b"})
-    with pytest.raises(DataError, match="this row has no column 'label'"):
+
+
+@pytest.mark.parametrize("columns", [None, "text=text,label=label"])
+def test_a_missing_label_of_a_record_means_no_label_with_multi_label(tmp_path: Path, columns: str | None) -> None:
+    records = [{"text": "a"}, {"text": "b", "label": ["x"]}, {"text": "c", "label": None}, {"text": "d", "label": []}]
+    path = write_records(tmp_path / "a.jsonl", *records, {"text": "e"})
+    rows = read(row_file(path, columns=columns), multi_label=True)
+    assert [(row.texts[0], row.label) for row in rows] == [("a", ()), ("b", ("x",)), ("c", ()), ("d", ()), ("e", ())]
+    with pytest.raises(DataError, match=r"a\.jsonl:1: "):
+        read(row_file(path, columns=columns))
+
+
+def test_rows_without_any_label_column_are_rejected_with_multi_label_too(tmp_path: Path) -> None:
+    path = write_records(tmp_path / "a.jsonl", {"text": "a"}, {"text": "b"})
+    with pytest.raises(DataError, match=r"a\.jsonl:1: cannot tell which columns hold the text and the label"):
         read(row_file(path), multi_label=True)
+    with pytest.raises(DataError, match=r"a\.jsonl: no row has the column 'tag'; set columns"):
+        read(row_file(path, columns="text=text,label=tag"), multi_label=True)
+    path = write(tmp_path / "a.tsv", "text\tdate\na\tb\n")
+    with pytest.raises(DataError, match=r"a\.tsv:1: there is no column 'tag'"):
+        read(row_file(path, columns="text=text,label=tag"), multi_label=True)
 
 
 def test_labels_are_ignored_for_prediction(tmp_path: Path) -> None:
@@ -149,6 +167,12 @@ def test_a_bad_record_stops_reading_or_is_counted(tmp_path: Path, bad: dict[str,
     file = row_file(path, on_bad_row="skip")
     assert len(read(file)) == 20
     assert file.counts.skipped == {reason: 1}
+
+
+def test_a_parallel_file_is_rejected(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "text\tlabel\na\tb\n")
+    with pytest.raises(UsageError, match=r"a\.tsv: tags cannot be used with this task"):
+        read(RowFile(path, tags=Path("seq.out")))
 
 
 def test_rows_with_choices_are_rejected(tmp_path: Path) -> None:

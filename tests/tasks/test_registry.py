@@ -55,7 +55,7 @@ def test_a_task_of_one_file_is_trained_evaluated_and_used_from_the_command_line(
     model = tmp_path / "run/model"
     metadata = json.loads((model / "bertmill.json").read_text(encoding="utf-8"))
     assert (metadata["task"], metadata["mark"], metadata["metric"]) == ("shout", "?", "accuracy")
-    evaluation = json.loads(run_main("evaluate", model, "--data", rows, "--json", "--quiet"))
+    evaluation = json.loads(run_main("evaluate", model, rows, "--json", "--quiet"))
     assert evaluation["metrics"]["accuracy"]["value"] > 0.9
     answers = [json.loads(line)["shouts"] for line in run_main("predict", model, rows, "--quiet").splitlines()]
     assert sum(answer == text.endswith("?") for answer, text in zip(answers, texts, strict=True)) > 100

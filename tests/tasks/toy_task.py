@@ -77,7 +77,7 @@ class Shout(SequenceTask[TextRow]):
     def metrics(self, scores: Scores) -> dict[str, float]:
         return {"accuracy": float(scores.mean())}
 
-    def baseline(self, examples: Sequence[Example]) -> tuple[str, Scores]:
+    def baseline(self, examples: Sequence[Example], metric: str) -> tuple[str, Scores]:
         return "always talk", np.array([[not example.target] for example in examples])
 
     def mistake(self, example: Example, output: Array, score: Score) -> tuple[float, tuple[str, ...]]:

@@ -3,9 +3,14 @@
 import gzip
 import json
 import lzma
+import random
+import subprocess
 import sys
 import tracemalloc
+import zlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
@@ -14,6 +19,7 @@ from bertmill.errors import BertmillError, DataError, UsageError
 from bertmill.text.files import Line, find_files, read_lines, size_of_files
 from bertmill.text.repair import Repairs
 
+MAX_LINE_CHARACTERS = 1 << 24
 TEXT = "first line\n\nthird 北京\n"
 LINES = ["first line", "", "third 北京"]
 
@@ -45,6 +51,24 @@ def test_records_yield_their_text_field(tmp_path: Path, name: str) -> None:
     assert repairs == Repairs(lone_surrogates=1)
     assert [line.text for line in read_lines([str(path)], text_field="body")] == ["b1", "b2"]
     assert [line.number for line in read_lines([str(path)])] == [1, 3]
+
+
+def test_the_encoding_of_files_can_be_given(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt.gz", TEXT.encode("gb18030") * 100)
+    assert [line.text for line in read_lines([str(path)], encoding="gb18030")] == LINES * 100
+    with pytest.raises(DataError, match=r"is not UTF-8 text: .*; convert it to UTF-8, or set encoding"):
+        texts(path)
+    path = write(tmp_path / "a.jsonl", '{"text": "naïve"}'.encode("cp1252"))
+    assert [line.text for line in read_lines([str(path)], encoding="cp1252")] == ["naïve"]
+
+
+def test_utf_16_without_a_byte_order_mark_is_one_clear_error(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", "北京 and more\n".encode("utf-16-le") * 100)
+    assert next(read_lines([str(path)], encoding="utf-16-le")).text == "北京 and more"
+    with pytest.raises(DataError, match=r"is not utf-16 text: .*BOM; set encoding to the name with its byte order"):
+        list(read_lines([str(path)], encoding="utf-16"))
+    with pytest.raises(DataError, match="is not UTF-8 text"):
+        texts(path)
 
 
 def test_folders_are_read_in_sorted_order_without_hidden_files(tmp_path: Path) -> None:
@@ -83,6 +107,72 @@ def test_a_line_of_10_mb_is_read_and_memory_stays_bounded(tmp_path: Path) -> Non
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 8_000_000
+
+
+COMPRESSORS: dict[str, Callable[[], Any]] = {
+    ".gz": lambda: zlib.compressobj(9, wbits=31),
+    ".xz": lambda: lzma.LZMACompressor(preset=0),
+    ".zst": lambda: zstandard.ZstdCompressor().compressobj(),
+}
+# VmHWM and not ru_maxrss, which includes the parent process.
+MEASURED_READING = """
+import sys
+from bertmill.text.files import read_lines
+def peak():
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmHWM"))
+before = peak()
+print(sum(len(line.text) for line in read_lines(sys.argv[1:])), peak() - before)
+"""
+
+
+@pytest.mark.parametrize("suffix", COMPRESSORS)
+@pytest.mark.parametrize("line", [b"a" * 99_999 + b"\n", b"\n" * 1_000 + b"a" * 99_000], ids=["long", "blank"])
+def test_a_small_file_of_much_text_needs_bounded_memory(tmp_path: Path, suffix: str, line: bytes) -> None:
+    path, compressor = tmp_path / f"bomb{suffix}", COMPRESSORS[suffix]()
+    path.write_bytes(b"".join(compressor.compress(line * 10) for _ in range(80)) + compressor.flush())
+    assert path.stat().st_size < 90_000
+    done = subprocess.run([sys.executable, "-c", MEASURED_READING, path], capture_output=True, text=True, check=True)
+    num_characters, peak_kilobytes = map(int, done.stdout.split())
+    assert num_characters == 800 * line.count(b"a")
+    assert peak_kilobytes < 100_000
+
+
+@pytest.mark.parametrize("suffix", ["", *COMPRESSORS])
+def test_a_line_over_the_limit_is_a_data_error(tmp_path: Path, suffix: str) -> None:
+    path = write(tmp_path / f"a{suffix}", b"short\n" + b"a" * MAX_LINE_CHARACTERS + b"\nshort")
+    assert list(map(len, texts(path))) == [5, MAX_LINE_CHARACTERS, 5]
+    write(path, b"short\n" + b"a" * (MAX_LINE_CHARACTERS + 1))
+    with pytest.raises(DataError, match=f"a{suffix}:2: the line has more than 16,777,216 characters"):
+        texts(path)
+
+
+def test_a_compressed_file_that_needs_much_memory_is_a_data_error(tmp_path: Path) -> None:
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 256 << 20}]
+    path = tmp_path / "a.xz"
+    path.write_bytes(lzma.compress(b"text", filters=filters))
+    with pytest.raises(DataError, match=r"a\.xz: needs more than 128 MiB of memory to decompress; compress it again"):
+        texts(path)
+    parameters = zstandard.ZstdCompressionParameters.from_level(1, window_log=28)
+    compressor = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    path = tmp_path / "a.zst"
+    path.write_bytes(compressor.compress(b"text" * 100_000) + compressor.flush())
+    with pytest.raises(DataError, match=r"a\.zst: needs more than 128 MiB of memory to decompress; compress it again"):
+        texts(path)
+
+
+@pytest.mark.parametrize("suffix", COMPRESSORS)
+def test_frames_of_any_size_form_one_text(tmp_path: Path, suffix: str) -> None:
+    generator = random.Random(0)
+    lines = [generator.randbytes(generator.choice((5, 1_500, 50_000))).hex().encode() for _ in range(40)]
+    path = tmp_path / f"a{suffix}"
+    frames = [write(path, line + b"\n").read_bytes() for line in lines]
+    path.write_bytes(b"".join(frames))
+    assert texts(path) == [line.decode() for line in lines]
+    for missing in (1, len(frames[-1]) - 1):
+        path.write_bytes(b"".join(frames)[:-missing])
+        with pytest.raises(DataError, match=f"not a complete {suffix} file"):
+            texts(path)
 
 
 def test_repairs_are_counted_over_all_files(tmp_path: Path) -> None:

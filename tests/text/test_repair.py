@@ -36,6 +36,28 @@ def test_each_kind_of_damage_is_repaired_and_counted(given_text: bytes | str, ex
     assert counted == repairs
 
 
+@pytest.mark.parametrize(
+    ("given_bytes", "encoding", "expected", "repairs"),
+    [
+        ("naïve €".encode("cp1252"), "cp1252", "naïve €", Repairs()),
+        ("naïve".encode("latin-1"), "latin-1", "naïve", Repairs()),
+        ("北京".encode("gb18030"), "gb18030", "北京", Repairs()),
+        (b"a\x81b", "cp1252", "a\ufffdb", Repairs(bad_bytes=1)),  # not assigned
+        (b"\xb1\xb1\xff", "gb18030", "北\ufffd", Repairs(bad_bytes=1)),
+        ("北京\r\n".encode("utf-16-be"), "utf-16-be", "北京\n", Repairs()),
+        ("北京".encode("utf-16"), "utf-16", "北京", Repairs()),
+        (codecs.BOM_UTF16_LE + "北".encode("utf-16-le"), "utf-16-le", "北", Repairs(byte_order_marks=1)),
+        (codecs.BOM_UTF8 + b"a", "utf-8", "a", Repairs(byte_order_marks=1)),
+    ],
+)
+def test_a_given_encoding_is_used(given_bytes: bytes, encoding: str, expected: str, repairs: Repairs) -> None:
+    counted = Repairs()
+    assert repair_text(given_bytes, counted, encoding) == expected
+    assert counted == repairs
+    blocks = [given_bytes[place : place + 1] for place in range(len(given_bytes))]
+    assert "".join(repair_blocks(blocks, Repairs(), encoding)) == expected
+
+
 @given(st.binary())
 def test_any_bytes_become_valid_text(content: bytes) -> None:
     assert_valid(repair_text(content))

@@ -51,6 +51,8 @@ CALLS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
     (([TEXT, PAIR, ""],), {}),
     (([TEXT, PAIR], [PAIR, ""]), {}),
     (([(TEXT, PAIR), (PAIR, TEXT)],), {}),
+    (([[TEXT, PAIR], [PAIR, TEXT]],), {"padding": True}),
+    (([[TEXT, PAIR], PAIR],), {}),
     ((TEXT,), {"add_special_tokens": False}),
     ((TEXT,), {"split_special_tokens": True}),
     ((TEXT,), {"return_tensors": "pt"}),
@@ -265,7 +267,8 @@ def pipeline_with(**changes: Any) -> str:
 
 
 EMPTY = {"id": 0, "content": "", "special": True, "normalized": False}
-ADDED = {"id": 0, "content": "x", "special": False, "normalized": True}
+ADDED = {"id": 0, "content": "x", "special": False, "normalized": True, "lstrip": True}
+RAW = {"id": 30522, "content": "x", "special": False, "normalized": False}
 INFINITE = {"id": float("inf"), "content": "x", "special": True}
 
 
@@ -296,7 +299,8 @@ INFINITE = {"id": float("inf"), "content": "x", "special": True}
         ("tokenizer_config.json", '{"never_split": 3}', IntegrityError, "never_split is 3"),
         ("tokenizer_config.json", '{"added_tokens_decoder": [1]}', IntegrityError, "malformed added tokens"),
         ("vocab.txt", "\ufeff[PAD]", IntegrityError, "byte order mark"),
-        ("tokenizer.json", pipeline_with(added_tokens=[ADDED]), UsageError, "only plain special"),
+        ("tokenizer.json", pipeline_with(added_tokens=[ADDED]), UsageError, "sets lstrip, rstrip or single_word"),
+        ("tokenizer.json", pipeline_with(added_tokens=[RAW]), UsageError, "neither special nor normalized"),
         ("tokenizer.json", pipeline_with(added_tokens=[3]), IntegrityError, "malformed"),
         ("tokenizer.json", pipeline_with(added_tokens=[INFINITE]), IntegrityError, "malformed added token"),
         (

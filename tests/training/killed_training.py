@@ -19,10 +19,10 @@ from pathlib import Path
 
 import torch
 import torch._dynamo  # otherwise every child would import this and the next three
-import torch.utils.tensorboard
 
 import bertmill.cli.finetune
-import bertmill.cli.pretrain  # noqa: F401
+import bertmill.cli.pretrain
+import bertmill.training.tensorboard  # noqa: F401
 from bertmill import storage
 from bertmill.checkpoint import store
 from bertmill.cli.main import main
@@ -55,7 +55,7 @@ def _kill_at_change(number: int) -> None:
 
         return call
 
-    storage._fsync = counted(storage._fsync)
+    storage.fsync = counted(storage.fsync)
     storage.sha256_of = counted(storage.sha256_of)
     store.write_tensors = counted(store.write_tensors)
     Path.rename = counted(Path.rename)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 from bertmill.cli.main import main
@@ -44,12 +48,45 @@ def test_a_checkpoint_of_another_model_is_refused(model: nn.Module, message: str
     trainer_in(tmp_path, Schedule(0.1, steps=2)).train(one_phase(CountingTrainable()))
     other = trainer_in(tmp_path, Schedule(0.1, steps=2))
     other.model = model
-    with pytest.raises(IntegrityError, match=f"step-000002: does not match the model: {message}"):
+    with pytest.raises(IntegrityError, match=f"step-000002/weights.safetensors: does not match the model: {message}"):
         other.resume()
 
 
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-10])
+
+
+def break_header(path: Path) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[:9] + b"?" + content[10:])
+
+
+def drop_a_tensor(path: Path) -> None:
+    tensors = load_file(path)
+    del tensors[sorted(tensors)[0]]
+    save_file(tensors, path)
+
+
+def widen_a_tensor(path: Path) -> None:
+    tensors = load_file(path)
+    name = next(name for name in tensors if name.endswith("weight"))
+    save_file({**tensors, name: torch.zeros(3, 3)}, path)
+
+
+def change_the_step(path: Path) -> None:
+    path.write_text(path.read_text().replace('"step": 20', '"step": 19'))
+
+
+def change_a_type(path: Path) -> None:
+    path.write_text(path.read_text().replace('"seconds": ', '"seconds": "long", "x": '))
+
+
+def change_a_sum(path: Path) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), "sums": {"examples": "many"}}))
+
+
 @pytest.mark.usefixtures("kept")
-@pytest.mark.parametrize("damage", ["truncated", "flipped", "missing file", "missing manifest"])
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "missing file", "missing manifest", "broken header"])
 def test_a_damaged_checkpoint_is_skipped(
     damage: str, half_a_run: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -62,6 +99,10 @@ def test_a_damaged_checkpoint_is_skipped(
         broken.write_bytes(expected[:-10] + bytes([expected[-10] ^ 1]) + expected[-9:])
     elif damage == "missing file":
         broken.unlink()
+    elif damage == "broken header":
+        break_header(broken)
+        (broken.parent / "manifest.json").unlink()
+        write_manifest(broken.parent)
     else:
         (broken.parent / "manifest.json").unlink()
     assert main(["pretrain", "--out", str(run), "--resume"]) == 0
@@ -69,6 +110,36 @@ def test_a_damaged_checkpoint_is_skipped(
     assert len([line for line in messages if line.startswith("skipped checkpoint: ")]) == 1
     assert "resumed from step 15" in messages
     assert broken.read_bytes() == expected
+
+
+DAMAGES = [
+    *[(file, damage) for file in ("weights", "optimizer") for damage in (cut, break_header, drop_a_tensor)],
+    ("optimizer", widen_a_tensor),
+    *[("state", damage) for damage in (change_the_step, change_a_type, change_a_sum)],
+]
+
+
+@pytest.mark.parametrize(("file", "damage"), DAMAGES)
+def test_a_checkpoint_that_is_damaged_although_its_manifest_fits_is_skipped(
+    file: str, damage: Callable[[Path], None], tmp_path: Path
+) -> None:
+    settings = {"keep": 2, "save_every": 1, "log_every": 1}
+    trainer_in(tmp_path, Schedule(0.1, steps=20), **settings).train(one_phase(CountingTrainable()))
+    newest = tmp_path / "checkpoints/step-000020"
+    path = newest / ("state.json" if file == "state" else f"{file}.safetensors")
+    expected = {name: (newest / f"{name}.safetensors").read_bytes() for name in ("weights", "optimizer")}
+    before = path.read_bytes()
+    damage(path)
+    assert path.read_bytes() != before
+    (newest / "manifest.json").unlink()
+    write_manifest(newest)
+    again, remarks = trainer_in(tmp_path, Schedule(0.1, steps=20), **settings), []
+    again.journal.remark = remarks.append
+    assert again.resume()
+    assert again.state.step == 19
+    assert [remark.startswith(f"skipped checkpoint: {newest}") for remark in remarks] == [True, False]
+    again.train(one_phase(CountingTrainable()))
+    assert {name: (newest / f"{name}.safetensors").read_bytes() for name in expected} == expected
 
 
 def test_it_is_an_error_if_all_checkpoints_are_damaged(

@@ -78,7 +78,7 @@ def test_the_split_does_not_depend_on_the_training_seed(read: Reader) -> None:
             "the label 'high' is not a number; correct it, or use class",
         ),
         ("regress", False, "high", "label is not a number", "the label 'high' is not a number; correct it, or use"),
-        ("classify", False, "x", "unknown label", "the label 'x' is not one of 0, 1; correct it, or add it"),
+        ("classify", False, "x", "unknown label 1; unknown: 'x'", "the label 'x' is not one of 0, 1; correct it,"),
     ],
 )
 def test_a_label_that_the_task_cannot_use_is_a_bad_row(
@@ -122,6 +122,20 @@ def test_cells_that_look_quoted_are_reported_once_per_file(read: Reader) -> None
         f"{read.folder / 'rows.tsv'}:2: {warning}",
         f"{read.folder / 'dev.tsv'}:2: {warning}",
     ]
+
+
+def test_a_dev_file_has_the_columns_of_the_training_rows(read: Reader, tmp_path: Path) -> None:
+    lines = [f"text number {number}\t{number % 2}" for number in range(20)]
+    train = write(tmp_path / "train.tsv", "".join(f"{line}\n" for line in ["comentario\tlabel", *lines]))
+    wide = "".join(f"{number}\t{line}\n" for number, line in enumerate(lines))
+    dev = write(tmp_path / "dev.tsv", f"row\tcomentario\tlabel\n{wide}")
+    data = read([], train=train, dev=dev)
+    assert [example.row.texts for example in data.dev] == [example.row.texts for example in data.train]
+    assert f"{dev}: columns as in training: text=comentario,label=label" in data.remarks
+    assert data.rows == {"suffix": ".tsv", "columns": {"text": "comentario", "label": "label"}}
+    other = write(tmp_path / "other.tsv", "premise\thypothesis\tlabel\na text\tanother\t1\n")
+    with pytest.raises(DataError, match=r"other\.tsv:1: the file does not have the columns of the training rows"):
+        read([], train=train, dev=other)
 
 
 @pytest.mark.parametrize(
@@ -188,3 +202,24 @@ def test_the_data_summary_comes_first(read: Reader) -> None:
     assert data.remarks[0].startswith("train: 20 rows; pieces: min ")
     assert data.remarks[1].startswith("dev: 5 rows; pieces: min ")
     assert "5 dev rows also occur in train" in data.remarks
+
+
+def test_all_labels_of_dev_that_train_does_not_have_are_reported_or_skipped(read: Reader) -> None:
+    good = [f"text {number}\t{number % 2}" for number in range(100)]
+    dev = read.write("dev.tsv", [*good, "odd\tx", "odder\ty", "oddest\tx"])
+    what = "2 labels are not among 0, 1: 'x' (2 rows), 'y' (1 row); correct them, or add them to the training data, or"
+    with pytest.raises(DataError, match=re.escape(f"{dev}:102: {what} set on_bad_row=skip")):
+        read(good, dev=dev)
+    data = read(good, dev=dev, on_bad_row="skip")
+    assert len(data.dev) == 100
+    assert data.remarks[-1] == f"skipped in {dev}: 3 of 103 rows (unknown label 3; unknown: 'x' 2, 'y' 1)"
+
+
+def test_all_tags_of_dev_that_train_does_not_have_are_reported_or_skipped(read: Reader) -> None:
+    train = write(read.folder / "train.conll", "a X\nb Y\n\n" * 40)
+    dev = write(read.folder / "dev.conll", "a X\n\n" * 40 + "a P\nb Q\nb P\n\na P\n")
+    what = f"{dev}:81, word 1: 2 tags are not among X, Y: 'P' (2 rows), 'Q' (1 row); correct them"
+    with pytest.raises(DataError, match=re.escape(what)):
+        read([], "tag", train=train, dev=dev)
+    data = read([], "tag", train=train, dev=dev, on_bad_row="skip")
+    assert data.remarks[-1] == f"skipped in {dev}: 2 of 42 rows (unknown tag 2; unknown: 'P' 2, 'Q' 1)"

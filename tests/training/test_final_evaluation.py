@@ -66,6 +66,13 @@ def test_predictions_are_at_the_place_of_the_expected_piece(
             assert position["expected"] in tokenizer.vocab
             assert sum(guess["probability"] for guess in position["guesses"]) <= 1 + 1e-6
     assert 0 < content["baseline"]["metrics"][f"{'clm' if objective == 'clm' else 'mlm'}_accuracy"] < 1
+    assert ("metrics" in content) == has_heldout
+    if has_heldout:
+        last = json.loads((run / "log.jsonl").read_text(encoding="utf-8").splitlines()[-1])
+        assert len(content["metrics"]) == len([name for name in last if name.startswith("heldout_")])
+        for name, metric in content["metrics"].items():
+            assert metric["value"] == pytest.approx(last[f"heldout_{name}"], rel=1e-4)
+            assert metric["low"] <= metric["value"] <= metric["high"]
 
 
 def test_a_regression_has_an_evaluation_without_classes(tiny: Path, tmp_path: Path) -> None:

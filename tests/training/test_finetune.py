@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from bertmill.training.dataset import SPLIT_SEED
 from bertmill.training.finetune import finetune
 from bertmill.training.progress import Listener
 from bertmill.training.trials import finetune_once_or_more
+from tests.conftest import RunCommand
 from tests.finetuned import RunMain, finetune_words, read_metadata, text_of
 from tests.training.test_resume import PROGRAM, outcome
 
@@ -179,7 +181,7 @@ def test_rows_from_a_pipe_are_refused(
     os.mkfifo(tmp_path / "pipe")
     for name in (str(tmp_path / "pipe"), "-"):
         assert main([*finetune_words(tiny, Path(name), tmp_path / "run", **flags), "--quiet"]) == 2
-        assert "training rows must be in a file, not in a pipe or a folder" in capsys.readouterr().err
+        assert "training rows must be in a file, not in a pipe; write" in capsys.readouterr().err
 
 
 def test_a_stride_beyond_the_window_is_refused_before_training(
@@ -285,7 +287,7 @@ def test_a_task_learns_is_evaluated_and_predicts(
     run_main(*finetune_words(tiny, file, tmp_path / "run", task, **more), *flags, "--quiet")
     model = tmp_path / "run/model"
     assert read_metadata(model)["task"] == task
-    figures = json.loads(run_main("evaluate", model, "--data", file, "--json", "--quiet"))["metrics"][metric]
+    figures = json.loads(run_main("evaluate", model, file, "--json", "--quiet"))["metrics"][metric]
     assert figures["low"] <= figures["value"] <= figures["high"]
     assert figures["value"] > 0.75
     answers = [json.loads(line) for line in run_main("predict", model, file, "--quiet").splitlines()]
@@ -293,8 +295,56 @@ def test_a_task_learns_is_evaluated_and_predicts(
     assert all(list(answer) == ["id", *keys] for answer in answers)
 
 
+def test_a_run_warns_that_its_model_is_not_better_than_the_baseline(
+    tiny: Path, rows_file: Path, tmp_path: Path, bertmill: RunCommand
+) -> None:
+    words = finetune_words(tiny, rows_file, tmp_path / "run", learning_rate=1e-9, epochs=0.1, dev=0.4)
+    said = bertmill(*words).stderr
+    summary = r"^dev: accuracy 0\.\d{4} \(95% CI: 0\.\d{4} … 0\.\d{4}\), baseline 0\.\d{4} \(always (yes|no)\)$"
+    assert re.search(summary, said, re.MULTILINE)
+    content = json.loads((tmp_path / "run/evaluation.json").read_text(encoding="utf-8"))
+    assert content["metric"] == "accuracy"
+    assert content["warning"].startswith("the model is not clearly better than the baseline, always ")
+    assert said.splitlines()[-1] == f"warning: {content['warning']}"
+
+
+def test_a_new_head_of_regress_starts_at_the_mean_of_the_training_targets(tiny: Path, tmp_path: Path) -> None:
+    def bias(model: Path, numbers: list[float], out: str) -> float:
+        rows = tmp_path / f"{out}.tsv"
+        rows.write_text("text\tlabel\n" + "".join(f"good {number}\t{number}\n" for number in numbers))
+        words = finetune_words(model, rows, tmp_path / out, "regress", dev=rows, epochs=1, learning_rate=1e-12)
+        assert main([*words, "--quiet"]) == 0
+        return float(load_file(tmp_path / out / "model/model.safetensors")["classifier.bias"])
+
+    assert bias(tiny, [1990, 2000, 2001], "first") == pytest.approx(1997)
+    assert bias(tmp_path / "first/model", [3, 4], "second") == pytest.approx(1997)  # the head is kept
+
+
+def test_thresholds_of_several_labels_are_tuned_on_dev(
+    tiny: Path, tmp_path: Path, bertmill: RunCommand, run_main: RunMain
+) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows_for("classify")), encoding="utf-8")
+    words = finetune_words(tiny, file, tmp_path / "run", learning_rate=1e-4, epochs=1, dev=file)
+    said = bertmill(*words, "--multi-label").stderr
+    effect = re.search(
+        r"^tuned on dev: thresholds of 2 labels, from 0\.\d{4} to 0\.\d{4}; "
+        r"micro f1 ([\d.]+) → ([\d.]+), macro f1 [\d.]+ → [\d.]+, subset accuracy [\d.]+ → [\d.]+$",
+        said,
+        re.M,
+    )
+    assert effect
+    before, after = map(float, effect.groups())
+    assert before < after
+    metadata = read_metadata(tmp_path / "run/model")
+    assert set(metadata["thresholds"]) == {"good", "bad"}
+    evaluation = json.loads(run_main("evaluate", tmp_path / "run/model", file, "--json", "--quiet"))
+    assert evaluation["metrics"]["micro_f1"]["value"] == pytest.approx(metadata["dev"]["micro_f1"])
+    assert metadata["dev"]["micro_f1"] == pytest.approx(after, abs=1e-4)
+
+
 def test_a_tagger_learns(tagger: Path, tagged_file: Path, run_main: RunMain) -> None:
-    evaluation = json.loads(run_main("evaluate", tagger, "--data", tagged_file, "--json", "--quiet"))
+    evaluation = json.loads(run_main("evaluate", tagger, tagged_file, "--json", "--quiet"))
     for name in ("accuracy", "precision", "recall", "f1", "strict_f1"):
         metric = evaluation["metrics"][name]
         assert 0.9 < metric["value"] <= 1
@@ -304,7 +354,7 @@ def test_a_tagger_learns(tagger: Path, tagged_file: Path, run_main: RunMain) -> 
 
 
 def test_an_answerer_learns_and_records_its_threshold(answerer: Path, questions_file: Path, run_main: RunMain) -> None:
-    metrics = json.loads(run_main("evaluate", answerer, "--data", questions_file, "--json", "--quiet"))["metrics"]
+    metrics = json.loads(run_main("evaluate", answerer, questions_file, "--json", "--quiet"))["metrics"]
     assert metrics["f1"]["value"] > 0.8
     assert {"exact", "f1", "exact_at_zero", "f1_at_zero", "answerable_f1", "unanswerable_accuracy"} == set(metrics)
     metadata = read_metadata(answerer)

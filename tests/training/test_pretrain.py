@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from safetensors.torch import load_file, save_file
 
 from bertmill.cli.main import main
 from bertmill.corpus.instances import Instances
+from bertmill.corpus.loader import Loader
 from bertmill.corpus.objectives import OBJECTIVES
 from bertmill.corpus.parts import DocumentPart
 from bertmill.model.bert import BertForPreTraining
@@ -231,12 +233,33 @@ def test_held_out_text_is_planned_once(corpus: Path, tmp_path: Path) -> None:
     assert plans == ["epoch-00000.json", "epoch-00000.records"]
 
 
+@pytest.mark.parametrize("kind", ["shard-00000.pieces", "shard-00000.words", "epoch-00000.records"])
+def test_a_file_that_is_truncated_during_training_gives_one_line(
+    kind: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    original = Loader.load
+
+    def load(self: Loader, step: int) -> Any:
+        if step == 5:
+            for path in tmp_path.rglob(kind):
+                os.truncate(path, 10)
+        return original(self, step)
+
+    monkeypatch.setattr(Loader, "load", load)
+    folder = shutil.copytree(corpus, tmp_path / "corpus")
+    flags = ("--steps", 20, "--save-every", 2, "--whole-words", "--objective", "mlm")
+    assert pretrain(folder, tmp_path / "run", *flags) == 4
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert f"{kind}: was truncated while it was in use" in error
+    assert list(tmp_path.glob("run/checkpoints/step-*"))
+
+
 def test_a_fraction_of_documents_can_be_held_out(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     used: dict[str, set[int]] = {}
     original = Instances.make_batch
 
     def noted(self: Instances, epoch: int, numbers: Any) -> Any:
-        records = self.planner.load_records(epoch)[numbers]
+        records = self.planner.open_records(epoch).take(numbers)
         used.setdefault(self.settings.part, set()).update(records["a_start"].tolist(), records["b_start"].tolist())
         return original(self, epoch, numbers)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bertmill import storage
+from bertmill import locks
 from bertmill.cli.main import main
 from bertmill.config.fields import Precision
 from bertmill.corpus.build import build_corpus
@@ -174,8 +174,8 @@ def test_a_folder_with_other_files_is_refused(corpus: Path, tmp_path: Path, caps
 def test_a_folder_belongs_to_one_run_at_a_time(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storage, "_LOCK_PATIENCE_S", 0.1)
-    with storage.locked_folder(tmp_path / "run"):
+    monkeypatch.setattr(locks, "_LOCK_PATIENCE_S", 0.1)
+    with locks.locked_folder(tmp_path / "run"):
         assert pretrain(corpus, tmp_path / "run", "--steps", 2) == 6
     assert "is being written by another process" in capsys.readouterr().err
 

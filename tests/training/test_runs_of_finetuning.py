@@ -12,7 +12,7 @@ from bertmill.cli.main import main
 from bertmill.config.commands import FinetuneSettings
 from bertmill.training.finetune import finetune
 from bertmill.training.progress import Listener
-from tests.finetuned import finetune_words, read_metadata
+from tests.finetuned import RunMain, finetune_words, read_metadata
 from tests.training.pretraining import edit_settings
 
 
@@ -35,6 +35,52 @@ def test_changed_and_missing_data_are_detected_on_resume(
     rows.unlink()
     assert main([*words, "--resume"]) == 2
     assert f"bertmill: {rows.resolve()}: does not exist; set train to its new location" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("source", ["folder", "rows.json#train"])
+def test_rows_in_a_folder_or_under_a_key_must_not_change_either(
+    source: str, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = {"pos": ["a good film", "a great book", "a fine plot"], "neg": ["a bad film", "a dull book", "a poor plot"]}
+    for label, of_label in texts.items():
+        (tmp_path / "folder" / label).mkdir(parents=True)
+        for number, text in enumerate(of_label):
+            (tmp_path / f"folder/{label}/{number}.txt").write_text(text, encoding="utf-8")
+    rows = [[text, label] for label, of_label in texts.items() for text in of_label]
+    (tmp_path / "rows.json").write_text(json.dumps({"train": rows, "val": rows[::-1]}), encoding="utf-8")
+    more = {"dev": tmp_path / "rows.json#val", "epochs": 1}
+    words = [*finetune_words(tiny, tmp_path / source, tmp_path / "run", **more), "--quiet"]
+    assert main(words) == 0
+    (tmp_path / "run/model").rename(tmp_path / "model")
+    assert main([*words, "--resume"]) == 0
+    (tmp_path / "run/model").rename(tmp_path / "model 2")
+    assert main([*words, "--resume", "--dev", str(tmp_path / "rows.json#train")]) == 4
+    assert "the dev data differs from what the run started with" in capsys.readouterr().err
+    (tmp_path / "folder/pos/0.txt").write_text("another film", encoding="utf-8")
+    (tmp_path / "rows.json").write_text(json.dumps({"train": rows[1:], "val": rows[::-1]}), encoding="utf-8")
+    assert main([*words, "--resume"]) == 4
+    assert "the train data differs from what the run started with" in capsys.readouterr().err
+
+
+def test_a_model_remembers_how_its_rows_were_read(
+    tiny: Path, rows_file: Path, tmp_path: Path, run_main: RunMain, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = rows_file.read_text(encoding="utf-8").splitlines()[1:41]
+    rows = [line.split("\t") for line in lines]
+    file = tmp_path / "rows.txt"
+    file.write_text("clase;comentario\n" + "".join(f"{label};{text}\n" for text, label in rows), encoding="utf-8")
+    flags = {"columns": "text=comentario,label=clase", "separator": ";", "epochs": 0.5}
+    run_main(*finetune_words(tiny, file, tmp_path / "run", **flags), "--quiet")
+    model = tmp_path / "run/model"
+    assert read_metadata(model)["rows"]["columns"]["text"] == "comentario"
+    assert run_main("evaluate", model, "--data", file, "--quiet").startswith("40 rows\n")
+    answers = run_main("predict", model, file)
+    records = tmp_path / "rows.jsonl"
+    records.write_text("".join(json.dumps({"comentario": text}) + "\n" for text, _ in rows), encoding="utf-8")
+    assert run_main("predict", model, records) == answers
+    assert run_main("predict", model, rows_file, "--columns", "text=text", "--quiet").count("\n") == 120
+    assert main(["evaluate", str(model), "--data", str(file), "--separator", "|"]) == 3
+    assert "the file does not have the columns of the training rows" in capsys.readouterr().err
 
 
 def test_a_run_knows_its_own_settings_when_it_is_resumed(
@@ -195,6 +241,35 @@ def test_a_setting_left_open_in_python_keeps_the_decision_of_the_run(
     assert finetune(settings, Listener()) == tmp_path / "run/model"
     shutil.rmtree(tmp_path / "run/model")
     assert finetune(settings.model_copy(update={"resume": True}), Listener()) == tmp_path / "run/model"
+
+
+def test_parallel_files_of_tags_may_move_but_not_change(
+    tiny: Path, tagged_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sentences = [block.split("\n") for block in tagged_file.read_text("utf-8").split("\n\n")[1:31]]
+    columns = [[" ".join(line.split()[index] for line in lines) + "\n" for lines in sentences] for index in (0, 1)]
+    words, tags, dev, dev_tags = (tmp_path / name for name in ("seq.in", "seq.out", "dev.in", "dev.out"))
+    for path, lines in zip((words, tags, dev, dev_tags), [*columns, *columns], strict=True):
+        path.write_text("".join(lines), encoding="utf-8")
+    run = tmp_path / "run"
+    flags = finetune_words(tiny, words, run, "tag", tags=tags, dev=dev, dev_tags=dev_tags, epochs=1)
+    assert main([*flags, "--quiet"]) == 0
+    before = weights(run)
+    evaluate = ["evaluate", str(run / "model"), "--data", str(dev), "--tags", str(dev_tags)]
+    capsys.readouterr()
+    assert main([*evaluate, "--worst", "0"]) == 0
+    assert capsys.readouterr().out.startswith("30 rows\n")
+    shutil.rmtree(run / "model")
+    resume = ["finetune", "--resume", "--out", str(run), "--quiet"]
+    moved = dev_tags.rename(tmp_path / "moved.out")
+    assert main(resume) == 2
+    assert f"{dev_tags}: does not exist; set dev_tags to its new location" in capsys.readouterr().err
+    assert main([*resume, "--dev-tags", str(moved)]) == 0
+    assert weights(run) == before
+    shutil.rmtree(run / "model")
+    tags.write_text("".join(columns[1]).replace("I-LOC", "O"), encoding="utf-8")
+    assert main(resume) == 4
+    assert "the tags data differs from what the run started with" in capsys.readouterr().err
 
 
 def test_a_resumed_run_takes_quiet_from_its_own_command(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:

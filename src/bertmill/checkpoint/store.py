@@ -15,21 +15,21 @@ import json
 import re
 import secrets
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load_file
 from torch import Tensor
 
-from bertmill.checkpoint.tensors import write_tensors
+from bertmill.checkpoint.tensors import read_all_tensors, write_tensors
 from bertmill.errors import BertmillError
 from bertmill.storage import TEMPORARY_PREFIX, new_folder, read_json, verify_manifest
 
 WEIGHTS = "weights.safetensors"
 OPTIMIZER = "optimizer.safetensors"
 STATE = "state.json"
+SKIPPED = "skipped checkpoint: "
 _NAME = re.compile(r"step-(\d{6,})")
 
 
@@ -62,7 +62,8 @@ def save_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> Path:
 def load_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint; IntegrityError if a file is missing, truncated or changed."""
     verify_manifest(path, (WEIGHTS, OPTIMIZER, STATE))
-    return Checkpoint(load_file(path / WEIGHTS), load_file(path / OPTIMIZER), read_json(path / STATE))
+    weights, optimizer = read_all_tensors(path / WEIGHTS), read_all_tensors(path / OPTIMIZER)
+    return Checkpoint(weights, optimizer, read_json(path / STATE))
 
 
 def saved_steps(folder: Path) -> list[int]:
@@ -71,14 +72,21 @@ def saved_steps(folder: Path) -> list[int]:
     return sorted(int(name[1]) for name in names if name)
 
 
-def newest_whole(folder: Path) -> tuple[int | None, Checkpoint | None, list[str]]:
-    """The step of the newest readable checkpoint, the checkpoint, and a note for every newer one that was skipped."""
+def newest_whole(
+    folder: Path, check: Callable[[int, Checkpoint], object] = lambda _step, _checkpoint: None
+) -> tuple[int | None, Checkpoint | None, list[str]]:
+    """The step of the newest usable checkpoint, the checkpoint, and a note for every newer one that was skipped.
+
+    `check` raises IntegrityError if a checkpoint that can be read cannot be used.
+    """
     remarks: list[str] = []
     for step in reversed(saved_steps(folder)):
         try:
-            return step, load_checkpoint(checkpoint_path(folder, step)), remarks
+            checkpoint = load_checkpoint(checkpoint_path(folder, step))
+            check(step, checkpoint)
+            return step, checkpoint, remarks
         except BertmillError as error:
-            remarks.append(f"skipped checkpoint: {error.where}: {error.what}")
+            remarks.append(f"{SKIPPED}{error.where}: {error.what}")
     return None, None, remarks
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from bertmill.errors import IntegrityError, ResourceError
@@ -51,6 +51,14 @@ def read_tensors(wanted: Iterable[StoredTensor]) -> Iterator[Tensor]:
         yield files[stored.path].get_tensor(stored.name).to(torch.float32, copy=True)
 
 
+def read_all_tensors(path: Path) -> dict[str, Tensor]:
+    """Read all tensors of a file with their own types."""
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError, ValueError, KeyError) as error:
+        raise _incomplete(path, error) from None
+
+
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write a safetensors file. The output is deterministic."""
     with new_file(path) as temporary:
@@ -65,5 +73,9 @@ def _open(path: Path) -> Any:
     try:
         return safe_open(path, framework="pt")
     except (SafetensorError, OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise IntegrityError(f"is not a complete safetensors file: {reason}", where=path) from None
+        raise _incomplete(path, error) from None
+
+
+def _incomplete(path: Path, error: Exception) -> IntegrityError:
+    reason = str(error).splitlines()[0]
+    return IntegrityError(f"is not a complete safetensors file: {reason}", where=path)

@@ -1,16 +1,26 @@
-"""`bertmill check`: runs all checks of a folder and prints their results."""
+"""`bertmill check`: runs all checks of a folder and prints their results.
+
+With --accept, a folder that passes all other checks gets a manifest with the present hashes of its files.
+"""
 
 from __future__ import annotations
 
 from bertmill.cli.folders import describer_for, find_folder
 from bertmill.config.commands import CheckSettings
-from bertmill.errors import BertmillError, IntegrityError
+from bertmill.corpus.facts import is_corpus
+from bertmill.errors import BertmillError, IntegrityError, UsageError
+from bertmill.storage import MANIFEST
 
 
 def run(settings: CheckSettings) -> None:
     """Print the result of every check; IntegrityError if one fails."""
     path = find_folder(settings.folder)
-    checks = describer_for(path).checks(path)
+    if settings.accept and (path.is_file() or is_corpus(path)):
+        raise UsageError("--accept needs a model or vocabulary folder", where=path)
+    describer = describer_for(path)
+    checks = describer.checks(path)
+    if settings.accept:
+        del checks["hashes"]
     failed = []
     for name, check in checks.items():
         try:
@@ -20,3 +30,6 @@ def run(settings: CheckSettings) -> None:
             failed.append(name)
     if failed:
         raise IntegrityError(f"{len(failed)} of {len(checks)} checks failed: {', '.join(failed)}", where=path)
+    if settings.accept:
+        describer.accept(path)
+        print(f"accepted: {MANIFEST} has the hashes of the present files")

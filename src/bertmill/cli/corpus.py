@@ -6,7 +6,7 @@ import sys
 
 from bertmill.cli.corpus_folder import summary
 from bertmill.cli.progress import ProgressLine
-from bertmill.config.commands import CorpusSettings
+from bertmill.config.text_commands import CorpusSettings
 from bertmill.corpus.build import build_corpus
 from bertmill.corpus.statistics import summarize
 from bertmill.text.files import find_files, size_of_files
@@ -20,7 +20,7 @@ def run(settings: CorpusSettings) -> None:
     tokenizer = BertTokenizer.from_pretrained(settings.vocab)
     files = find_files(settings.files)
     repairs = Repairs()
-    options = settings.model_dump(include={"workers", "document", "chinese_words", "text_field"})
+    options = settings.model_dump(include={"workers", "document", "chinese_words", "text_field", "encoding"})
     with ProgressLine("corpus", size_of_files(files), quiet=settings.quiet) as progress:
         facts = build_corpus(files, tokenizer, settings.out, repairs=repairs, on_progress=progress.update, **options)
     if not settings.quiet:

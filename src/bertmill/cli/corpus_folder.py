@@ -10,14 +10,15 @@ from typing import Any
 
 from bertmill.cli.folders import check_hashes, histogram
 from bertmill.config.commands import InspectSettings
+from bertmill.corpus.facts import read_facts
 from bertmill.corpus.instances import InstanceBatch, Instances
 from bertmill.corpus.masking import NOT_SELECTED, MaskingSettings, VocabularyIds
 from bertmill.corpus.objectives.base import Objective
 from bertmill.corpus.plan import PlanSettings
-from bertmill.corpus.shards import Corpus, open_shard, read_facts
+from bertmill.corpus.shards import Corpus, open_shard
 from bertmill.corpus.statistics import summarize
 from bertmill.errors import IntegrityError
-from bertmill.storage import MANIFEST, verify_manifest
+from bertmill.storage import verify_manifest
 from bertmill.text.printable import counted
 from bertmill.text.tokenizer import BertTokenizer
 
@@ -27,10 +28,7 @@ _WRAPPING: Any = {"width": 100, "break_long_words": False, "break_on_hyphens": F
 def facts(path: Path) -> dict[str, Any]:
     """Return what `inspect` shows, from the manifest. Raises IntegrityError if a file has changed."""
     verify_manifest(path)
-    facts = {"folder": str(path), **read_facts(path)}
-    if not isinstance(facts.get("statistics"), dict):
-        raise IntegrityError("has no corpus statistics", where=path / MANIFEST, remedy="build the corpus again")
-    return facts
+    return {"folder": str(path), **read_facts(path)}
 
 
 def sentences(facts: dict[str, Any]) -> list[str]:

@@ -121,10 +121,9 @@ def _train(demo: Demo, stages: _Stages) -> None:
 
 
 def _measure(demo: Demo, stages: _Stages) -> Results:
-    from bertmill.demo.measurement import measure_masked_words, measure_tuning, write_demo_report, write_results
+    from bertmill.demo.measurement import measure_tuning, write_demo_report, write_results
 
     with stages.stage("measure", "evaluating every model on held-out modules", is_done=demo.results.exists()):
-        measure_masked_words(demo)
         for tuning in demo.plan.tunings:
             measure_tuning(demo, tuning)
     with stages.stage("report", "writing the report", is_done=demo.report.exists()):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from bertmill.checkpoint.names import CONFIG_FILE, find_model
-from bertmill.corpus.shards import is_corpus
+from bertmill.corpus.facts import is_corpus
 from bertmill.errors import UsageError
 from bertmill.storage import MANIFEST, verify_manifest
 from bertmill.text.tokenizer_files import PIPELINE_FILE
@@ -32,6 +32,9 @@ class Describer(Protocol):
 
     def checks(self, path: Path) -> dict[str, Callable[[], str]]:
         """The checks of `bertmill check` by name; each returns what it found, or raises."""
+
+    def accept(self, path: Path) -> None:
+        """Record the present content of the files in the manifest; not for corpora, which have an identity."""
 
 
 def find_folder(name: str) -> Path:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 from bertmill.cli.folders import describer_for, find_folder
 from bertmill.config.commands import InspectSettings
+from bertmill.corpus.facts import is_corpus
 from bertmill.corpus.objectives import load_objective
-from bertmill.corpus.shards import is_corpus
 from bertmill.errors import UsageError
+from bertmill.text.printable import escaped, json_line
 
 
 def run(settings: InspectSettings) -> None:
@@ -19,7 +18,7 @@ def run(settings: InspectSettings) -> None:
     if settings.show and (settings.as_json or not is_corpus(path)):
         raise UsageError("--show needs a corpus and cannot be combined with --json")
     facts = describer.facts(path)
-    print(json.dumps(facts, ensure_ascii=False) if settings.as_json else "\n".join(describer.sentences(facts)))
+    print(json_line(facts) if settings.as_json else "\n".join(map(escaped, describer.sentences(facts))))
     if settings.show:
         from bertmill.cli.corpus_folder import instance_lines
 

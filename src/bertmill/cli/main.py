@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import logging
 import re
 import signal
 import sys
@@ -37,12 +38,20 @@ COMMANDS = {
     "evaluate": "evaluate a fine-tuned model on labeled rows",
     "predict": "make predictions with a fine-tuned model",
     "fill": "predict the piece at each [MASK] in a text",
+    "download": "download a model from the Hugging Face hub",
     "report": "show one run, or compare several, in one HTML file",
     "inspect": "describe a model, vocabulary or corpus",
     "check": "verify a model, vocabulary or corpus",
 }
 
 HELP_WORDS = ("-h", "--help", "help")
+
+
+class _Messages(logging.Handler):
+    """Prints the messages of the library, such as the start of a download."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(record.getMessage())
 
 
 class _Terminated(KeyboardInterrupt):
@@ -132,6 +141,9 @@ def _run(words: list[str]) -> int:
 
     settings = settings_from_words(command, words[1:])
     if settings is not None:
+        logger = logging.getLogger("bertmill")
+        logger.handlers = [_Messages()]
+        logger.setLevel(logging.ERROR if settings.quiet else logging.WARNING)
         module = importlib.import_module(f"bertmill.cli.{command}")
         with _termination_as_error():  # not earlier: torch aborts if an exception interrupts its import
             module.run(settings)

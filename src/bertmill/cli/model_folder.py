@@ -10,14 +10,21 @@ from typing import Any
 
 import torch
 
-from bertmill.checkpoint.huggingface import CONFIG_FILE, ModelFolder, open_folder
+from bertmill.batching.windows import recorded_settings
+from bertmill.checkpoint.huggingface import CONFIG_FILE, INDEX_FILE, ModelFolder, open_folder
+from bertmill.checkpoint.names import METADATA_FILE, read_metadata
 from bertmill.checkpoint.tensors import read_tensors
 from bertmill.cli.folders import check_hashes
+from bertmill.config.commands import WindowSettings
 from bertmill.errors import IntegrityError
-from bertmill.model.bert import class_of
+from bertmill.model.bert import MODEL_CLASSES, class_of
 from bertmill.model.config import SIZES, BertConfig
+from bertmill.storage import renew_manifest
+from bertmill.tasks import PRETRAINED, task_of_folder
+from bertmill.text.padding import NO_LIMIT
 from bertmill.text.printable import counted
-from bertmill.text.tokenizer import NO_LIMIT, BertTokenizer
+from bertmill.text.tokenizer import BertTokenizer
+from bertmill.text.tokenizer_files import TOKENIZER_FILES, require_same_pieces
 
 MANY_LABELS = 20
 HEADS_IN_WORDS = {
@@ -58,7 +65,7 @@ def facts(path: Path) -> dict[str, Any]:
         "files": {path.name: path.stat().st_size for path in sorted({each.path for each in stored})},
         "heads": heads,
         "labels": list(config.id2label.values()) if HEADS_IN_WORDS["classifier."] in heads else [],
-        "vocabulary": tokenizer.vocab_size,
+        "vocabulary": len(tokenizer),
         "cased": not tokenizer.do_lower_case,
         "class": class_of(config).__name__,
         "written_by": None if writer is None else f"transformers {writer}",
@@ -99,7 +106,14 @@ def checks(path: Path) -> dict[str, Callable[[], str]]:
         "shapes": lambda: "; ".join(str(class_of(config).compare(folder, config)).splitlines()),
         "values": lambda: _values(folder),
         "tokenizer": lambda: _tokenizer(folder, config),
+        "metadata": lambda: _metadata(folder, config),
     }
+
+
+def accept(path: Path) -> None:
+    """Record the present content of the files in the manifest."""
+    weights = {stored.path.name for stored in open_folder(path, check_hashes=False).tensors.values()}
+    renew_manifest(path, {CONFIG_FILE, INDEX_FILE, METADATA_FILE, *TOKENIZER_FILES, *weights})
 
 
 def _values(folder: ModelFolder) -> str:
@@ -112,7 +126,8 @@ def _values(folder: ModelFolder) -> str:
 
 
 def _tokenizer(folder: ModelFolder, config: BertConfig) -> str:
-    tokenizer = BertTokenizer.from_pretrained(folder.path)
+    require_same_pieces(folder.path)
+    tokenizer = BertTokenizer.from_pretrained(folder.path, check_hashes=False)
     problems = []
     largest = max(tokenizer.vocab.values())
     if largest >= config.vocab_size:
@@ -124,4 +139,15 @@ def _tokenizer(folder: ModelFolder, config: BertConfig) -> str:
         problems.append(f"it allows {longest} pieces, but the model has {positions} positions")
     if problems:
         raise IntegrityError("; ".join(problems))
-    return f"{tokenizer.vocab_size:,} pieces fit the embedding of {config.vocab_size:,} rows"
+    return f"{len(tokenizer):,} pieces fit the embedding of {config.vocab_size:,} rows"
+
+
+def _metadata(folder: ModelFolder, config: BertConfig) -> str:
+    metadata = read_metadata(folder.path)
+    recorded_settings(WindowSettings(), folder.path)  # an error if they are malformed
+    if metadata.get("task") in (None, PRETRAINED):
+        return "no task is recorded"
+    task = task_of_folder(config, metadata, folder.path)
+    if MODEL_CLASSES[task.head].compare(folder, config).new:
+        raise IntegrityError(f"the weights have no head for the task {task.name}", where=folder.path)
+    return f"the task {task.name} matches the head"

@@ -10,7 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
-from bertmill.cli.progress import counting, print_row_remarks
+from bertmill.cli.progress import RowCounter, print_row_remarks
+from bertmill.cli.streams import is_pipe, say
 from bertmill.config.commands import PredictSettings
 from bertmill.config.reading import unknown_name
 from bertmill.errors import UsageError
@@ -19,10 +20,10 @@ from bertmill.machine import set_threads
 from bertmill.rows.bad_rows import BadRowError
 from bertmill.rows.formats import repair_strings
 from bertmill.rows.row import Row
-from bertmill.rows.source import RowFile
+from bertmill.rows.source import RowFile, split_key_off
 from bertmill.storage import new_file
 from bertmill.tasks.base import Answer, AnyTask, encode_rows
-from bertmill.text.printable import escaped, json_line, one_line
+from bertmill.text.printable import counted, escaped, json_line, one_line
 from bertmill.text.repair import Repairs
 
 Answers = Iterable[tuple[Row, Answer]]
@@ -45,21 +46,25 @@ def run(settings: PredictSettings) -> None:
     write = partial(_write_csv, is_safe=True) if settings.safe_csv else _writer(settings.output_format, task)
     file = RowFile(settings.file or "--text", settings)
     rows = [_request(settings, task)] if settings.file is None else runner.read(file, labelled=False)
-    answers: Answers = runner.answers(encode_rows(task, rows, runner.windows, file))
-    is_visible = settings.out is None and sys.stdout.isatty()
-    answers = answers if settings.quiet or is_visible else counting(answers, "rows")
-    if settings.out is None:
-        write(answers, task, sys.stdout)
-    else:
-        with new_file(settings.out) as path, path.open("w", encoding="utf-8", newline="") as out:
-            write(answers, task, out)
+    with RowCounter(quiet=settings.quiet, may_rewrite=settings.out is not None or not is_pipe(sys.stdout)) as counter:
+        answers = runner.answers(encode_rows(task, rows, runner.windows, file), counter.add)
+        answers = ((row, rounded(answer)) for row, answer in counter.printed(answers))
+        if settings.out is None:
+            write(answers, task, sys.stdout)
+            sys.stdout.flush()
+        else:
+            with new_file(settings.out) as path, path.open("w", encoding="utf-8", newline="") as out:
+                write(answers, task, out)
     if not settings.quiet:
         print_row_remarks(file.counts, runner.windows)
+        if settings.file or settings.out:
+            name = "" if settings.out is None else f" → {escaped(str(settings.out))}"
+            say(counted(counter.num_printed, "row") + name)
 
 
 def _refuse_overwriting(settings: PredictSettings) -> None:
-    file, out = settings.file, settings.out
-    if file is not None and out is not None and Path(file).exists() and out.exists() and out.samefile(file):
+    file, out = Path(split_key_off(settings.file or "")[0]), settings.out
+    if settings.file is not None and out is not None and file.exists() and out.exists() and out.samefile(file):
         raise UsageError("is also the input file", where=out, remedy="choose another --out")
 
 
@@ -114,6 +119,20 @@ def _cell(value: Any, is_safe: bool) -> Any:
     if not isinstance(value, str):
         return value
     return f"{_MARK * (is_safe and bool(_FORMULA.match(value)))}{escaped(value, keep=_HARMLESS)}"
+
+
+def rounded(value: Any, name: str = "") -> Any:
+    """A prediction with shorter numbers: 4 decimals for probabilities (`score` and `scores`), else 7 digits."""
+    match value:
+        case dict():
+            return {key: rounded(each, name if name == "scores" else key) for key, each in value.items()}
+        case list():
+            return [rounded(each, name) for each in value]
+        case float() if name in ("score", "scores"):
+            return round(value, 4)
+        case float():
+            return float(f"{value:.7g}")  # as precise as float32
+    return value
 
 
 def answer_columns(answer: Answer) -> dict[str, Any]:

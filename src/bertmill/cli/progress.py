@@ -10,12 +10,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TaskProgressColumn, TextColumn
 
 from bertmill.cli.streams import say
+from bertmill.text.printable import counted
 
 if TYPE_CHECKING:
     from bertmill.batching.windows import Windows
@@ -86,22 +87,52 @@ def print_row_remarks(counts: RowCounts, windows: Windows) -> None:
         say(remark)
 
 
-def counting(items: Iterable[ItemT], what: str) -> Iterator[ItemT]:
-    """Yield the items and show every few seconds how many have passed."""
-    started = shown = time.monotonic()
-    is_terminal = sys.stderr.isatty()
-    is_line_open = False
-    try:
-        for count, item in enumerate(items, start=1):
-            yield item
-            now = time.monotonic()
-            if now - shown >= (BAR_INTERVAL_S if is_terminal else LINE_INTERVAL_S):
-                shown, is_line_open = now, is_terminal
-                state = f"{count:,} {what}, {count / (now - started):,.0f} per second"
-                say(state, end="\r" if is_terminal else "\n")
-    finally:
-        if is_line_open:
-            say("")
+class RowCounter:
+    """Shows how many rows have been run, in a line every few seconds; on a terminal, a line is rewritten.
+
+    A rewritten line is erased before results are printed and at the end. With `may_rewrite=False`, no line is
+    rewritten: the reader of a pipe may print to the same terminal at any time.
+    """
+
+    def __init__(self, *, quiet: bool, may_rewrite: bool = True) -> None:
+        self._quiet = quiet
+        self._rewrites = may_rewrite and sys.stderr.isatty()
+        self.num_printed = 0
+        self._count = 0
+        self._width = 0  # of the line on the terminal
+        self._started = self._shown = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._clear()
+
+    def add(self, count: int) -> None:
+        """Report that `count` more rows have been run."""
+        self._count += count
+        now = time.monotonic()
+        if self._quiet or now - self._shown < (BAR_INTERVAL_S if self._rewrites else LINE_INTERVAL_S):
+            return
+        self._shown = now
+        state = f"{counted(self._count, 'row')}, {self._count / (now - self._started):,.0f} per second"
+        if self._rewrites:
+            say(f"\r{state:<{self._width}}", end="")
+            self._width = len(state)
+        else:
+            say(state)
+
+    def printed(self, results: Iterable[ItemT]) -> Iterator[ItemT]:
+        """Yield results that are printed at once, and count them in `num_printed`."""
+        for result in results:
+            self._clear()
+            self.num_printed += 1
+            yield result
+
+    def _clear(self) -> None:
+        if self._width:
+            say(f"\r{'':<{self._width}}\r", end="")
+            self._width = 0
 
 
 def time_left(seconds: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from pathlib import Path
 from typing import TextIO
@@ -27,6 +28,14 @@ def say(text: str, end: str = "\n") -> None:
         print(text, end=end, file=sys.stderr, flush=True)
     except OSError:
         forget(sys.stderr)
+
+
+def is_pipe(stream: TextIO) -> bool:
+    """Whether another program reads what is written to the stream."""
+    try:
+        return stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode)
+    except OSError:  # it has no file descriptor
+        return False
 
 
 def forget(stream: TextIO) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from rich.cells import cell_len, set_cell_size
 
-from bertmill.config.commands import TokenizeSettings
+from bertmill.config.text_commands import TokenizeSettings
 from bertmill.errors import UsageError
 from bertmill.text.encoding import Encoding
 from bertmill.text.files import read_lines
@@ -38,7 +38,8 @@ def _texts(settings: TokenizeSettings, repairs: Repairs) -> Iterator[str]:
     if settings.text:
         yield from (repair_text(text, repairs) for text in settings.text)
         return
-    for line in read_lines(settings.files, text_field=settings.text_field, repairs=repairs):
+    options = settings.model_dump(include={"text_field", "encoding"})
+    for line in read_lines(settings.files, repairs=repairs, **options):
         if line.text.strip():
             yield line.text
 

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from bertmill.cli.progress import ProgressLine
-from bertmill.config.commands import VocabSettings
+from bertmill.config.text_commands import VocabSettings
 from bertmill.text.files import find_files, size_of_files
 from bertmill.text.learning import WordTable, learn_vocabulary
 from bertmill.text.repair import Repairs
@@ -24,7 +24,7 @@ def run(settings: VocabSettings) -> None:
         if not settings.quiet:
             print(f"learning from {len(table.words):,} distinct words …", file=sys.stderr, flush=True)
 
-    names = {"size", "cased", "alphabet", "unused", "min_frequency", "workers", "text_field"}
+    names = {"size", "cased", "alphabet", "unused", "min_frequency", "workers", "text_field", "encoding"}
     options = settings.model_dump(include=names)
     with ProgressLine("vocab", size_of_files(files), quiet=settings.quiet) as progress:
         options |= {"repairs": repairs, "on_progress": progress.update, "on_counted": announce}

@@ -9,7 +9,9 @@ from typing import Any
 
 from bertmill.cli.folders import check_hashes, histogram
 from bertmill.corpus.shards import vocabulary_sha256
+from bertmill.storage import renew_manifest
 from bertmill.text.tokenizer import BertTokenizer
+from bertmill.text.tokenizer_files import TOKENIZER_FILES, require_same_pieces
 from bertmill.text.wordpiece import CONTINUATION
 
 _UNUSED = "[unused"
@@ -26,7 +28,7 @@ def facts(path: Path) -> dict[str, Any]:
     counts = Counter(max(length, 1).bit_length() - 1 for length in lengths)
     return {
         "path": str(path),
-        "pieces": tokenizer.vocab_size,
+        "pieces": len(tokenizer),
         "cased": not tokenizer.do_lower_case,
         "special": tokenizer.all_special_tokens,
         "unused": len(unused),
@@ -57,7 +59,14 @@ def checks(path: Path) -> dict[str, Callable[[], str]]:
     """The checks of `bertmill check` by name; each returns what it found, or raises."""
 
     def tokenizer() -> str:
-        num_pieces = len(BertTokenizer.from_pretrained(path))
+        if path.is_dir():
+            require_same_pieces(path)
+        num_pieces = len(BertTokenizer.from_pretrained(path, check_hashes=False))
         return f"{num_pieces:,} pieces with one id each, including all special tokens"
 
     return {"hashes": lambda: check_hashes(path), "tokenizer": tokenizer}
+
+
+def accept(path: Path) -> None:
+    """Record the present content of the files in the manifest."""
+    renew_manifest(path, TOKENIZER_FILES)

@@ -15,66 +15,22 @@ from bertmill.config.fields import (
     NAME_OR_PATH,
     PATH,
     POSITIONAL,
+    Encoding,
     Folder,
     Heldout,
     MaskMix,
+    MaxBadRows,
     Phases,
     Quotes,
     Seconds,
     Separator,
     SizeName,
-    TextFiles,
     Threads,
+    heldout_share,
 )
 from bertmill.config.settings import Settings
+from bertmill.config.text_commands import CorpusSettings, TokenizeSettings, VocabSettings
 from bertmill.config.training_settings import TrainingFields, TrainingSettings
-
-
-class TokenizeSettings(Settings):
-    """Show how text is split into pieces: each piece with its id, the characters it covers and its word."""
-
-    files: TextFiles = Field([])
-    model: str = Field(description="vocabulary file, model folder or name of an installed model such as minilm")
-    text: list[str] = Field([], description="text to tokenize instead of files; may be repeated")
-    pair: str | None = Field(None, description="second text, encoded after --text in the same sequence")
-    text_field: str = Field("text", description="field of a .jsonl record that contains the text")
-    cased: bool | None = Field(None, description="keep case and accents (default: as in the model folder)")
-    special_tokens: bool = Field(True, description="add [CLS] and [SEP] to each text")
-    as_json: bool = Field(False, alias="json", description="print one JSON object per text instead of a table")
-
-
-class VocabSettings(Settings):
-    """Learn a WordPiece vocabulary from text. The output is byte-identical for any file order."""
-
-    files: TextFiles
-    out: Path = Field(description="folder to write; it must not exist yet")
-    size: int = Field(30_522, ge=6, le=1_000_000, description="number of pieces, including special tokens")
-    cased: bool = Field(False, description="keep case and accents")
-    alphabet: int | None = Field(
-        None, ge=1, description="maximum number of distinct characters (default: enough to cover 99.995% of the text)"
-    )
-    unused: int = Field(0, ge=0, le=100_000, description="number of [unused…] tokens to reserve")
-    min_frequency: int = Field(2, ge=1, description="minimum frequency of words to learn from and of pairs to merge")
-    workers: int | None = Field(None, ge=1, le=1024, description="processes to use (default: one per core)")
-    text_field: str = Field("text", description="field of a .jsonl record that contains the text")
-    as_json: bool = Field(False, alias="json", description="print one JSON object instead of text")
-
-
-class CorpusSettings(Settings):
-    """Turn text into a corpus: sentences are split into pieces and stored on disk. Resumes an interrupted build."""
-
-    files: TextFiles
-    vocab: str = Field(description="vocabulary folder or file, model folder or name of an installed model")
-    out: Path = Field(description="corpus folder to write; it must not exist yet")
-    workers: int | None = Field(None, ge=1, le=1024, description="processes to use (default: one per core)")
-    document: Literal["blank-line", "file", "record"] | None = Field(
-        None,
-        description="where a document ends: at a blank line, at the end of the file, or after each line or record "
-        "(default: record in .jsonl files, else blank-line)",
-    )
-    chinese_words: bool = Field(False, description="group Chinese characters into words with jieba")
-    text_field: str = Field("text", description="field of a .jsonl record that contains the text")
-
 
 DURATIONS = ("steps", "epochs", "budget")  # of pre-training; mutually exclusive
 
@@ -146,6 +102,10 @@ class PretrainSettings(TrainingSettings, PretrainFields):
         return self
 
 
+DEFAULT_MAX_BAD_ROWS = "5%"
+TAGS = "file with the tags of each line, if the rows are sentences in a text file (task tag)"
+
+
 class RowSettings(Settings):
     """Settings for reading rows."""
 
@@ -157,16 +117,26 @@ class RowSettings(Settings):
     )
     format: str | None = Field(None, description="file format; depends on the task (default: from the file suffix)")
     separator: Separator | None = Field(
-        None, description="column separator, one character or tab (default: a comma in .csv, else a tab)"
+        None, description="column separator, one character or tab (default: as in the first line of a .csv, else a tab)"
     )
     quotes: Quotes | None = Field(
         None,
         description="standard: quotes enclose fields; literal: quotes are ordinary characters "
         "(default: standard in .csv, else literal)",
     )
+    encoding: Encoding = None
     on_bad_row: Literal["stop", "skip"] = Field(
-        "stop", description="what to do with an unusable row; always stops if more than 5% of rows are bad"
+        "stop", description="what to do with an unusable row: stop, or skip and count it"
     )
+    max_bad_rows: MaxBadRows = Field(
+        DEFAULT_MAX_BAD_ROWS, description="stop if more rows than this are skipped: a number or a percentage"
+    )
+
+    @model_validator(mode="after")
+    def _skipped_if_limited(self) -> Self:
+        if self.max_bad_rows != DEFAULT_MAX_BAD_ROWS and self.on_bad_row == "stop":
+            raise ValueError("--max-bad-rows needs --on-bad-row skip")
+        return self
 
 
 class WindowSettings(Settings):
@@ -184,12 +154,14 @@ class FinetuneSettings(TrainingSettings, RowSettings, WindowSettings):
 
     task: Annotated[str, POSITIONAL] = Field(description="task to learn")
     model: Annotated[str, NAME_OR_PATH, MAY_MOVE] = Field(
-        description="pre-trained model: a folder or the name of an installed model"
+        description="pre-trained model: a folder, an installed model (minilm) or a name on the hub"
     )
     train: Annotated[Path, PATH, MAY_MOVE] = Field(description="file of labeled rows to train on")
     dev: Annotated[Heldout, PATH, MAY_MOVE, COMMON] = Field(
         "0.1", description="dev set: a file, or a fraction of the training rows"
     )
+    tags: Annotated[Path | None, PATH, MAY_MOVE] = Field(None, description=TAGS)
+    dev_tags: Annotated[Path | None, PATH, MAY_MOVE] = Field(None, description="the same file for a dev file")
     epochs: Annotated[float, COMMON] = Field(3.0, gt=0, le=1e6, description="train for this many epochs")
     learning_rate: Annotated[float, COMMON] = Field(
         5e-5, gt=0, description="peak learning rate, reached after a tenth of the steps"
@@ -207,12 +179,22 @@ class FinetuneSettings(TrainingSettings, RowSettings, WindowSettings):
         None, description="try batch sizes 16, 32 × learning rates 5e-5, 3e-5, 2e-5 × 2, 3, 4 epochs; keep the best"
     )
 
+    @model_validator(mode="after")
+    def _tags_of_both_files(self) -> Self:
+        needs_tags = self.tags is not None and heldout_share(self.dev) is None
+        if needs_tags != (self.dev_tags is not None):
+            raise ValueError("--dev-tags is needed with --tags and a --dev file, and only then")
+        return self
+
 
 class EvaluateSettings(RowSettings, WindowSettings):
     """Evaluate a fine-tuned model: metrics with 95% confidence intervals, and the most confident errors."""
 
     model: Annotated[str, Field(description="fine-tuned model folder"), POSITIONAL]
-    data: Path = Field(description="file of labeled rows, in any format that finetune reads")
+    file: Annotated[str, Field(description="file of labeled rows; - is standard input"), POSITIONAL]
+    tags: Path | None = Field(None, description=TAGS)
+    show_all: bool = Field(False, alias="all", description="show all classes and confused pairs, not only the first")
+    sort_by: Literal["rows", "f1", "name"] = Field("rows", description="order of classes: most rows, lowest F1, name")
     worst: int = Field(5, ge=0, description="number of errors to show, the most confident first")
     device: str = Field("auto", description="device: cpu, cuda or auto")
     threads: Threads | None = Field(None, description="threads to use (default: one per core)")
@@ -236,10 +218,9 @@ class PredictSettings(RowSettings, WindowSettings):
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
-        given = [self.text, self.pair, self.question, *self.choice]
         if (self.file is None) == (self.text is None):
             raise ValueError("after MODEL, give either a file (- is standard input) or --text")
-        if self.file is not None and any(value is not None for value in given):
+        if self.file is not None and any(each is not None for each in (self.pair, self.question, *self.choice)):
             raise ValueError("--pair, --question and --choice need --text, not a file")
         return self
 
@@ -247,11 +228,19 @@ class PredictSettings(RowSettings, WindowSettings):
 class FillSettings(Settings):
     """Predict the piece at each [MASK] in a text."""
 
-    model: Annotated[str, Field(description="model folder or name of an installed model"), POSITIONAL]
+    model: Annotated[str, Field(description="model folder or model name"), POSITIONAL]
     texts: Annotated[list[str], Field(min_length=1, description="texts that contain [MASK]"), POSITIONAL]
     top_k: int = Field(5, ge=1, description="number of predictions for each [MASK]")
     device: str = Field("auto", description="device: cpu, cuda or auto")
     as_json: bool = Field(False, alias="json", description="print one JSON object per text instead of a table")
+
+
+class DownloadSettings(Settings):
+    """Download a model from the Hugging Face hub. Every command also downloads a model that it needs."""
+
+    name: Annotated[str, Field(description="name on the hub, such as bert-base-uncased"), POSITIONAL]
+    revision: str | None = Field(None, description="branch, tag or commit (default: main)")
+    out: Path | None = Field(None, description="folder to write; it must not exist yet (default: the cache of the hub)")
 
 
 class InspectSettings(Settings):
@@ -270,6 +259,7 @@ class CheckSettings(Settings):
     """Verify a model, a vocabulary or a corpus: hashes, shapes, values and counts. Exits with 4 if a check fails."""
 
     folder: Folder
+    accept: bool = Field(False, description="record the hashes of files changed on purpose if all other checks pass")
 
 
 class ReportSettings(Settings):
@@ -302,6 +292,7 @@ COMMAND_SETTINGS: dict[str, type[Settings]] = {
     "evaluate": EvaluateSettings,
     "predict": PredictSettings,
     "fill": FillSettings,
+    "download": DownloadSettings,
     "inspect": InspectSettings,
     "check": CheckSettings,
     "report": ReportSettings,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Callable
 from typing import Annotated, Any, Final, Literal
@@ -12,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 POSITIONAL: Final = "positional"  # an argument without a flag
 COMMON: Final = "common"  # often changed; help shows it before the rest
 PATH: Final = "path"  # a file or folder; some fields accept a fraction instead
-NAME_OR_PATH: Final = "name or path"  # a folder or the name of an installed model
+NAME_OR_PATH: Final = "name or path"  # a folder, an installed model or a name on the hub
 MAY_CHANGE: Final = "may change"  # on resume; it does not affect what is learned
 MAY_MOVE: Final = "may move"  # on resume; data that the run identifies by its hash
 
@@ -21,6 +22,7 @@ OnNonFinite = Literal["stop", "skip", "reload"]
 Precision = Literal["fp32", "bf16", "auto"]
 Quotes = Literal["literal", "standard"]
 
+_LIMIT = re.compile(r"(\d{1,3}(?:\.\d+)?)%|\d{1,15}", re.ASCII)
 MAX_LENGTH = 8192  # pieces per instance; the memory for attention grows with its square
 
 _DURATION = re.compile(
@@ -94,6 +96,18 @@ def _written(given: Any) -> Any:
     return str(given) if type(given) is int else given
 
 
+def are_too_many(count: int, limit: str, total: int) -> bool:
+    """Whether `count` of `total` rows exceed a limit such as 20 or 5%."""
+    number = float(limit.removesuffix("%"))
+    return 100 * count > number * total if limit.endswith("%") else count > number
+
+
+def _require_limit(text: str) -> None:
+    found = _LIMIT.fullmatch(text)
+    if found is None or (found[1] and float(found[1]) > 100):
+        raise ValueError("must be a number of rows such as 20, or a percentage such as 5%")
+
+
 def _separator(text: Any) -> Any:
     """Parse a single character; tab and \\t stand for a tab character."""
     if isinstance(text, str):
@@ -101,6 +115,17 @@ def _separator(text: Any) -> Any:
         if len(text) != 1 or text in '"\n\r':
             raise ValueError("must be a single character, or tab")
     return text
+
+
+def _encoding(name: str | None) -> str | None:
+    """Check that an encoding can decode text."""
+    if name is None:
+        return None
+    try:
+        codecs.getincrementaldecoder(name)("replace").decode("text".encode(name), True)
+    except (LookupError, ValueError):  # also for codecs of bytes, such as hex, and codecs that cannot replace
+        raise ValueError("must be a text encoding such as latin-1, cp1252, gb18030 or utf-16") from None
+    return name
 
 
 def _checked_by(parse: Callable[[str], object]) -> AfterValidator:
@@ -116,12 +141,16 @@ Threads = Annotated[int, Field(ge=1, le=1024)]
 Phases = Annotated[str, BeforeValidator(_written), _checked_by(parse_phases)]
 Separator = Annotated[str, BeforeValidator(_separator)]
 Heldout = Annotated[str, BeforeValidator(_heldout)]
+Encoding = Annotated[
+    str | None,
+    Field(description="encoding of text files, such as latin-1, cp1252 or gb18030 (default: UTF-8)"),
+    AfterValidator(_encoding),
+]
 MaskMix = Annotated[str, _checked_by(parse_mask_mix)]
+MaxBadRows = Annotated[str, BeforeValidator(_written), _checked_by(_require_limit)]
 TextFiles = Annotated[
     list[str],
     Field(description="text files, folders or globs (.txt .gz .xz .zst .jsonl); - is standard input"),
     POSITIONAL,
 ]
-Folder = Annotated[
-    str, Field(description="model, vocabulary or corpus folder, or name of an installed model"), POSITIONAL
-]
+Folder = Annotated[str, Field(description="model, vocabulary or corpus folder, or model name"), POSITIONAL]

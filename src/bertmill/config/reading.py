@@ -304,7 +304,10 @@ def _unknown_word(word: str, kind: type[Settings]) -> str:
         return f"unknown flag {word}; {flags[word].upper()} is an argument without a flag"
     if flags.get(word) in getattr(kind, "unused", ()):
         return f"{word} does not apply to this task"
-    return f"unknown flag {word}{suggestion(word, ['--config', '--help', *(flags.keys() - arguments)])}"
+    known = suggestion(word, ["--config", "--help", *(flags.keys() - arguments)])
+    names = " and ".join(flags[flag].upper() for flag in flags if flag in arguments)
+    remedy = f"; give {names} without a flag" if names and not known else ""
+    return f"unknown flag {word}{known}{remedy}"
 
 
 def unknown_name(kind: str, word: str, known: Sequence[str]) -> UsageError:

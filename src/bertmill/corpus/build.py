@@ -34,7 +34,8 @@ from bertmill.corpus.shards import (
 )
 from bertmill.corpus.statistics import compute_statistics
 from bertmill.errors import BertmillError, DataError
-from bertmill.storage import difference, manifest_entry, read_json, resumable_folder, write_file, write_manifest
+from bertmill.locks import resumable_folder
+from bertmill.storage import difference, manifest_entry, read_json, write_file, write_manifest
 from bertmill.text.bulk import ReadingProgress, map_with_wordpiece
 from bertmill.text.files import read_lines
 from bertmill.text.repair import Repairs
@@ -69,6 +70,7 @@ def build_corpus(
     document: DocumentMode | None = None,
     chinese_words: bool = False,
     text_field: str = "text",
+    encoding: str | None = None,
     repairs: Repairs | None = None,
     on_progress: Callable[[int, int], object] = lambda _read, _text: None,
 ) -> dict[str, Any]:
@@ -86,7 +88,7 @@ def build_corpus(
     with resumable_folder(out) as (folder, records_folder):
         job = Job(folder, records_folder, _sha256(json.dumps(recipe, sort_keys=True).encode()), chinese_words)
         progress = ReadingProgress()
-        lines = read_lines(files, text_field=text_field, repairs=repairs, on_bytes=progress.count)
+        lines = read_lines(files, text_field=text_field, encoding=encoding, repairs=repairs, on_bytes=progress.count)
         texts = progress.track(cut_shard_texts(lines, document))
         records: list[ShardRecord] = []
         for record in map_with_wordpiece(partial(_finish_shard, job), wordpiece, texts, workers):
@@ -124,7 +126,7 @@ def write_shard(job: Job, wordpiece: WordPiece, shard_text: ShardText) -> ShardR
     """Build a shard, write its files and then its record."""
     shard, num_dropped = make_shard(wordpiece, shard_text.text.decode(), chinese_words=job.chinese_words)
     names = [shard_file(shard_text.number, kind) for kind in KINDS]
-    columns: tuple[NDArray[Any], ...] = (shard.pieces, shard.words, shard.sentence_ends, shard.document_ends)
+    columns: tuple[NDArray[Any], ...] = (shard.pieces[:], shard.words[:], shard.sentence_ends, shard.document_ends)
     for name, column in zip(names, columns, strict=True):
         write_file(job.folder / name, column.tobytes())
     record = {
@@ -144,7 +146,8 @@ def write_shard(job: Job, wordpiece: WordPiece, shard_text: ShardText) -> ShardR
 
 def make_shard(wordpiece: WordPiece, text: str, *, chinese_words: bool) -> tuple[Shard, int]:
     """Return the shard of a text, and the number of sentences without pieces, which are not in the shard."""
-    pieces: list[array[int]] = []
+    pieces = array("I")  # one array for all sentences, since most are short
+    sentence_ends = array("I")
     words: list[NDArray[np.bool_]] = []
     document_ends: list[int] = []
     num_dropped = 0
@@ -152,8 +155,8 @@ def make_shard(wordpiece: WordPiece, text: str, *, chinese_words: bool) -> tuple
     by_spelling = not (chinese_words or wordpiece.never_split)
     for row in text.split("\n")[:-1]:
         if not row:
-            if len(pieces) > (document_ends[-1] if document_ends else 0):
-                document_ends.append(len(pieces))
+            if len(sentence_ends) > (document_ends[-1] if document_ends else 0):
+                document_ends.append(len(sentence_ends))
             continue
         for sentence in split_sentences(row):
             if by_spelling:
@@ -162,14 +165,15 @@ def make_shard(wordpiece: WordPiece, text: str, *, chinese_words: bool) -> tuple
                 ids, begins_word = _locate(wordpiece, sentence, chinese_words)
                 words.append(begins_word)
             if ids:
-                pieces.append(ids)
+                pieces.extend(ids)
+                sentence_ends.append(len(pieces))
             else:
                 num_dropped += 1
-    flat = np.frombuffer(b"".join(pieces), np.uint32)
+    flat = np.frombuffer(pieces, np.uint32)
     begins = _begins_word(wordpiece)[flat] if by_spelling else np.concatenate([np.empty(0, np.bool_), *words])
-    sentence_ends = np.cumsum(np.fromiter(map(len, pieces), np.uint32, len(pieces)), dtype="<u4")
     piece_ids = flat.astype(piece_type(len(wordpiece.vocabulary)))
-    return Shard(piece_ids, pack_words(begins), sentence_ends, np.array(document_ends, "<u4")), num_dropped
+    ends = (np.array(sentence_ends, "<u4"), np.array(document_ends, "<u4"))
+    return Shard(piece_ids, pack_words(begins), *ends), num_dropped
 
 
 @cache

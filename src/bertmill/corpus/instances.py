@@ -151,7 +151,7 @@ class Instances:
         self.planner = Planner(corpus, self.plan_folder, self.settings, self.seed)
         self.objective = self.planner.objective
         self._masker = Masker(self.masking, vocabulary, self.settings.length, self.seed)
-        self._load_records = lru_cache(maxsize=_OPEN_PLANS)(self.planner.load_records)
+        self._open_records = lru_cache(maxsize=_OPEN_PLANS)(self.planner.open_records)
         self._planned: dict[int, PlanFacts] = {}
         self._one_at_a_time = threading.Lock()  # otherwise, two threads could plan the same epoch
 
@@ -176,8 +176,8 @@ class Instances:
         """Return the instances of an epoch with these numbers, in this order. Plans the epoch if necessary."""
         epoch = self._planned_epoch(epoch)
         with self._one_at_a_time:
-            all_records = self._load_records(epoch)
-        records = np.asarray(all_records[numbers])
+            all_records = self._open_records(epoch)
+        records = all_records.take(numbers)
         texts = self.objective.texts(self.corpus, records)
         layout = lay_out(texts, self.corpus, self.vocabulary, with_word_starts=self.masking.whole_words)
         labels = self.objective.label(layout, self._masker, epoch, numbers)

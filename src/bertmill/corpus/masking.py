@@ -69,7 +69,7 @@ class VocabularyIds:
     def of(cls, tokenizer: BertTokenizer) -> VocabularyIds:
         """Return the size and special ids of a tokenizer."""
         ids = (tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.mask_token_id)
-        return cls(tokenizer.vocab_size, *ids, tuple(tokenizer.all_special_ids))
+        return cls(len(tokenizer), *ids, tuple(tokenizer.all_special_ids))
 
 
 class Masker:

@@ -65,11 +65,12 @@ class DocumentPart:
     def pieces(self, number: int) -> NDArray[Any]:
         """Return the pieces of this part in shard `number`, in order."""
         shard = self.corpus.shards[number]
+        pieces = shard.pieces[:]
         if self._shuffle is None:
-            return shard.pieces
+            return pieces
         ends = np.append(0, shard.sentence_ends)
-        spans = [shard.pieces[ends[span.first] : ends[span.stop]] for span in self.spans(number)]
-        return np.concatenate([shard.pieces[:0], *spans])
+        spans = [pieces[ends[span.first] : ends[span.stop]] for span in self.spans(number)]
+        return np.concatenate([pieces[:0], *spans])
 
     def spans(self, number: int) -> list[Span]:
         """Return the spans of this part in shard `number`, in order."""

@@ -1,4 +1,4 @@
-"""The plan of an epoch: the slices of the corpus that form each instance, as records in a memory-mapped file.
+"""The plan of an epoch: the slices of the corpus that form each instance, as records in a file.
 
     epoch-00003.records   one record of fixed size per instance, shard after shard
     epoch-00003.json      corpus, seed, settings, counts, where each shard's records end, sha256
@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bertmill.corpus.number_file import NumberFile
 from bertmill.corpus.objectives import load_objective
 from bertmill.corpus.parts import DocumentPart, PartName
 from bertmill.corpus.shards import Corpus
@@ -94,13 +94,13 @@ class Planner:
         """Plan an epoch unless it is already planned; its records may have been removed since."""
         return self._known(epoch) or self._make(epoch)
 
-    def load_records(self, epoch: int) -> NDArray[Any]:
-        """Memory-map the records of an epoch. Plans the epoch again if they are missing or damaged."""
+    def open_records(self, epoch: int) -> NumberFile:
+        """Open the records of an epoch. Plans the epoch again if they are missing or damaged."""
         facts = self._known(epoch)
         path = self._path(epoch, "records")
         if facts is None or not path.is_file() or sha256_of(path) != facts.sha256:
             self._make(epoch)
-        return np.memmap(path, self.objective.record, "r")
+        return NumberFile(path, self.objective.record, remedy="resume the run, which plans the epoch again")
 
     def _path(self, epoch: int, kind: str) -> Path:
         return self.folder / f"epoch-{epoch:05d}.{kind}"

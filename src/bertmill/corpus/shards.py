@@ -1,4 +1,4 @@
-"""The corpus on disk: a few memory-mapped files per shard, addressed as one long sequence of pieces.
+"""The corpus on disk: a few files per shard, addressed as one long sequence of pieces.
 
     shard-00000.pieces      id of each piece: uint16, or uint32 if the vocabulary has more than 65,536 pieces
     shard-00000.words       one bit per piece, lowest bit of a byte first: 1 if the piece begins a word
@@ -8,13 +8,16 @@
     manifest.json           size and sha256 of every file; under "corpus", facts about the whole corpus
 All numbers are little-endian. A shard ends with a sentence. A document larger than a shard continues in the next one,
 and its end is in the shard with its last sentence. Only the last shard must end with a document.
+
+Pieces and words are read from disk where they are needed. Ends, of which there are few, are in memory for the shards
+that are open.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -23,23 +26,27 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bertmill.errors import IntegrityError, UsageError
-from bertmill.storage import MANIFEST, MAX_MANIFEST_BYTES, read_json, read_manifest, verify_manifest
+from bertmill.corpus.facts import read_facts
+from bertmill.corpus.number_file import NumberFile
+from bertmill.errors import IntegrityError
+from bertmill.storage import manifest_entries, verify_manifest
 from bertmill.text.wordpiece import WordPiece
 
 VOCABULARY_FOLDER = "vocabulary"
-MAX_MAPPED_SHARDS = 128  # four open files each
+MAX_OPEN_SHARDS = 128  # two open files each
 KINDS = ("pieces", "words", "sentences", "documents")
 _BIT_ORDER: Final = "little"
+_BYTE: np.dtype[Any] = np.dtype(np.uint8)
 _END: np.dtype[Any] = np.dtype("<u4")
+_REMEDY = "build the corpus again"
 
 
 @dataclass(frozen=True)
 class Shard:
-    """The arrays of one shard."""
+    """The columns of one shard. Slices of `pieces` and `words` are arrays; those of a shard on disk are read."""
 
-    pieces: NDArray[Any]
-    words: NDArray[np.uint8]
+    pieces: NDArray[Any] | NumberFile
+    words: NDArray[np.uint8] | NumberFile
     sentence_ends: NDArray[np.uint32]
     document_ends: NDArray[np.uint32]
 
@@ -70,31 +77,34 @@ def pack_words(begins_word: NDArray[np.bool_]) -> NDArray[np.uint8]:
     return np.packbits(begins_word, bitorder=_BIT_ORDER)
 
 
-def open_shard(folder: Path, number: int, vocabulary_size: int, *, verify: bool = True) -> Shard:
-    """Memory-map a shard. With `verify`, raise IntegrityError if its files are inconsistent."""
-    number_types = (piece_type(vocabulary_size), np.dtype(np.uint8), _END, _END)
-    paths = [folder / shard_file(number, kind) for kind in KINDS]
-    shard = Shard(*map(_map, paths, number_types))
-    if verify:
-        _refuse_misfits(shard, paths[0], vocabulary_size)
+def open_shard(folder: Path, number: int, vocabulary_size: int) -> Shard:
+    """Open a shard; raise IntegrityError if its files are inconsistent."""
+    shard = _open(folder, number, vocabulary_size)
+    _refuse_misfits(shard, folder / shard_file(number, "pieces"), vocabulary_size)
     return shard
 
 
-def _map(path: Path, kind: np.dtype[Any]) -> NDArray[Any]:
-    try:
-        size = path.stat().st_size
-        if size % kind.itemsize:
-            raise IntegrityError("is truncated", where=path, remedy="build the corpus again")
-        return np.memmap(path, kind, "r") if size else np.empty(0, kind)  # an empty file cannot be mapped
-    except OSError as error:
-        raise IntegrityError(f"cannot be read: {error.strerror}", where=path, remedy="build the corpus again") from None
+def _open(folder: Path, number: int, vocabulary_size: int, entries: Mapping[str, Any] | None = None) -> Shard:
+    """Open a shard; raise IntegrityError if a file does not have the size in its entry of the manifest."""
+    files = []
+    for kind, number_type in zip(KINDS, (piece_type(vocabulary_size), _BYTE, _END, _END), strict=True):
+        name = shard_file(number, kind)
+        file = NumberFile(folder / name, number_type, remedy=_REMEDY)
+        expected = file.num_bytes if entries is None else entries.get(name, {}).get("bytes")
+        if file.num_bytes != expected:
+            what = f"has {file.num_bytes:,} bytes, not {expected}"
+            raise IntegrityError(what, where=folder / name, remedy=_REMEDY)
+        files.append(file)
+    pieces, words, sentence_ends, document_ends = files
+    return Shard(pieces, words, sentence_ends[:], document_ends[:])
 
 
 def _refuse_misfits(shard: Shard, path: Path, vocabulary_size: int) -> None:
     """Raise IntegrityError unless the shard can be read without an index out of range."""
     problem = None
-    if shard.num_pieces and int(shard.pieces.max()) >= vocabulary_size:
-        problem = f"holds the piece {int(shard.pieces.max())}, but the vocabulary has {vocabulary_size:,} pieces"
+    largest = int(shard.pieces[:].max(initial=0))
+    if largest >= vocabulary_size:
+        problem = f"holds the piece {largest}, but the vocabulary has {vocabulary_size:,} pieces"
     elif len(shard.words) != -(-shard.num_pieces // 8):
         problem = "does not have the same number of pieces as the .words file"
     elif not _is_rising_to(shard.sentence_ends, shard.num_pieces):
@@ -102,7 +112,7 @@ def _refuse_misfits(shard: Shard, path: Path, vocabulary_size: int) -> None:
     elif len(shard.document_ends) and not _is_rising_to(shard.document_ends, len(shard.sentence_ends), at_most=True):
         problem = "does not match the .documents file"
     if problem:
-        raise IntegrityError(problem, where=path, remedy="build the corpus again")
+        raise IntegrityError(problem, where=path, remedy=_REMEDY)
 
 
 def _is_rising_to(ends: NDArray[np.uint32], last: int, *, at_most: bool = False) -> bool:
@@ -113,11 +123,12 @@ def _is_rising_to(ends: NDArray[np.uint32], last: int, *, at_most: bool = False)
 
 
 class Shards:
-    """The shards of a corpus by number. Only some stay mapped, because each mapping takes an open file."""
+    """The shards of a corpus by number. Only some stay open."""
 
     def __init__(self, folder: Path, num_shards: int, vocabulary_size: int) -> None:
         self._num_shards = num_shards
-        self._open = lru_cache(MAX_MAPPED_SHARDS)(lambda n: open_shard(folder, n, vocabulary_size, verify=False))
+        entries = manifest_entries(folder)
+        self._open = lru_cache(MAX_OPEN_SHARDS)(lambda number: _open(folder, number, vocabulary_size, entries))
 
     def __len__(self) -> int:
         return self._num_shards
@@ -152,7 +163,7 @@ class Corpus:
     def _refuse_open_end(self) -> None:
         last = next((shard for shard in reversed(self.shards) if len(shard.sentence_ends)), None)
         if last is None or not len(last.document_ends) or last.document_ends[-1] != len(last.sentence_ends):
-            raise IntegrityError("the last document has no end", where=self.folder, remedy="build the corpus again")
+            raise IntegrityError("the last document has no end", where=self.folder, remedy=_REMEDY)
 
     @property
     def num_pieces(self) -> int:
@@ -184,7 +195,7 @@ class Corpus:
         ours, theirs = self.facts["vocabulary_sha256"], vocabulary_sha256(wordpiece)
         if ours != theirs:
             what = f"is not the vocabulary of the corpus {self.folder}: its sha256 is {theirs}, not {ours}"
-            raise IntegrityError(what, where=where, remedy="build the corpus again with this vocabulary")
+            raise IntegrityError(what, where=where, remedy=f"{_REMEDY} with this vocabulary")
 
     def pieces(self, start: int, stop: int) -> NDArray[Any]:
         """Return the ids of the pieces from `start` to `stop`, which may be in several shards."""
@@ -205,28 +216,6 @@ class Corpus:
             parts.append((self.shards[number], start - begin, min(stop, end) - begin))
             start, number = min(stop, end), number + 1
         return parts
-
-
-def read_facts(folder: Path) -> dict[str, Any]:
-    """Return the facts about a corpus in its manifest; raise UsageError if `folder` is not a corpus."""
-    if not folder.exists():
-        raise UsageError("does not exist", where=folder, remedy="use a folder written by `bertmill corpus`")
-    facts = read_manifest(folder).get("corpus") if is_corpus(folder) else None
-    if not isinstance(facts, dict):
-        raise UsageError("is not a corpus", where=folder, remedy="use a folder written by `bertmill corpus`")
-    if "doctor" in facts:  # the key in corpora built by earlier versions
-        facts["statistics"] = facts.pop("doctor")
-    for name, kind in {"shards": int, "vocabulary_size": int, "sha256": str, "vocabulary_sha256": str}.items():
-        if not isinstance(facts.get(name), kind) or (kind is int and facts[name] < 1):
-            what = f"{name} of the corpus is missing or invalid"
-            raise IntegrityError(what, where=folder / MANIFEST, remedy="build the corpus again")
-    return facts
-
-
-def is_corpus(folder: Path) -> bool:
-    """Whether `folder` has the manifest of a corpus."""
-    manifest = folder / MANIFEST
-    return manifest.is_file() and "corpus" in read_json(manifest, max_bytes=MAX_MANIFEST_BYTES)
 
 
 def vocabulary_sha256(wordpiece: WordPiece) -> str:

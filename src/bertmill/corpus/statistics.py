@@ -102,10 +102,11 @@ def compute_statistics(shards: Iterable[Shard], vocabulary_size: int, unknown_id
     sentence_lengths, document_lengths = np.zeros(32, np.int64), np.zeros(64, np.int64)
     num_short = num_instances = num_documents = longest = 0
     for shard in shards:
-        counts += np.bincount(shard.pieces, minlength=vocabulary_size)
+        piece_ids = shard.pieces[:]
+        counts += np.bincount(piece_ids, minlength=vocabulary_size)
         ends = shard.sentence_ends.astype(np.int64)
         lengths = np.diff(ends, prepend=0)
-        hashes = _hash_rows(values[shard.pieces], ends - lengths, lengths)
+        hashes = _hash_rows(values[piece_ids], ends - lengths, lengths)
         sentence_repeats.add(hashes)
         sentence_lengths += _by_power_of_two(lengths, len(sentence_lengths))
         pieces, sentences, hashes = documents.add(shard, hashes)

@@ -28,12 +28,13 @@ from bertmill.config.commands import DemoSettings
 from bertmill.config.fields import SizeName
 from bertmill.demo.rows import Sizes
 from bertmill.errors import UsageError
-from bertmill.storage import locked_folder, read_json, require_format, write_file
+from bertmill.locks import locked_folder
+from bertmill.storage import read_json, require_format, write_file
 
 RECORD = "demo.json"
 FORMAT = 1
 PRETRAINED, RANDOM, MINILM = "pretrained", "random", "minilm"  # the initial weights of a fine-tuning run
-FILLED, MASKED_WORDS = "filled", "masked-words"  # measurements of the encoder itself
+FILLED = "filled"  # the predictions of the encoder itself
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ class Demo:
         return next(self.rows.glob(f"{task}-{part}.*"))
 
     def figures_of(self, name: str) -> Path:
-        """The file with the results of a fine-tuning run (by name), FILLED or MASKED_WORDS."""
+        """The file with the results of a fine-tuning run (by name), or FILLED."""
         return self.measured / f"{name}.json"
 
     def add_seconds(self, stage: str, seconds: float) -> None:

@@ -1,7 +1,8 @@
 """Measure every model of the demo on held-out text or test rows, and write the results.
 
-Intervals are 95% bootstrap intervals. They resample groups of instances for MLM accuracy, rows for tasks, and rows
-with the predictions of both models (paired) for the gain from pre-training. Baselines are constant predictions.
+The MLM accuracy comes from the evaluation of the pre-training run. The other intervals are 95% bootstrap intervals that
+resample rows; for the gain from pre-training, rows with the predictions of both models (paired). Baselines are constant
+predictions.
 """
 
 from __future__ import annotations
@@ -9,38 +10,26 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from bertmill.checkpoint.names import read_metadata
-from bertmill.corpus.instances import Instances
-from bertmill.corpus.masking import NOT_SELECTED, MaskingSettings, VocabularyIds
-from bertmill.corpus.parts import HELDOUT_SEED
-from bertmill.corpus.plan import PlanSettings
-from bertmill.corpus.shards import Corpus
 from bertmill.demo.documentation import SEED
-from bertmill.demo.folder import FILLED, FORMAT, GAIN, MASKED_WORDS, Demo, Tuning
+from bertmill.demo.folder import FILLED, FORMAT, GAIN, Demo, Tuning
 from bertmill.inference.predictor import load
 from bertmill.inference.runner import Runner, scores_of, stream_outputs
-from bertmill.machine import choose_device, set_threads
-from bertmill.model.bert import BertForMaskedLM
+from bertmill.machine import set_threads
 from bertmill.randomness import keyed_seed
 from bertmill.report.page import write_report, write_run_report
 from bertmill.rows.source import RowFile
 from bertmill.storage import read_json, write_file
 from bertmill.tasks.base import encode_rows
-from bertmill.tasks.metrics import Counts, intervals
+from bertmill.tasks.metrics import intervals
 from bertmill.text.sentences import split_sentences
 from bertmill.text.tokenizer import BertTokenizer
-from bertmill.training.objective_trainable import run_model
-from bertmill.training.state import PLANS_OF_RANK, RunFolder
+from bertmill.training.state import RunFolder
 
-GROUP = 8  # instances to resample together, since neighbors may come from the same docstring
-LENGTH = 128  # pieces per instance, the default of pre-training
 NUM_SENTENCES = 4  # with a masked word
 NUM_GUESSES = 3
 NUM_SHOWN = 2  # test rows per model with their predictions
@@ -62,55 +51,17 @@ def _measured(demo: Demo, name: str, measure: Callable[[], Results]) -> Results:
 # MLM accuracy
 
 
-def measure_masked_words(demo: Demo) -> Results:
+def masked_words(demo: Demo) -> Results:
     """The MLM accuracy of the encoder on held-out text; the baseline always predicts the most frequent piece."""
-    return _measured(demo, MASKED_WORDS, lambda: _measure_masked_words(demo))
-
-
-def _measure_masked_words(demo: Demo) -> Results:
-    run = RunFolder(demo.pretraining)
-    tokenizer, metadata = BertTokenizer.from_pretrained(run.model), read_metadata(run.model)
-    # The same instances on which pre-training evaluates.
-    plans = run.plans / f"{PLANS_OF_RANK}0" / f"heldout-{LENGTH}"
-    cut = PlanSettings(metadata["objective"], LENGTH)
-    heldout = Corpus(run.heldout)
-    instances = Instances(heldout, VocabularyIds.of(tokenizer), plans, cut, MaskingSettings(), seed=HELDOUT_SEED)
-    most_frequent = int(_piece_counts(Corpus(demo.corpus)).argmax())
-    counts = _count_right(run.model, instances, most_frequent)  # [groups, 3]
-
-    def metrics(counts: Counts) -> Mapping[str, float]:
-        selected, right, baseline = counts.sum(0).tolist()
-        return {"accuracy": right / selected, "baseline": baseline / selected}
-
+    evaluation = read_json(RunFolder(demo.pretraining).evaluation)
+    metric = "mlm_accuracy"
     return {
-        **_result("accuracy", metrics(counts), intervals(metrics, counts)),
-        "rows": int(counts[:, 0].sum()),
-        "baseline": metrics(counts)["baseline"],
-        "baseline_answer": f"always {tokenizer.convert_ids_to_tokens(most_frequent)!r}",
+        "metric": "accuracy",
+        **evaluation["metrics"][metric],
+        "rows": evaluation["selected"],
+        "baseline": evaluation["baseline"]["metrics"][metric],
+        "baseline_answer": evaluation["baseline"]["answer"],
     }
-
-
-def _piece_counts(corpus: Corpus) -> Counts:
-    counts = np.zeros(corpus.vocabulary_size, np.int64)
-    for shard in corpus.shards:
-        counts += np.bincount(shard.pieces, minlength=corpus.vocabulary_size)
-    return counts
-
-
-@torch.no_grad()
-def _count_right(model_folder: Path, instances: Instances, most_frequent: int) -> Counts:
-    """Count (selected positions, correct predictions, labels that are `most_frequent`) in each group of instances."""
-    device = choose_device()
-    model = BertForMaskedLM.from_pretrained(model_folder).to(device)
-    objective = instances.objective
-    num_instances = instances.plan_epoch(0).num_instances
-    rows = []
-    for start in range(0, num_instances, GROUP):
-        batch = instances.make_batch(0, np.arange(start, min(start + GROUP, num_instances)))
-        right = objective.num_right(run_model(model, batch, device), batch)[objective.language_model_head]
-        labels = batch.labels[batch.labels != NOT_SELECTED]
-        rows.append((len(labels), round(right), int((labels == most_frequent).sum())))
-    return np.array(rows, np.int64)
 
 
 def _result(metric: str, values: Mapping[str, float], bounds: Mapping[str, tuple[float, float]]) -> Results:
@@ -173,8 +124,8 @@ def _measure_tuning(demo: Demo, tuning: Tuning) -> Results:
     examples = list(encode_rows(task, runner.read(file, labelled=True), runner.windows, file))
     outputs = list(stream_outputs(task, runner.model, examples, runner.device))
     scores = scores_of(task, outputs)
-    description, constant = task.baseline(examples)
-    metric = str(read_metadata(folder)["metric"])
+    metric = runner.metric
+    description, constant = task.baseline(examples, metric)
     shown = []
     for (example, output), score in zip(outputs[:NUM_SHOWN], scores, strict=False):
         (decoded,) = task.decode([example], [output])
@@ -213,7 +164,7 @@ def write_results(demo: Demo) -> Results:
         "format": FORMAT,
         "settings": demo.recorded_settings,
         "documentation": read_json(demo.facts),
-        "masked_words": measure_masked_words(demo),
+        "masked_words": masked_words(demo),
         "filled": fill_masks(demo),
         "tasks": {name: {key: value[key] for key in value if key != "scores"} for name, value in models.items()},
         "gain": measure_gain(demo),

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
-from bertmill.inference.runner import scores_of, stream_outputs
+from bertmill.inference.runner import Progress, ignore_progress, scores_of, stream_outputs
 from bertmill.rows.row import Row
-from bertmill.tasks.base import Answer, AnyTask, Array, Example
+from bertmill.tasks.base import Answer, AnyTask, Array, Example, Scores
 from bertmill.tasks.metrics import ClassReport, intervals
+from bertmill.text.printable import one_line
 
 NUM_BINS = 10  # of confidence
+MAX_ANSWER = 60  # characters of a baseline
+
+Metrics = Mapping[str, float]
+Bounds = Mapping[str, tuple[float, float]]
 
 
 @dataclass(frozen=True)
@@ -44,28 +52,46 @@ class Baseline:
     answer: str
     metrics: dict[str, float]
 
+    @property
+    def shown(self) -> str:
+        """The prediction for display; names of classes may be long."""
+        return one_line(self.answer, MAX_ANSWER)
+
 
 @dataclass(frozen=True)
 class Evaluation:
     """The results of a model on labeled rows."""
 
     num_rows: int
+    metric: str  # the one that selected the checkpoint
     metrics: dict[str, float]
     intervals: dict[str, tuple[float, float]]
     baseline: Baseline
+    warning: str  # if the model may have learned nothing, else empty
     classes: ClassReport
     reliability: list[ConfidenceBin]  # empty if the task gives no probabilities
     errors: list[Error]  # the worst first
+
+    @property
+    def summary(self) -> str:
+        """The selecting metric next to the baseline, on one line."""
+        low, high = self.intervals[self.metric]
+        return (
+            f"{_words(self.metric)} {self.metrics[self.metric]:.4f} (95% CI: {low:.4f} … {high:.4f}), "
+            f"baseline {self.baseline.metrics[self.metric]:.4f} ({self.baseline.shown})"
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The evaluation as `bertmill evaluate --json` prints it."""
         return {
             "rows": self.num_rows,
+            "metric": self.metric,
             "metrics": {
                 name: {"value": value, "low": self.intervals[name][0], "high": self.intervals[name][1]}
                 for name, value in self.metrics.items()
             },
             "baseline": asdict(self.baseline),
+            "warning": self.warning,
             "classes": [vars(each) for each in self.classes.figures],
             "confusion": self.classes.confusion,
             "reliability": [vars(each) for each in self.reliability],
@@ -84,10 +110,21 @@ class Evaluation:
 
 
 def evaluate(
-    task: AnyTask, model: nn.Module, examples: Iterable[Example], device: torch.device, num_errors: int
+    task: AnyTask,
+    model: nn.Module,
+    examples: Iterable[Example],
+    device: torch.device,
+    num_errors: int,
+    metric: str,
+    *,
+    is_tuned_on_them: bool = False,
+    ran: Progress = ignore_progress,
 ) -> Evaluation:
-    """Compare predictions for labeled examples with the labels; keep the `num_errors` worst errors."""
-    outputs = list(stream_outputs(task, model, examples, device))
+    """Compare predictions for labeled examples with the labels; keep the `num_errors` worst errors.
+
+    `metric` is compared with the baseline. Say with `is_tuned_on_them` if the task was tuned on these examples.
+    """
+    outputs = list(stream_outputs(task, model, examples, device, ran))
     scores = scores_of(task, outputs)
     mistakes = [task.mistake(*each, score) for each, score in zip(outputs, scores, strict=True)]
     ranked = sorted(zip(mistakes, outputs, strict=True), key=lambda each: -each[0][0])
@@ -96,16 +133,62 @@ def evaluate(
         if size:
             (answer,) = task.decode([example], [output])
             errors.append(Error(example.row, answer, task.show(answer), expected))
-    constant, constant_scores = task.baseline([example for example, _ in outputs])
+    constant, constant_scores = task.baseline([example for example, _ in outputs], metric)
+    baseline = Baseline(constant, task.metrics(constant_scores))
+    bounds = intervals(task.metrics, scores)
+    metrics = task.metrics(scores)
+    is_biased = is_tuned_on_them and len(outputs) > 1
+    judged, judged_bounds = _cross_validated(task, metric, scores) if is_biased else (metrics, bounds)
     return Evaluation(
         len(outputs),
-        task.metrics(scores),
-        intervals(task.metrics, scores),
-        Baseline(constant, task.metrics(constant_scores)),
+        metric,
+        metrics,
+        bounds,
+        baseline,
+        _warning(baseline, judged, judged_bounds, metric, task.error_metrics),
         task.class_report(scores),
         _reliability(task, outputs),
         errors,
     )
+
+
+def _warning(baseline: Baseline, metrics: Metrics, bounds: Bounds, metric: str, errors: Sequence[str]) -> str:
+    """What is not better than the baseline beyond its interval; empty if everything is."""
+    doubtful = []
+    for name in (metric, *errors):
+        low, high = bounds[name]
+        constant = baseline.metrics[name]
+        if (high >= constant) if name in errors else (low <= constant):
+            value = f"{_words(name)} {metrics[name]:.4f} (95% CI: {low:.4f} … {high:.4f})"
+            doubtful.append(f"{value}, baseline {constant:.4f}")
+    if not doubtful:
+        return ""
+    what = f"the model is not clearly better than the baseline, {baseline.shown}: {'; '.join(doubtful)}"
+    return f"{what}. Train longer or on more rows, or check the columns and labels."
+
+
+def _cross_validated(task: AnyTask, metric: str, scores: Scores) -> tuple[Metrics, Bounds]:
+    """The metrics and intervals if each half of the rows is decided by the task tuned on the other half.
+
+    A task tuned on the same rows seems to beat the baseline even without a signal.
+    """
+    rows = np.arange(len(scores))
+    halves = (rows % 2 == 0, rows % 2 == 1)
+    tasks = [task.tuned(partial(scores.__getitem__, other), metric)[0] for other in reversed(halves)]
+
+    def metrics(drawn: NDArray[np.int64]) -> Metrics:
+        found: dict[str, float] = defaultdict(float)
+        for tuned, half in zip(tasks, halves, strict=True):
+            part = drawn[half[drawn]]
+            for name, value in (tuned.metrics(scores[part]) if len(part) else {}).items():
+                found[name] += value * len(part) / len(drawn)
+        return found
+
+    return metrics(rows), intervals(metrics, rows)
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
 
 
 def _reliability(task: AnyTask, outputs: Sequence[tuple[Example, Array]]) -> list[ConfidenceBin]:

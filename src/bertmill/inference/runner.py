@@ -6,7 +6,7 @@ Precision, threads and devices are handled behind it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from operator import attrgetter
@@ -19,7 +19,7 @@ from torch import nn
 
 from bertmill.batching.by_length import run_batched, stream_batched
 from bertmill.batching.windows import make_windows, recorded_settings
-from bertmill.checkpoint.names import find_model, read_metadata
+from bertmill.checkpoint.names import METADATA_FILE, find_model, read_metadata
 from bertmill.config.commands import WindowSettings
 from bertmill.errors import IntegrityError, UsageError
 from bertmill.machine import choose_device
@@ -29,13 +29,20 @@ from bertmill.model.pretrained import BertPreTrainedModel
 from bertmill.rows.bad_rows import BadRowError
 from bertmill.rows.row import Row
 from bertmill.rows.source import RowFile
+from bertmill.rows.trained import trained_rows
 from bertmill.tasks import task_of_folder
 from bertmill.tasks.base import Answer, AnyTask, Array, Example, Scores
 from bertmill.text.tokenizer import BertTokenizer
 
 ModelT = TypeVar("ModelT", bound=BertPreTrainedModel)
 
+Progress = Callable[[int], None]  # called after each batch with its number of examples
+
 _num_pieces = attrgetter("num_pieces")
+
+
+def ignore_progress(count: int) -> None:
+    """Show no progress."""
 
 
 class Runner:
@@ -51,7 +58,11 @@ class Runner:
         """`windows` overrides the window settings that the folder records. Pass `tokenizer` if it is already loaded."""
         self.folder = find_model(name_or_folder)
         config = BertConfig.from_pretrained(self.folder)
-        self.task = task_of_folder(config, read_metadata(self.folder), self.folder)
+        metadata = read_metadata(self.folder)
+        self.task = task_of_folder(config, metadata, self.folder)
+        self._trained_rows = trained_rows(metadata.get("rows"), self.folder / METADATA_FILE)
+        known = self.task.selection_metrics
+        self.metric = metadata["metric"] if metadata.get("metric") in known else known[0]  # selected the checkpoint
         self.device = choose_device(device)
         kind: type[BertPreTrainedModel] = MODEL_CLASSES[self.task.head]
         self.model = load_with_head(kind, self.folder, "its task", "fine-tune it with `bertmill finetune`")
@@ -61,7 +72,9 @@ class Runner:
         self.windows = make_windows(settings, tokenizer, config.max_position_embeddings, *self.task.Options.window)
 
     def read(self, file: RowFile, *, labelled: bool) -> Iterator[Row]:
-        """Yield the rows of a file, read with the options used in training."""
+        """Yield the rows of a file, read with the options and settings used in training, unless it has its own."""
+        if self._trained_rows is not None:
+            self._trained_rows.apply_to(file)
         options = {name: getattr(self.task, name) for name in self.task.Options.model_fields}
         return self.task.read(file, self.task.Options(**options), labelled=labelled)
 
@@ -84,9 +97,15 @@ class Runner:
             raise BadRowError(problem.reason, problem.what, problem.remedy, where=place) from None
         return row
 
-    def answers(self, examples: Iterable[Example]) -> Iterator[tuple[Row, Answer]]:
+    def answers(self, examples: Iterable[Example], ran: Progress = ignore_progress) -> Iterator[tuple[Row, Answer]]:
         """Yield the row and the prediction of each example of a stream."""
-        return stream_batched(examples, _num_pieces, self._predict_batch)
+
+        def run(batch: list[Example]) -> list[tuple[Row, Answer]]:
+            answers = self._predict_batch(batch)
+            ran(len(batch))
+            return answers
+
+        return stream_batched(examples, _num_pieces, run)
 
     def _predict_batch(self, batch: list[Example]) -> list[tuple[Row, Answer]]:
         answers = self.task.decode(batch, run_batch(self.task, self.model, batch, self.device))
@@ -114,12 +133,14 @@ def run_batch(task: AnyTask, model: nn.Module, batch: Sequence[Example], device:
 
 
 def stream_outputs(
-    task: AnyTask, model: nn.Module, examples: Iterable[Example], device: torch.device
+    task: AnyTask, model: nn.Module, examples: Iterable[Example], device: torch.device, ran: Progress = ignore_progress
 ) -> Iterator[tuple[Example, Array]]:
     """Yield each example and the model's output for it, in order."""
 
     def run(batch: list[Example]) -> list[tuple[Example, Array]]:
-        return list(zip(batch, run_batch(task, model, batch, device), strict=True))
+        outputs = run_batch(task, model, batch, device)
+        ran(len(batch))
+        return list(zip(batch, outputs, strict=True))
 
     return stream_batched(examples, _num_pieces, run)
 

@@ -6,7 +6,7 @@ packed batch, labels and outputs per piece are flat, in the order of the batch. 
 
 Hugging Face also computes outputs at padding. These models compute them only where they are read: the first column (the
 pooler under left padding), positions with labels, and all columns of a span. Other outputs at padding are zeros (span
-logits: very low).
+logits: very low). With the attribute `compute_padding`, they compute all of them too.
 """
 
 from __future__ import annotations
@@ -36,14 +36,12 @@ from bertmill.model.outputs import (
     SpanOutput,
 )
 from bertmill.model.packing import IGNORED_LABEL, PackedBatch, plan_layout
-from bertmill.model.padding import pack, pack_choices
+from bertmill.model.padding import pack_choices
 from bertmill.model.pretrained import BertPreTrainedModel
 
 
 class BertModel(BertPreTrainedModel):
     """BERT without a head: one vector per piece and, with the pooler, one per sequence."""
-
-    PARTS = ("add_pooling_layer",)
 
     def __init__(self, config: BertConfig, add_pooling_layer: bool = True) -> None:
         super().__init__(config)
@@ -83,7 +81,7 @@ class BertModel(BertPreTrainedModel):
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
     ) -> Result:
-        inputs = pack(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, first_column=True)
+        inputs = self.pack(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, first_column=True)
         encoded = self.encode(inputs.batch, output_attentions, output_hidden_states)
         pooled = None if self.pooler is None else self.pool(inputs.batch, encoded)
         return self.wrap(BodyOutput(encoded.vectors(), pooled), inputs, encoded, return_dict)
@@ -113,7 +111,7 @@ class BertForPreTraining(BertWithMaskedLM):
         *,
         output_logits: bool | None = None,
     ) -> Result:
-        inputs = pack(
+        inputs = self.pack(
             input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, labels=labels, first_column=True
         )
         labels = inputs.labels_per_piece(labels)
@@ -155,7 +153,7 @@ class BertForMaskedLM(BertWithMaskedLM):
         *,
         output_logits: bool | None = None,
     ) -> Result:
-        inputs = pack(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, labels=labels)
+        inputs = self.pack(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, labels=labels)
         labels = inputs.labels_per_piece(labels)
         selected, with_logits = selected_pieces(labels), self.wants_logits(labels, output_logits)
         read = None if with_logits else selected
@@ -185,7 +183,7 @@ class BertForNextSentencePrediction(BertPreTrainedModel):
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
     ) -> Result:
-        inputs = pack(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, first_column=True)
+        inputs = self.pack(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, first_column=True)
         encoded = self.bert.encode(inputs.batch, output_attentions, output_hidden_states, inputs.batch.first_pieces)
         logits = self.cls.seq_relationship(self.bert.pool(inputs.batch, encoded))  # [B, 2]
         loss = None if labels is None else F.cross_entropy(logits, labels.flatten())
@@ -215,7 +213,7 @@ class BertForSequenceClassification(BertPreTrainedModel):
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
     ) -> Result:
-        inputs = pack(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, first_column=True)
+        inputs = self.pack(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, first_column=True)
         encoded = self.bert.encode(inputs.batch, output_attentions, output_hidden_states, inputs.batch.first_pieces)
         logits = self.classifier(self.dropout(self.bert.pool(inputs.batch, encoded)))  # [B, labels]
         loss = None if labels is None else classification_loss(logits, labels, self.config.problem_type)
@@ -245,7 +243,7 @@ class BertForTokenClassification(BertPreTrainedModel):
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
     ) -> Result:
-        inputs = pack(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, labels=labels)
+        inputs = self.pack(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, labels=labels)
         labels = inputs.labels_per_piece(labels)
         encoded = self.bert.encode(inputs.batch, output_attentions, output_hidden_states)
         logits = encoded.layout.as_given(self.classifier(self.dropout(encoded.states)))  # [n, labels]
@@ -278,8 +276,8 @@ class BertForQuestionAnswering(BertPreTrainedModel):
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
     ) -> Result:
-        every_column = start_positions is not None  # Hugging Face's softmax includes padding
-        inputs = pack(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, every_column=every_column)
+        whole = start_positions is not None  # Hugging Face's softmax includes padding
+        inputs = self.pack(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, every_column=whole)
         encoded = self.bert.encode(inputs.batch, output_attentions, output_hidden_states)
         logits = encoded.layout.as_given(self.qa_outputs(encoded.states))  # [n, 2]
         loss = None
@@ -312,9 +310,8 @@ class BertForMultipleChoice(BertPreTrainedModel):
         *,
         num_choices: int = 0,
     ) -> Result:
-        inputs, num_choices = pack_choices(
-            input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, num_choices=num_choices
-        )
+        given = (input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
+        inputs, num_choices = pack_choices(*given, num_choices=num_choices, every_column=self.compute_padding)
         encoded = self.bert.encode(inputs.batch, output_attentions, output_hidden_states, inputs.batch.first_pieces)
         scores = self.classifier(self.dropout(self.bert.pool(inputs.batch, encoded)))  # [B · choices, 1]
         logits = scores.view(-1, num_choices)

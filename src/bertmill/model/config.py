@@ -1,20 +1,22 @@
 """Settings of a BERT model: Hugging Face's `config.json`, validated before anything is built from it.
 
 - Every field has limits, so a hostile file is rejected before any memory is allocated. One error lists all problems.
-- Keys that do not affect BERT are kept and written back. Keys that would change the computation in an unsupported way
-  are rejected.
+- Keys that do not affect BERT are attributes as well, and written back. Values that would change the computation in
+  an unsupported way are rejected, and so are misspelled fields.
 - `causal` is Hugging Face's `is_decoder`: each piece attends only to itself and to earlier pieces.
 """
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from bertmill.checkpoint.arguments import LOADING, drop_accepted, hub_arguments
 from bertmill.checkpoint.huggingface import CONFIG_FILE, read_model_settings
 from bertmill.checkpoint.labels import MAX_LABELS, default_labels, settle_labels
 from bertmill.checkpoint.names import find_model
@@ -34,7 +36,7 @@ SIZES: dict[str, tuple[int, int, int]] = {
     "large": (24, 1024, 16),
 }
 
-# Keys of config.json that select variants of BERT, with the only values that are supported.
+# Keys of config.json that select variants of BERT, with the only values that are supported, the default first.
 _ONLY_VALUES: dict[str, tuple[Any, ...]] = {
     "model_type": (MODEL_TYPE,),
     "position_embedding_type": ("absolute",),
@@ -43,16 +45,25 @@ _ONLY_VALUES: dict[str, tuple[Any, ...]] = {
     "is_encoder_decoder": (False,),
     "pruned_heads": ({}, None),
 }
+# Options of other models that have no effect on BERT, with Hugging Face's defaults.
+_INERT: dict[str, Any] = {
+    "use_cache": True,
+    "chunk_size_feed_forward": 0,
+    "torchscript": False,
+    "finetuning_task": None,
+}
 # Not written back: facts about the program and number format that saved the file, and references to code.
 _NOT_KEPT = ("auto_map", "torch_dtype", "dtype", "transformers_version", "_name_or_path")
+_DEFAULTS = {**_INERT, **{name: values[0] for name, values in _ONLY_VALUES.items()}}
 
 _MAX_SIZE = 1 << 16
+_MISSPELLED = 0.9  # similarity to the name of a field
 
 
 class BertConfig(BaseModel):
     """Settings of a BERT model. The defaults are those of size `base`."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, validate_assignment=True)
+    model_config = ConfigDict(extra="allow", strict=True, validate_assignment=True)
 
     model_type: ClassVar[str] = MODEL_TYPE
 
@@ -77,19 +88,29 @@ class BertConfig(BaseModel):
     output_hidden_states: bool = False
     output_attentions: bool = False
     return_dict: bool = True
-    other_settings: dict[str, Any] = Field(default_factory=dict)  # other keys of config.json
 
-    @model_validator(mode="wrap")
-    @classmethod
-    def _in_our_words(cls, values: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
+    def __init__(self, **settings: Any) -> None:
+        if "is_decoder" in settings:
+            settings["causal"] = settings.pop("is_decoder")
         try:
-            return validate(settle_labels(values)[0] if isinstance(values, Mapping) else values)
+            super().__init__(**settle_labels(settings)[0])
         except ValidationError as error:
-            raise UsageError("; ".join(_problem(dict(detail)) for detail in error.errors())) from None
+            raise _in_our_words(error) from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        try:
+            super().__setattr__(name, value)
+        except ValidationError as error:
+            raise _in_our_words(error) from None
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _DEFAULTS and name not in (self.model_extra or {}):
+            return _DEFAULTS[name]
+        return super().__getattr__(name)  # type: ignore[misc]
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
-        problems = []
+        problems = _problems_of_extra(self.model_extra or {})
         if self.hidden_size % self.num_attention_heads:
             problems.append(
                 f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads {self.num_attention_heads}"
@@ -103,7 +124,7 @@ class BertConfig(BaseModel):
         if len(set(self.id2label.values())) != len(self.id2label):
             problems.append("id2label has the same label twice")
         if problems:
-            raise UsageError("; ".join(problems))
+            raise ValueError("; ".join(problems))
         return self
 
     @classmethod
@@ -130,13 +151,13 @@ class BertConfig(BaseModel):
         return {name: index for index, name in self.id2label.items()}
 
     @property
-    def use_cache(self) -> bool:
-        """Has no effect on these models; `transformers.Trainer` sets it on every model that it trains."""
-        return bool(self.other_settings.get("use_cache", False))
+    def is_decoder(self) -> bool:
+        """As in Hugging Face: `causal`."""
+        return self.causal
 
-    @use_cache.setter
-    def use_cache(self, value: bool) -> None:
-        self.other_settings["use_cache"] = value
+    @is_decoder.setter
+    def is_decoder(self, value: bool) -> None:
+        self.causal = value
 
     def weights_per_piece(self, share_selected: float) -> float:
         """Return the mean number of weights that a piece is multiplied by in an MLM training step.
@@ -155,41 +176,63 @@ class BertConfig(BaseModel):
             settings["id2label"] = self.id2label if settings["num_labels"] == self.num_labels else None
         return type(self)(**{**dict(self), **settings})
 
+    def update(self, settings: Mapping[str, Any]) -> None:
+        """As in Hugging Face: assign each of `settings`."""
+        for name, value in settings.items():
+            setattr(self, name, value)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the content of config.json."""
-        settings = {**self.other_settings, "is_decoder": self.causal, "model_type": MODEL_TYPE}
+        not_kept = {*_NOT_KEPT, *_ONLY_VALUES}
+        settings = {name: value for name, value in (self.model_extra or {}).items() if name not in not_kept}
+        settings |= {"is_decoder": self.causal, "model_type": MODEL_TYPE}
         for name, field in type(self).model_fields.items():
             value = getattr(self, name)
             # As in Hugging Face's files, None and booleans are omitted if they are the default.
-            if name not in ("causal", "id2label", "other_settings") and (
-                value != field.default or not isinstance(value, bool | None)
-            ):
+            if name not in ("causal", "id2label") and (value != field.default or not isinstance(value, bool | None)):
                 settings[name] = value
         if self.id2label != default_labels(2):
             settings["id2label"] = {str(index): name for index, name in sorted(self.id2label.items())}
             settings["label2id"] = self.label2id
         return dict(sorted(settings.items()))
 
+    def to_diff_dict(self) -> dict[str, Any]:
+        """As in Hugging Face: the content of config.json that differs from the defaults."""
+        defaults = BertConfig().to_dict()
+        differing = {name: value for name, value in self.to_dict().items() if value != defaults.get(name)}
+        return {**differing, "model_type": MODEL_TYPE}
+
+    def get_text_config(self, **_options: Any) -> Self:
+        """As in Hugging Face: the settings of the part that reads text, which is the whole model."""
+        return self
+
+    def to_json_string(self) -> str:
+        """As in Hugging Face: the content of config.json as text."""
+        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n"
+
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> Self:
-        """Create a config from the content of config.json. Unknown keys are kept in `other_settings`."""
-        problems = [
-            f"{key} is {settings[key]!r}, but only {allowed[0]!r} is supported"
-            for key, allowed in _ONLY_VALUES.items()
-            if key in settings and settings[key] not in allowed
-        ]
-        if problems:
-            raise UsageError("; ".join(problems))
-        renamed = {("causal" if key == "is_decoder" else key): value for key, value in settings.items()}
-        known = {"num_labels", "label2id", *cls.model_fields} - {"other_settings"}
-        ours = {key: value for key, value in renamed.items() if key in known}
-        not_others = {*known, *_NOT_KEPT, *_ONLY_VALUES}
-        return cls(**ours, other_settings={key: value for key, value in renamed.items() if key not in not_others})
+        """Create a config from the content of config.json. Unknown keys are kept."""
+        return cls(**{key: value for key, value in settings.items() if key not in _NOT_KEPT})
+
+    @classmethod
+    def of(cls, config: Any) -> Self:
+        """Return `config`, converted if it is a config object of `transformers`."""
+        if isinstance(config, cls):
+            return config
+        if not hasattr(config, "to_dict"):
+            raise UsageError(f"config must be a BertConfig, not {type(config).__name__}")
+        return cls.from_dict(config.to_dict())
 
     @classmethod
     def from_pretrained(cls, name_or_folder: str | Path, **settings: Any) -> Self:
-        """Read the settings of a model folder or installed model; `settings` replace fields."""
-        folder = find_model(name_or_folder)
+        """Read the settings of a model folder, an installed model or a model of the hub; `settings` replace fields.
+
+        Hugging Face's arguments for loading are accepted, too (see `bertmill.checkpoint.arguments`).
+        """
+        hub = hub_arguments(settings)
+        drop_accepted(settings, LOADING)
+        folder = find_model(name_or_folder, **hub)
         return cls.from_file_settings(read_model_settings(folder), folder / CONFIG_FILE).with_settings(**settings)
 
     @classmethod
@@ -203,14 +246,31 @@ class BertConfig(BaseModel):
     def save_pretrained(self, folder: str | Path) -> None:
         """Write config.json to `folder`, which is created if necessary."""
         Path(folder).mkdir(parents=True, exist_ok=True)
-        write_file(Path(folder) / CONFIG_FILE, json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n")
+        write_file(Path(folder) / CONFIG_FILE, self.to_json_string())
+
+
+def _problems_of_extra(settings: Mapping[str, Any]) -> list[str]:
+    """What is wrong with settings that are not fields."""
+    problems = [
+        f"{name} is {settings[name]!r}, but only {allowed[0]!r} is supported"
+        for name, allowed in _ONLY_VALUES.items()
+        if name in settings and settings[name] not in allowed
+    ]
+    for name in settings:
+        if similar := difflib.get_close_matches(name, BertConfig.model_fields, 1, _MISSPELLED):
+            problems.append(f"{name} is not a setting of BertConfig; did you mean {similar[0]}?")
+    return problems
+
+
+def _in_our_words(error: ValidationError) -> UsageError:
+    return UsageError("; ".join(_problem(dict(detail)) for detail in error.errors()))
 
 
 def _problem(detail: dict[str, Any]) -> str:
     """Format a pydantic error as `field is value: what is expected`."""
     name = ".".join(map(str, detail["loc"]))
-    if detail["type"] == "extra_forbidden":
-        return f"{name} is not a setting of BertConfig"
+    if detail["type"] == "value_error":  # raised by _check_together
+        return str(detail["ctx"]["error"])
     value = repr(detail["input"])
     shown = value if len(value) <= 60 else value[:57] + "…"
     return f"{name} is {shown}: {detail['msg'][0].lower()}{detail['msg'][1:]}"

@@ -77,7 +77,7 @@ class Encoded:
     layout: Layout
     states: Tensor  # [n, H] in the layout's order; or [pieces to read, H]
     read: Tensor | None  # [pieces to read] their indices in the batch; None: all
-    hidden_states: tuple[Tensor, ...] | None  # of the embeddings and every layer, in the order of the batch
+    hidden_states: tuple[Tensor, ...] | None  # of the embeddings and every layer, as the caller sees them
     attentions: tuple[tuple[Tensor, ...], ...] | None  # of every layer, one per sequence in the order of the batch
 
     def vectors(self) -> Tensor:
@@ -114,7 +114,10 @@ class BertEncoder(nn.Module):
         if read is not None:  # in ascending order, as attention expects
             places, order = layout.places_of(read).sort()
             read = read.index_select(0, order)
-        hidden_states = [layout.as_given(states)] if want_states else []
+        hidden_states: list[Tensor] = []
+        if want_states:
+            shown, states = layout.exposed(states)
+            hidden_states.append(shown)
         attentions: list[tuple[Tensor, ...]] = []
         for layer in self.layer:
             given = (states, layout, want_weights, places if layer is self.layer[-1] else None)
@@ -125,7 +128,8 @@ class BertEncoder(nn.Module):
             else:
                 states, weights = layer(*given)
             if want_states:
-                hidden_states.append(layout.as_given(states))
+                shown, states = layout.exposed(states)
+                hidden_states.append(shown)
             if want_weights:
                 attentions.append(layout.weights_as_given(weights))
         return Encoded(layout, states, read, tuple(hidden_states) or None, tuple(attentions) or None)

@@ -1,4 +1,4 @@
-"""Outputs of the models: the same values as attributes, keys and indices, as in Hugging Face.
+"""Outputs of the models: the same values as attributes, keys and indices, as in Hugging Face. They are also pytrees.
 
 A field that was not computed is None as an attribute and absent as a key or index. Class variables describe fields:
 
@@ -12,12 +12,14 @@ A field that was not computed is None as an attribute and absent as a key or ind
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import register_pytree_node
 
 from bertmill.model.padding import Padding
 
@@ -35,6 +37,18 @@ class ModelOutput(Mapping[str, Any]):
     hidden_states: tuple[Tensor, ...] | None = field(default=None, kw_only=True)
     attentions: tuple[Any, ...] | None = field(default=None, kw_only=True)
 
+    def __init_subclass__(cls) -> None:
+        register_pytree_node(
+            cls, _flattened, partial(_unflattened, cls), serialized_type_name=f"bertmill.{cls.__name__}"
+        )
+
+    def __post_init__(self) -> None:
+        first = fields(self)[2].name
+        given = getattr(self, first)
+        if isinstance(given, Mapping):  # `type(output)(dict)`: how accelerate copies an output
+            for name in (first, *given):
+                setattr(self, name, given.get(name))
+
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, str):
             return self._present()[key]
@@ -51,21 +65,38 @@ class ModelOutput(Mapping[str, Any]):
         return tuple(self._present().values())
 
     def padded(self, padding: Padding) -> Self:
-        """Return a copy whose fields with one row per piece [n, …] are padded to [B, T, …]."""
+        """Return a copy whose fields with one row per piece [n, …] are padded to [B, T, …].
+
+        `hidden_states` are padded already, because gradients must reach what the caller sees.
+        """
         changed: dict[str, Any] = {
             name: padding.padded(value, self.FILL)
             for name in self.PER_PIECE
             if (value := getattr(self, name)) is not None
         }
-        for name, pad in (("hidden_states", padding.padded), ("attentions", padding.padded_weights)):
-            if (value := getattr(self, name)) is not None:
-                changed[name] = tuple(map(pad, value))
+        if self.attentions is not None:
+            changed["attentions"] = tuple(map(padding.padded_weights, self.attentions))
         return replace(self, **changed)
 
     def _present(self) -> dict[str, Any]:
         hidden_states, attentions, *own = (field.name for field in fields(self) if field.name not in self.BESIDE)
         named = ((name, getattr(self, name)) for name in (*own, hidden_states, attentions))
         return {name: value for name, value in named if value is not None}
+
+
+def _flattened(output: ModelOutput) -> tuple[list[Any], list[str]]:
+    named = {each.name: getattr(output, each.name) for each in fields(output)}
+    present = {name: value for name, value in named.items() if value is not None}
+    return list(present.values()), list(present)
+
+
+def _unflattened(kind: type[ModelOutput], values: Iterable[Any], names: list[str]) -> ModelOutput:
+    output = kind.__new__(kind)
+    for each in fields(kind):
+        setattr(output, each.name, None)
+    for name, value in zip(names, values, strict=True):
+        setattr(output, name, value)
+    return output
 
 
 Result = ModelOutput | tuple[Any, ...]  # a tuple if `return_dict` is False

@@ -105,12 +105,13 @@ def pack(
         positions=padding.flat(position_ids.expand(B, T)),
         key_mask=None if bool(visible[kept].all()) else padding.flat(visible),
         embeddings=None if inputs_embeds is None else padding.flat(inputs_embeds),
+        padding=padding,
     )
     return Inputs(batch, padding)
 
 
 def pack_choices(
-    input_ids: Tensor | PackedBatch | None, *others: Tensor | None, num_choices: int
+    input_ids: Tensor | PackedBatch | None, *others: Tensor | None, num_choices: int, every_column: bool = False
 ) -> tuple[Inputs, int]:
     """Like `pack`, but for inputs [B, choices, T]. Also return `num_choices`, which is required for a packed batch."""
     if not isinstance(input_ids, PackedBatch):
@@ -118,7 +119,7 @@ def pack_choices(
         input_ids = None if input_ids is None else input_ids.flatten(0, 1)  # [B · choices, T]
         others = tuple(None if each is None else each.flatten(0, 1) for each in others)
     mask, segments, positions, embeddings = others
-    inputs = pack(input_ids, mask, segments, positions, embeddings, first_column=True)
+    inputs = pack(input_ids, mask, segments, positions, embeddings, first_column=True, every_column=every_column)
     num_sequences = len(inputs.batch.lengths)
     if num_choices < 1 or num_sequences % num_choices:
         raise UsageError(f"the number of sequences ({num_sequences}) must be a multiple of num_choices ({num_choices})")

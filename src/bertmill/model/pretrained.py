@@ -1,78 +1,145 @@
 """Base class of all models: initial weights, model folders, sharing modules with other models.
 
 `from_pretrained` builds the model without allocating memory (on torch's meta device), compares names and shapes with
-the folder, and only then reads the tensors. Tensors that the folder does not have are initialized.
+the folder, and only then reads the tensors. Tensors that the folder does not have are initialized. A subclass outside
+this package is built in memory instead, because its constructor may compute values.
 """
 
 from __future__ import annotations
 
+import inspect
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Literal, Self, TypeVar, overload
 
 import torch
 from torch import Tensor, nn
 
-from bertmill.checkpoint.huggingface import CONFIG_FILE, ModelFolder, canonical, open_folder, write_folder
+from bertmill.checkpoint.arguments import LOADING, SAVING, drop_accepted, hub_arguments, require_none_left
+from bertmill.checkpoint.huggingface import CONFIG_FILE, HEADS, ModelFolder, open_folder, write_folder
 from bertmill.checkpoint.load_plan import LoadReport, load_tensors, plan_loading
 from bertmill.checkpoint.names import find_model
 from bertmill.errors import UsageError
 from bertmill.model.config import BertConfig
 from bertmill.model.dropout import draw_outside_compiled_code
 from bertmill.model.encoder import Encoded
+from bertmill.model.initialization import initialize_parameter, set_first_value
 from bertmill.model.layers import BertLayer
+from bertmill.model.loading import copy_second_names, device_in, loading_info, number_format, without_unused_inputs
 from bertmill.model.outputs import ModelOutput, Result
-from bertmill.model.padding import Inputs
+from bertmill.model.padding import Inputs, pack
 
-# Truncating a normal distribution at two standard deviations multiplies its standard deviation by 0.8796.
-_CUT_AT = 2.0
-_LEFT_BY_CUTTING = 0.8796256610342398
+ModelT = TypeVar("ModelT")
 
 
-class BertPreTrainedModel(nn.Module):
-    """A BERT model with or without a head. `from_pretrained` sets `load_report`."""
+class _ModelClass(type):
+    """Converts a config of `transformers` before a model is built from it, also in subclasses."""
 
+    def __call__(cls: type[ModelT], config: Any, *arguments: Any, **more: Any) -> ModelT:
+        return super().__call__(BertConfig.of(config), *arguments, **more)  # type: ignore[misc, no-any-return]
+
+
+class BertPreTrainedModel(nn.Module, metaclass=_ModelClass):
+    """A BERT model with or without a head. `from_pretrained` sets `load_report`.
+
+    A subclass may have layers of its own next to `self.bert`; its constructor ends with `self.post_init()`.
+    If `compute_padding` is set, outputs at masked positions are those of Hugging Face instead of zeros.
+    """
+
+    config_class = BertConfig
     base_model_prefix = "bert"
-    PARTS: ClassVar[tuple[str, ...]] = ()  # arguments of the constructor besides the config
+    main_input_name = "input_ids"
+    supports_gradient_checkpointing = True
     load_report: LoadReport | None = None
+    compute_padding = False
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.config = config
+        self.register_state_dict_post_hook(copy_second_names)  # type: ignore[no-untyped-call]
 
+    @overload
+    @classmethod
+    def from_pretrained(
+        cls, name_or_folder: str | Path, *, output_loading_info: Literal[False] = ..., **settings: Any
+    ) -> Self: ...
+    @overload
+    @classmethod
+    def from_pretrained(
+        cls, name_or_folder: str | Path, *, output_loading_info: Literal[True], **settings: Any
+    ) -> tuple[Self, dict[str, Any]]: ...
     @classmethod
     def from_pretrained(
         cls,
         name_or_folder: str | Path,
         *,
-        config: BertConfig | None = None,
+        config: Any = None,
         new_classifier: bool = False,
+        dtype: str | torch.dtype | None = None,
+        torch_dtype: str | torch.dtype | None = None,
+        device_map: Any = None,
+        ignore_mismatched_sizes: bool = False,
+        output_loading_info: bool = False,
         **settings: Any,
-    ) -> Self:
-        """Load a model folder or installed model, in evaluation mode. `settings` replace fields of its config.json.
+    ) -> Self | tuple[Self, dict[str, Any]]:
+        """Load a model folder, an installed model or a model of the hub, in evaluation mode.
 
-        With `new_classifier`, the classifier in the folder is ignored and a new one initialized.
+        - With `new_classifier`, the classifier in the folder is ignored and a new one initialized.
+        - `dtype` or `torch_dtype` is float32 unless given; "auto" is the number format of the folder.
+        - `device_map` is a device, {"": device} or "auto".
+        - With `ignore_mismatched_sizes`, tensors of another shape are initialized.
+        - With `output_loading_info`, returns the model and a dict of the differences.
+        - `config` replaces config.json, which may then be missing, as in the checkpoints of a Trainer.
+        - `settings` replace fields of config.json, or are arguments of the constructor or of Hugging Face's
+          `from_pretrained` (see `bertmill.checkpoint.arguments`).
         """
-        parts = {name: settings.pop(name) for name in cls.PARTS if name in settings}
-        folder = open_folder(find_model(name_or_folder))
+        hub = hub_arguments(settings)
+        drop_accepted(settings, LOADING)
+        parts = {name: settings.pop(name) for name in cls._parts() if name in settings}
+        given = None if config is None else BertConfig.of(config).to_dict()
+        folder = open_folder(find_model(name_or_folder, **hub), default_settings=given)
         classifier = [name for name in folder.tensors if new_classifier and name.startswith("classifier.")]
         ignored = [folder.tensors.pop(name).name for name in classifier]
         if config is None:
             config = BertConfig.from_file_settings(folder.settings, folder.path / CONFIG_FILE)
-        config = config.with_settings(**settings)
-        with torch.device("meta"):
+        require_none_left({name: value for name, value in settings.items() if not hasattr(config, name)}, cls.__name__)
+        config = BertConfig.of(config).with_settings(**settings)
+        with nullcontext() if cls._is_custom() else torch.device("meta"):
             model = cls(config, **parts)
         wanted = model.shapes()
-        tensors, model.load_report = load_tensors(folder, wanted)
-        model.load_report.ignored += ignored
-        for name in model.load_report.new:
-            tensors[name] = torch.empty(wanted[name])
-            set_first_value(name, tensors[name], config)
+        tensors, report = load_tensors(folder, wanted, heads=model._heads(), ignore_shapes=ignore_mismatched_sizes)
+        report.ignored += ignored
+        for name in report.new:
+            if model.get_parameter(name).is_meta:
+                tensors[name] = torch.empty(wanted[name])
+                set_first_value(name, tensors[name], config)
         model.load_state_dict(tensors, strict=False, assign=True)
+        if cls._is_custom():
+            model.initialize(report.new)
         model.tie_weights()
-        return model.eval()
+        model.load_report = report
+        model = model.to(device_in(device_map), number_format(dtype or torch_dtype, folder)).eval()
+        return (model, loading_info(report)) if output_loading_info else model
+
+    @classmethod
+    def _parts(cls) -> set[str]:
+        """The names of the arguments of the constructor besides the config."""
+        return set(inspect.signature(cls.__init__).parameters) - {"self", "config"}
+
+    @classmethod
+    def _is_custom(cls) -> bool:
+        """Whether the class is defined outside this package."""
+        return cls.__module__.partition(".")[0] != __name__.partition(".")[0]
+
+    def _heads(self) -> tuple[str, ...]:
+        """The prefixes of tensors that a folder may lack, or may have in addition."""
+        if not self._is_custom():
+            return HEADS
+        layers = (f"{name}." for name, _ in self.named_children() if name != self.base_model_prefix)
+        return (*HEADS, *layers, *self._parameters)
 
     @classmethod
     def from_modules(cls, config: BertConfig, modules: Mapping[str, nn.Module], **parts: Any) -> Self:
@@ -104,25 +171,61 @@ class BertPreTrainedModel(nn.Module):
         """Return the shape of every parameter by name."""
         return {name: tuple(parameter.shape) for name, parameter in self.named_parameters()}
 
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Write a Hugging Face model folder. Other files in `folder`, such as a tokenizer, are kept."""
-        tensors = {name: parameter.detach().cpu() for name, parameter in self.named_parameters()}
+    def save_pretrained(
+        self,
+        save_directory: str | Path,
+        is_main_process: bool = True,
+        state_dict: Mapping[str, Tensor] | None = None,
+        **arguments: Any,
+    ) -> None:
+        """Write a Hugging Face model folder. Other files in the folder, such as a tokenizer, are kept.
+
+        `state_dict` replaces the parameters. Only the main process writes. Other arguments are Hugging Face's (see
+        `bertmill.checkpoint.arguments`).
+        """
+        drop_accepted(arguments, SAVING)
+        require_none_left(arguments, "save_pretrained")
+        names = [name for name, _ in self.named_parameters()]
+        values = dict(self.named_parameters()) if state_dict is None else state_dict
+        missing = [name for name in names if name not in values]
+        if missing:
+            raise UsageError(f"state_dict has no {', '.join(missing[:10])}")
+        if not is_main_process:
+            return
+        folder, tensors = Path(save_directory), {name: values[name].detach().cpu() for name in names}
         dtype = str(self.dtype).removeprefix("torch.")
         settings = {**self.config.to_dict(), "architectures": [type(self).__name__], "dtype": dtype}
-        write_folder(Path(folder), dict(sorted(settings.items())), tensors)
+        write_folder(folder, dict(sorted(settings.items())), tensors)
 
-    def initialize(self) -> None:
-        """Initialize all parameters with torch's global generator. Every constructor calls this method."""
+    def initialize(self, names: Collection[str] | None = None) -> None:
+        """Initialize parameters with torch's global generator: those in `names`, by default all outside the body.
+
+        Every constructor calls this method. Layers other than Linear, Embedding and LayerNorm keep their values.
+        """
         self.tie_weights()
+        body = f"{self.base_model_prefix}."
         for name, parameter in self.named_parameters():
-            if not parameter.is_meta and not name.startswith(f"{self.base_model_prefix}."):  # the body is initialized
-                set_first_value(name, parameter.data, self.config)
+            if not parameter.is_meta and (not name.startswith(body) if names is None else name in names):
+                initialize_parameter(name, parameter, self.get_submodule(name.rpartition(".")[0]), self.config)
+
+    def post_init(self) -> None:
+        """As in Hugging Face: a constructor of a subclass ends with this call, which initializes its layers."""
+        self.initialize()
+
+    init_weights = post_init
+
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        return super().__call__(*inputs, **without_unused_inputs(named))
 
     def tie_weights(self) -> None:
         """Tie parameters that have two names, as models with an MLM head do."""
 
     def adopt_shared_parameters(self) -> None:
         """After modules have been replaced, update parameters that the model has under a second name."""
+
+    def pack(self, *inputs: Any, every_column: bool = False, **kept: Any) -> Inputs:
+        """Pack the inputs of `forward`. The arguments are those of `padding.pack`."""
+        return pack(*inputs, every_column=every_column or self.compute_padding, **kept)
 
     def wrap(self, output: ModelOutput, inputs: Inputs, encoded: Encoded, return_dict: bool | None) -> Result:
         """Add requested hidden states and attention weights, restore padding, and convert to a tuple if requested."""
@@ -140,6 +243,16 @@ class BertPreTrainedModel(nn.Module):
         """As in Hugging Face: the piece embeddings."""
         embeddings: nn.Embedding = self.base_model.embeddings.word_embeddings
         return embeddings
+
+    def set_input_embeddings(self, value: nn.Embedding) -> None:
+        """As in Hugging Face: replace the piece embeddings."""
+        self.base_model.embeddings.word_embeddings = value
+        self.tie_weights()
+
+    @classmethod
+    def can_generate(cls) -> bool:
+        """As in Hugging Face: False, because these models have no `generate`."""
+        return False
 
     def resize_token_embeddings(self, new_num_tokens: int) -> nn.Embedding:
         """As in Hugging Face: resize the vocabulary in place. Existing rows are kept, new rows initialized."""
@@ -176,6 +289,11 @@ class BertPreTrainedModel(nn.Module):
     def gradient_checkpointing_disable(self) -> None:
         """As in Hugging Face: keep activations instead of recomputing them."""
         self.base_model.encoder.gradient_checkpointing = False
+
+    @property
+    def is_gradient_checkpointing(self) -> bool:
+        """As in Hugging Face: whether layers run forward twice."""
+        return bool(self.base_model.encoder.gradient_checkpointing)
 
     def compile_layers(self) -> None:
         """Compile the parts of layers around attention with torch.compile.
@@ -217,21 +335,3 @@ class BertPreTrainedModel(nn.Module):
     def dtype(self) -> torch.dtype:
         """Number format of the parameters."""
         return next(self.parameters()).dtype
-
-
-@torch.no_grad()
-def set_first_value(name: str, tensor: Tensor, config: BertConfig) -> None:
-    """Initialize the parameter `name` in place.
-
-    - LayerNorm weights are 1. Biases and the embedding of the padding piece are 0.
-    - Other weights are normal, truncated at 2σ, with a standard deviation of `initializer_range` after truncation.
-    """
-    if name.endswith("LayerNorm.weight"):
-        tensor.fill_(1.0)
-    elif name.endswith("bias"):
-        tensor.zero_()
-    else:
-        uncut = config.initializer_range / _LEFT_BY_CUTTING
-        nn.init.trunc_normal_(tensor, std=uncut, a=-_CUT_AT * uncut, b=_CUT_AT * uncut)
-        if canonical(name) == "embeddings.word_embeddings.weight" and config.pad_token_id is not None:
-            tensor[config.pad_token_id].zero_()

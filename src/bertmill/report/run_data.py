@@ -14,8 +14,10 @@ from typing import Any
 
 from bertmill.checkpoint.names import read_metadata
 from bertmill.config.reading import RUN_FILE, read_run
+from bertmill.corpus.facts import read_facts
 from bertmill.errors import BertmillError, IntegrityError, UsageError
-from bertmill.storage import MANIFEST, MAX_MANIFEST_BYTES, read_json, require_format
+from bertmill.storage import read_json, require_format
+from bertmill.tasks.metrics import confused_pairs
 from bertmill.training.state import RunFolder
 
 MAX_POINTS = 1000  # per curve, about one per pixel
@@ -122,10 +124,10 @@ def _references(corpus: str | None, evaluation: Mapping[str, Any]) -> dict[str, 
     size, entropy = evaluation.get("vocabulary_size"), evaluation.get("unigram_entropy")
     if size is None and corpus is not None:  # an unfinished run: read its corpus, if it still exists
         try:
-            facts = read_json(Path(corpus) / MANIFEST, max_bytes=MAX_MANIFEST_BYTES)["corpus"]
-            size, entropy = facts["vocabulary_size"], facts["statistics"]["unigram_entropy"]
-        except (BertmillError, OSError, KeyError, TypeError):
+            facts = read_facts(Path(corpus))
+        except BertmillError:
             return {}
+        size, entropy = facts["vocabulary_size"], facts["statistics"]["unigram_entropy"]
     return {} if size is None or entropy is None else {"uniform": math.log(size), "unigram": entropy}
 
 
@@ -153,9 +155,8 @@ def _confusion(matrix: Sequence[Sequence[int]], labels: Sequence[str]) -> dict[s
         for predicted, count in enumerate(row)
         if count
     ]
-    confused = sorted((cell for cell in cells if cell[0] != cell[1]), key=lambda cell: -cell[2])
     pairs = [
-        {"expected": labels[expected], "predicted": labels[predicted], "count": count}
-        for expected, predicted, count in confused[:MAX_PAIRS]
+        {"expected": labels[pair.expected], "predicted": labels[pair.predicted], "count": pair.rows}
+        for pair in confused_pairs(matrix)[:MAX_PAIRS]
     ]
     return {"confusion": cells if len(labels) <= MAX_CLASSES else [], "confused": pairs}

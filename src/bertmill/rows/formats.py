@@ -1,32 +1,43 @@
 """File formats of labeled data: tables of cells, and records of named fields.
 
     .csv       comma-separated, with quotes as in RFC 4180: a field that contains quotes is quoted; a quoted field may
-               contain separators and newlines, and quotes inside it are doubled
+               contain separators and newlines, and quotes inside it are doubled; if the first line has no comma but
+               semicolons or tabs, they are the separators; a first line sep=; names the separator, as in Excel
     .jsonl     one JSON object per line
-    .json      a list of JSON objects, or a task-specific structure (see `read_records`)
+    .json      the same, or one list or object (see json_files.py), or a task-specific structure (see `read_records`)
     .parquet   requires pyarrow
     other      tab-separated, one row per line, quotes are literal characters; also standard input
 The suffix may be followed by .gz, .xz or .zst. Empty lines are skipped, except inside quotes. All formats except .json
-are streamed.
+with one list or object are streamed.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from bertmill.errors import DataError, UsageError
 from bertmill.rows.bad_rows import BadRowError
-from bertmill.rows.json_files import JsonList, line_of, read_whole_json, type_of
+from bertmill.rows.json_files import (
+    at_key,
+    begins_one_list,
+    has_one_record_per_line,
+    listed_rows,
+    parse_whole,
+    type_of,
+)
 from bertmill.rows.row import Record, record_id
 from bertmill.rows.source import RowFile
-from bertmill.text.files import Line, parse_record, read_file
+from bertmill.text.files import Line, first_lines, parse_record
 from bertmill.text.printable import one_line
 from bertmill.text.repair import Repairs, replace_surrogates
 
 TABLES = ("tsv", "csv")
 RECORDS = ("jsonl", "json", "parquet")
 _MAX_ROW_CHARACTERS = 1 << 24  # bounds memory if a quote is never closed
+_MAX_PARTS = 1 << 16  # of a field, before they are joined to save memory
+_NAMED_SEPARATOR = re.compile('"?sep=([^"])"?')
 _PARQUET_ROWS = 1024  # read at a time
 _QUOTES_REMEDY = "quote the field and double the quotes inside it, or set quotes=literal if they are plain characters"
 
@@ -41,12 +52,24 @@ class Cells(NamedTuple):
     values: list[str]
 
 
-def read_table(file: RowFile) -> Iterator[Cells]:
-    """Read the rows of a .tsv or .csv file, including the header. Raises DataError if quotes are malformed."""
+def read_table(file: RowFile, lines: Iterator[Line] | None = None) -> Iterator[Cells]:
+    """Read the rows of a .tsv or .csv file, including the header. Raises DataError if quotes are malformed.
+
+    Pass `lines` if the file is already open.
+    """
     is_csv = file.format == "csv"
+    first, lines = first_lines(lines or file.lines(), 1)
+    has_quotes = (file.settings.quotes or ("standard" if is_csv else "literal")) == "standard"
     separator = file.settings.separator or ("," if is_csv else "\t")
-    lines = read_file(file.path, repairs=file.counts.repairs)
-    if (file.settings.quotes or ("standard" if is_csv else "literal")) == "standard":
+    if is_csv and first and file.settings.separator is None:
+        named = _NAMED_SEPARATOR.fullmatch(first[0].text)
+        if named:
+            next(lines)
+        separator = named[1] if named else _separator_in(first[0].text, has_quotes)
+        if separator != ",":
+            name = {";": "semicolons", "\t": "tabs"}.get(separator, repr(separator))
+            file.counts.notices.append(f"{file.path}: the columns are separated by {name}")
+    if has_quotes:
         return _split_quoted(lines, separator)
     cells = (Cells(line.place, line.text.split(separator)) for line in lines if line.text)
     return cells if file.settings.quotes else _with_warning(cells, file)
@@ -59,13 +82,18 @@ def read_records(file: RowFile, unfold: Unfold = lambda _content, _file: None) -
     """
     if file.format == "parquet":
         return _parquet_records(file.path)
-    repairs = file.counts.repairs
-    if file.format == "jsonl":
-        lines = read_file(file.path, repairs=repairs)
-        return (_line_record(line, repairs) for line in lines if line.text.strip())
-    content = read_whole_json(file.path, repairs)
-    unfolded = unfold(content, file)
-    return _listed_records(content, file) if unfolded is None else unfolded
+    first, lines = first_lines((line for line in file.lines() if line.text.strip()), 2)
+    texts = [line.text for line in first]
+    if file.format == "json" and not has_one_record_per_line(texts):
+        content = at_key(parse_whole(lines, file.path), file.path, file.key)
+        unfolded = unfold(content, file)
+        return _listed_records(content, file) if unfolded is None else unfolded
+    if file.key is not None:
+        raise UsageError(f"the file has one record per line, not a key {file.key!r}", where=file.path, remedy="omit it")
+    if file.format == "jsonl" and begins_one_list(texts):
+        what = "the file is one JSON array, not one record per line"
+        raise DataError(what, where=file.path, remedy="rename it to end in .json, or set format=json")
+    return (_line_record(line, file.counts.repairs) for line in lines)
 
 
 def json_record(place: str, value: Any, repairs: Repairs) -> Record:
@@ -84,6 +112,13 @@ def repair_strings(value: Any, repairs: Repairs) -> Any:
     if isinstance(value, dict):
         return {name: repair_strings(item, repairs) for name, item in value.items()}
     return replace_surrogates(value, repairs) if isinstance(value, str) else value
+
+
+def _separator_in(line: str, has_quotes: bool) -> str:
+    """The separator of a .csv file with this first line."""
+    outside = re.sub('"[^"]*"', "", line) if has_quotes else line
+    found = max(";\t", key=outside.count)
+    return found if "," not in outside and found in outside else ","
 
 
 def _with_warning(rows: Iterable[Cells], file: RowFile) -> Iterator[Cells]:
@@ -119,7 +154,7 @@ def _split_quoted(lines: Iterable[Line], separator: str) -> Iterator[Cells]:
                 yield Cells(line.place, line.text.split(separator))
                 continue
             start, fields, num_characters = line, [], 0
-        elif (num_characters := num_characters + len(line.text)) > _MAX_ROW_CHARACTERS:
+        elif (num_characters := num_characters + len(line.text) + 1) > _MAX_ROW_CHARACTERS:
             break
         _add_fields(fields, parts, line.text, separator, start.place)
         if not parts:
@@ -143,6 +178,8 @@ def _add_fields(fields: list[str], parts: list[str], line: str, separator: str, 
             fields.append(_unquote("".join(parts), place))
             parts.clear()
         between = separator
+    if len(parts) > _MAX_PARTS:
+        parts[:] = ["".join(parts)]
 
 
 def _unquote(field: str, place: str) -> str:
@@ -166,13 +203,8 @@ def _line_record(line: Line, repairs: Repairs) -> Record:
 
 
 def _listed_records(content: Any, file: RowFile) -> Iterator[Record]:
-    if not isinstance(content, JsonList):
-        what = f"expected a list of records (found: {type_of(content)})"
-        raise DataError(what, where=file.path, remedy="write a list, or a .jsonl with one record per line")
-    return (
-        json_record(f"{file.path}:{line_of(item, content)}, record {number}", item, file.counts.repairs)
-        for number, item in enumerate(content, start=1)
-    )
+    for place, item in listed_rows(content, file.path):
+        yield json_record(place, item, file.counts.repairs)
 
 
 def _parquet_records(path: str) -> Iterator[Record]:

@@ -1,23 +1,30 @@
-"""JSON files read as a whole; objects and lists record the line on which they start, for error messages.
+"""JSON files: one record per line, or a list or an object that is read as a whole.
 
-A JSON file cannot be read in parts, so its size is limited.
+    {"text": …, "label": …}                             one record per line, or a single record
+    [{"text": …, "label": …}, …]                        a list of records
+    [[text, label], …]                                  a list of texts with their labels
+    {"train": [[text, intent], …], "val": […], …}       several lists, of which a key selects one (CLINC)
+    {"text": {"0": …, "1": …}, "label": {"0": …}}       columns by row number (pandas)
+A list or an object cannot be read in parts, so the size of the file is limited. Objects and lists record the line on
+which they start, for error messages.
 """
 
 from __future__ import annotations
 
+import io
 import json
+from array import array
 from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import accumulate
 from json.decoder import JSONArray, JSONObject  # type: ignore[attr-defined]
 from json.scanner import py_make_scanner  # type: ignore[attr-defined]
 from typing import Any
 
-from bertmill.errors import DataError
-from bertmill.text.files import read_file
-from bertmill.text.repair import Repairs
+from bertmill.errors import DataError, UsageError
+from bertmill.text.files import Line
 
-_MAX_CHARACTERS = 1 << 28
+MAX_JSON_CHARACTERS = 1 << 28  # of a whole file
 
 
 class JsonObject(dict[str, Any]):
@@ -43,33 +50,110 @@ def type_of(value: Any) -> str:
     return names.get(type(value), "number")
 
 
-def read_whole_json(file: str, repairs: Repairs) -> Any:
+def has_one_record_per_line(first: Sequence[str]) -> bool:
+    """Whether a .json file has a JSON object on each line. `first` are its first two lines that are not empty."""
+    return len(first) > 1 and isinstance(_parsed(first[0]), dict)
+
+
+def begins_one_list(first: Sequence[str]) -> bool:
+    """Whether a .jsonl file is one list. `first` are its first two lines that are not empty."""
+    return bool(first) and first[0].lstrip().startswith("[") and (len(first) == 1 or _parsed(first[0]) is None)
+
+
+def _parsed(line: str) -> Any:
+    """The value on a line, None if it is not complete."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def parse_whole(lines: Iterable[Line], file: str) -> Any:
     """Return the content of a `.json` file, with JsonObject and JsonList as containers. Strings are not repaired."""
-    lines: list[str] = []
-    num_characters = 0
-    for line in read_file(file, repairs=repairs):
-        lines.append(line.text)
-        num_characters += len(line.text)
-        if num_characters > _MAX_CHARACTERS:
-            what = f"the file has more than {_MAX_CHARACTERS:,} characters"
+    text, line_ends, numbers = io.StringIO(), array("I"), array("I", [1])  # of all lines that are not blank
+    for line in lines:
+        if not line.text or line.text.isspace():
+            continue
+        numbers[-1] = line.number
+        text.write(line.text + "\n")
+        line_ends.append(text.tell())
+        numbers.append(line.number + 1)
+        if text.tell() > MAX_JSON_CHARACTERS:
+            what = f"the file has more than {MAX_JSON_CHARACTERS:,} characters"
             raise DataError(what, where=file, remedy="convert it to .jsonl, which is read line by line")
     try:
-        return _Decoder(lines).decode("\n".join(lines))
+        return _Decoder(line_ends, numbers).decode(text.getvalue())
     except json.JSONDecodeError as error:
-        is_lines = error.msg == "Extra data"
-        remedy = "rename it to .jsonl if every line is a record" if is_lines else "write the complete file again"
-        what = f"invalid JSON: {error.msg} (character {error.colno})" if any(lines) else "the file is empty"
-        raise DataError(what, where=f"{file}:{error.lineno}", remedy=remedy) from None
+        what = f"invalid JSON: {error.msg} (character {error.colno})" if line_ends else "the file is empty"
+        remedy = "write one list of records, or one record per line"
+        raise DataError(what, where=f"{file}:{numbers[error.lineno - 1]}", remedy=remedy) from None
     except (ValueError, RecursionError) as error:
         raise DataError(f"invalid JSON: {error}", where=file) from None
+
+
+def at_key(content: Any, file: str, key: str | None) -> Any:
+    """Return the value of `key` in an object, or the whole content if `key` is None."""
+    if key is None:
+        return content
+    if not isinstance(content, JsonObject):
+        raise UsageError(f"the file is not an object with a key {key!r}", where=file, remedy="omit it")
+    if key not in content:
+        raise UsageError(f"the file has no key {key!r}", where=file, remedy=f"its keys are {', '.join(content)}")
+    return content[key]
+
+
+def listed_rows(content: Any, file: str) -> Iterator[tuple[str, Any]]:
+    """Yield the place and the value of each row in the content of a .json file. Raises DataError if there are none."""
+    if isinstance(content, JsonObject):
+        lists = {key: value for key, value in content.items() if _is_list_of_rows(value)}
+        if len(lists) > 1:
+            keys = ", ".join(f"{key} ({len(rows):,})" for key, rows in lists.items())
+            remedy = f"name one of them, as in {file}#{next(iter(lists))}"
+            raise UsageError(f"the file has several lists of rows: {keys}", where=file, remedy=remedy)
+        content = next(iter(lists.values())) if lists else _transposed(content)
+    if not isinstance(content, JsonList):
+        what = f"expected a list of records (found: {type_of(content)})"
+        raise DataError(what, where=file, remedy="write a list, or one record per line")
+    for number, item in enumerate(content, start=1):
+        yield f"{file}:{line_of(item, content)}, record {number}", _record(item)
+
+
+def _is_list_of_rows(value: Any) -> bool:
+    are_rows = isinstance(value, JsonList) and all(isinstance(item, JsonObject) or _is_pair(item) for item in value)
+    return are_rows and bool(value)
+
+
+def _is_pair(item: Any) -> bool:
+    """Whether an item is `[text, label]`, as in CLINC."""
+    return isinstance(item, JsonList) and len(item) == 2 and all(isinstance(part, str) for part in item)
+
+
+def _record(item: Any) -> Any:
+    return JsonObject(text=item[0], label=item[1]) if _is_pair(item) else item
+
+
+def _transposed(content: JsonObject) -> JsonList:
+    """The rows of an object: of columns by row number, which pandas writes, or else the object itself."""
+    columns = list(content.values())
+    names = columns[0].keys() if columns and isinstance(columns[0], JsonObject) else ()
+    if names and all(isinstance(column, JsonObject) and column.keys() == names for column in columns):
+        rows = [JsonObject((name, column[row]) for name, column in content.items()) for row in names]
+    else:
+        rows = [content]
+    found = JsonList(rows)
+    found.line = content.line
+    for row in rows:
+        row.line = content.line
+    return found
 
 
 class _Decoder(json.JSONDecoder):
     """The pure Python decoder of the standard library, extended to record where objects and lists start."""
 
-    def __init__(self, lines: list[str]) -> None:
+    def __init__(self, line_ends: array[int], numbers: array[int]) -> None:
         super().__init__()
-        self._line_ends = list(accumulate(len(line) + 1 for line in lines))  # newlines included
+        self._line_ends = line_ends
+        self._numbers = numbers
         self.parse_object = partial(self._with_line, JSONObject, JsonObject)
         self.parse_array = partial(self._with_line, JSONArray, JsonList)
         self.scan_once = py_make_scanner(self)
@@ -77,5 +161,6 @@ class _Decoder(json.JSONDecoder):
     def _with_line(self, parse: Any, kind: Any, text_and_place: tuple[str, int], *others: Any) -> tuple[Any, int]:
         members, end = parse(text_and_place, *others)
         found = kind(members)
-        found.line = 1 + bisect_left(self._line_ends, text_and_place[1])  # the place is after the bracket
+        # The place is after the bracket.
+        found.line = self._numbers[bisect_left(self._line_ends, text_and_place[1])]
         return found, end

@@ -41,8 +41,13 @@ class TaskOptions(BaseModel):
     """Settings that a task adds to a command. A task loaded from a folder has a valid attribute for each of them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    unused: ClassVar[frozenset[str]] = frozenset()  # settings of the command that do not apply to the task
+    unused: ClassVar[frozenset[str]] = frozenset(("tags", "dev_tags"))  # settings that do not apply to the task
     window: ClassVar[tuple[int | None, int | None]] = (None, None)  # default length and stride; None: set by the model
+
+    @property
+    def optional_label(self) -> bool:
+        """Whether a record may lack its label."""
+        return False
 
 
 @dataclass(frozen=True)
@@ -140,6 +145,9 @@ class Task(ABC, Generic[RowT, ExampleT]):
     def outputs(self, model: nn.Module, examples: Sequence[ExampleT], device: torch.device) -> Sequence[Tensor]:
         """Return the model's output for each example."""
 
+    def start_head(self, model: nn.Module, examples: Sequence[ExampleT]) -> None:
+        """Set the initial values of a new head that depend on the training examples."""
+
     @abstractmethod
     def loss(self, outputs: Sequence[Tensor], examples: Sequence[ExampleT]) -> Tensor:
         """Return the sum of the losses. The mean loss is this sum divided by the sum of the weights of the examples."""
@@ -149,8 +157,13 @@ class Task(ABC, Generic[RowT, ExampleT]):
     def selection_metrics(self) -> tuple[str, ...]:
         """Metrics that can select the best checkpoint, the default first. Larger is better."""
 
-    def tuned(self, scores: Callable[[], Scores]) -> tuple[Self, str]:
-        """Return the task tuned on the scores of the dev examples, and a description (empty if nothing is tuned)."""
+    error_metrics: ClassVar[tuple[str, ...]] = ()  # smaller is better; compared with the baseline too
+
+    def tuned(self, scores: Callable[[], Scores], metric: str) -> tuple[Self, str]:
+        """Return the task tuned on the scores of the dev examples, and a description (empty if nothing is tuned).
+
+        `metric` is the one that selected the checkpoint.
+        """
         return self, ""
 
     # Evaluation
@@ -171,8 +184,8 @@ class Task(ABC, Generic[RowT, ExampleT]):
         """
 
     @abstractmethod
-    def baseline(self, examples: Sequence[ExampleT]) -> tuple[str, Scores]:
-        """Return a short description of the best constant prediction for these labeled examples, and its scores."""
+    def baseline(self, examples: Sequence[ExampleT], metric: str) -> tuple[str, Scores]:
+        """Return a short description of the constant prediction with the best `metric`, and its scores."""
 
     def confidences(self, example: ExampleT, output: Array) -> Iterator[tuple[float, bool]]:
         """Yield the probability of each decision in a prediction and whether it is right, if available."""
@@ -199,7 +212,10 @@ AnyTask = Task[Any, Any]
 
 
 def encode_rows(task: AnyTask, rows: Iterable[Row], windows: Windows, file: RowFile) -> Iterator[Example]:
-    """Yield the encoded rows. A row that the task cannot use is a bad row of `file`."""
+    """Yield the encoded rows. A row that the task cannot use is a bad row of `file`.
+
+    Raises DataError for unknown labels after the last row.
+    """
     for row in rows:
         try:
             example = task.encode(row, windows)
@@ -207,7 +223,7 @@ def encode_rows(task: AnyTask, rows: Iterable[Row], windows: Windows, file: RowF
             file.handle_bad_row(problem, row.place)
             continue
         yield example
-    file.counts.require_few_skipped(file.path)
+    file.require_usable_rows()
 
 
 def run_windows(model: nn.Module, examples: Sequence[Example], device: torch.device, **inputs: Any) -> Iterator[Any]:

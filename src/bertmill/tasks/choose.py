@@ -113,7 +113,7 @@ class Choose(SequenceTask[ChoiceRow]):
     def metrics(self, scores: Scores) -> dict[str, float]:
         return {"accuracy": float(scores.mean())}
 
-    def baseline(self, examples: Sequence[Example]) -> tuple[str, Scores]:
+    def baseline(self, examples: Sequence[Example], metric: str) -> tuple[str, Scores]:
         targets = np.array([example.target for example in examples])
         majority = int(np.bincount(targets).argmax())
         return f"always choice {majority}", (targets == majority)[:, None]

@@ -1,16 +1,18 @@
 """The task classify: one class, or several labels, for a text or a pair of texts.
 
 - Single label: softmax and cross-entropy, optionally with class weights and label smoothing.
-- Multi-label: an independent sigmoid and binary cross-entropy per label, with a threshold of 0.5.
+- Multi-label: an independent sigmoid and binary cross-entropy per label. A label is predicted if its probability
+  exceeds its threshold: 0.5, or after fine-tuning the one with the best F1 on the dev rows (label_sets.py).
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from heapq import nlargest
 from itertools import chain
 from typing import Any, Self
 
@@ -24,14 +26,23 @@ from torch import Tensor
 from bertmill.batching.windows import Windows
 from bertmill.errors import DataError, UsageError
 from bertmill.model.config import BertConfig
-from bertmill.rows.bad_rows import BadRowError, unknown_label
+from bertmill.rows.bad_rows import BadRowError, UnknownLabelError
 from bertmill.rows.labels import are_many_numbers, as_number, is_empty, label_text
 from bertmill.rows.source import RowFile
 from bertmill.rows.split import SplitKey
 from bertmill.tasks.base import Answer, Array, Example, FolderEntries, Score, Scores, TaskOptions, probabilities
+from bertmill.tasks.label_sets import (
+    DEFAULT_THRESHOLD,
+    THRESHOLDS,
+    best_constant,
+    best_thresholds,
+    log_odds,
+    recorded_thresholds,
+    sigmoid,
+)
 from bertmill.tasks.metrics import ClassReport, class_metrics, label_set_metrics, report_classes, report_label_sets
 from bertmill.tasks.sequence import SequenceTask, TextRow, read_texts
-from bertmill.text.printable import one_line
+from bertmill.text.printable import counted, one_line
 from bertmill.text.tokenizer import BertTokenizer
 
 MULTI_LABEL = "multi_label_classification"
@@ -48,11 +59,21 @@ class ClassifyOptions(TaskOptions):
     class_weights: str | None = Field(None, description="class weights in the loss: balanced, or ham=1,spam=5")
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="fraction of each target to spread over all classes")
 
+    @property
+    def optional_label(self) -> bool:
+        return self.multi_label
+
     @model_validator(mode="after")
     def _one_label_only(self) -> Self:
         if self.multi_label and (self.class_weights is not None or self.label_smoothing > 0):
             raise ValueError("class_weights and label_smoothing cannot be used with multi_label")
         return self
+
+
+class ClassifyPredictOptions(TaskOptions):
+    """Options of classify for `predict`."""
+
+    top_k: int | None = Field(None, ge=1, description="list the N most likely classes instead of all scores")
 
 
 @dataclass(frozen=True)
@@ -67,7 +88,8 @@ class Classify(SequenceTask[ClassRow]):
     """Assign a class, or several labels, to a text or a pair of texts.
 
     rows:     {"text": "A fine film.", "label": "good"}, optionally with a "pair"; .jsonl, .json,
-              .parquet, or the same columns in a .tsv or .csv; write multiple labels as "a|b" or a list
+              .parquet, or the same columns in a .tsv or .csv; write multiple labels as "a|b" or a list;
+              also fastText's format (__label__good A fine film.), and a folder per class
     columns:  text, pair, label
     metrics:  accuracy (default), f1, matthews;
               with several labels: micro_f1 (default), macro_f1, subset_accuracy
@@ -77,10 +99,13 @@ class Classify(SequenceTask[ClassRow]):
     multi_label: bool = False
     class_weights: tuple[float, ...] | None = None
     label_smoothing: float = 0.0
+    thresholds: tuple[float, ...] | None = None  # of the labels, with multi_label; None: DEFAULT_THRESHOLD for all
+    top_k: int | None = None  # if set, a prediction has the most likely classes instead of the scores of all
 
     name = "classify"
     head = "BertForSequenceClassification"
     Options = ClassifyOptions
+    PredictOptions = ClassifyPredictOptions
 
     @classmethod
     def parse(cls, fields: Mapping[str, Any], place: str, options: ClassifyOptions) -> ClassRow:
@@ -92,6 +117,8 @@ class Classify(SequenceTask[ClassRow]):
         cls, rows: Sequence[ClassRow], options: ClassifyOptions, tokenizer: BertTokenizer, file: RowFile
     ) -> Self:
         counts = count_labels(rows, options.multi_label, file.path)
+        if options.multi_label and (num_without := sum(row.label == () for row in rows)):
+            file.counts.notices.append(f"{num_without:,} of {counted(len(rows), 'row')} have no label")
         if not options.multi_label and are_many_numbers(counts):
             notice = f"all {len(counts):,} labels are numbers, and each is a class; use regress to predict a number"
             file.counts.notices.append(notice)
@@ -104,11 +131,16 @@ class Classify(SequenceTask[ClassRow]):
         if is_number and metadata.get("task") != cls.name:
             return None
         names = tuple(config.id2label[number] for number in range(config.num_labels))
-        return cls(names, config.problem_type == MULTI_LABEL)
+        if config.problem_type != MULTI_LABEL:
+            return cls(names)
+        return cls(names, multi_label=True, thresholds=recorded_thresholds(metadata, names))
 
     def folder_entries(self) -> FolderEntries:
         problem_type = MULTI_LABEL if self.multi_label else SINGLE_LABEL
-        return FolderEntries({"id2label": dict(enumerate(self.class_names)), "problem_type": problem_type})
+        config = {"id2label": dict(enumerate(self.class_names)), "problem_type": problem_type}
+        if self.thresholds is None:
+            return FolderEntries(config)
+        return FolderEntries(config, {THRESHOLDS: dict(zip(self.class_names, self.thresholds, strict=True))})
 
     def labels(self, row: ClassRow) -> tuple[str, ...]:
         if row.label is None:
@@ -136,7 +168,7 @@ class Classify(SequenceTask[ClassRow]):
             raise BadRowError("several labels", what, "set multi_label", where=row.place)
         unknown = [label for label in labels if label not in self._numbers]
         if unknown:
-            raise unknown_label("label", unknown[0], self.class_names, row.place)
+            raise UnknownLabelError("label", dict.fromkeys(unknown, 1), self.class_names, row.place)
         if self.multi_label:
             return tuple(float(label in labels) for label in self.class_names), float(len(self.class_names))
         number = self._numbers[labels[0]]
@@ -155,70 +187,90 @@ class Classify(SequenceTask[ClassRow]):
         return list(map(self._prediction, outputs))
 
     def _prediction(self, output: Array) -> Answer:
+        likely = sigmoid(output) if self.multi_label else probabilities(output)
+        scores = dict(zip(self.class_names, likely.tolist(), strict=True))
+        ranked = nlargest(self.top_k or 1, scores, key=scores.__getitem__)
         if self.multi_label:
-            likely = torch.from_numpy(np.asarray(output, dtype=np.float64)).sigmoid()
-            scores = dict(zip(self.class_names, likely.tolist(), strict=True))
-            return {"labels": [label for label, score in scores.items() if score > 0.5], "scores": scores}
-        scores = dict(zip(self.class_names, probabilities(output).tolist(), strict=True))
-        best = max(scores, key=scores.__getitem__)
-        return {"label": best, "score": scores[best], "scores": scores}
+            is_predicted = (likely > self._limits).tolist()
+            answer: Answer = {"labels": [each for each, flag in zip(scores, is_predicted, strict=True) if flag]}
+        else:
+            answer = {"label": ranked[0], "score": scores[ranked[0]]}
+        if self.top_k is None:
+            return {**answer, "scores": scores}
+        return {**answer, "top": [{"label": label, "score": scores[label]} for label in ranked]}
+
+    @cached_property
+    def _limits(self) -> NDArray[np.float64]:
+        """The threshold of each label."""
+        return np.array(self.thresholds or [DEFAULT_THRESHOLD] * len(self.class_names))
 
     def show(self, answer: Answer) -> str:
-        labels = answer["labels"] if self.multi_label else [answer["label"]]
-        return ", ".join(f"{one_line(label)} {answer['scores'][label]:.4f}" for label in labels) or "none"
+        if "top" in answer:
+            scores = {each["label"]: each["score"] for each in answer["top"]}
+        else:
+            labels = answer["labels"] if self.multi_label else [answer["label"]]
+            scores = {label: answer["scores"][label] for label in labels}
+        return ", ".join(f"{one_line(label)} {score:.4f}" for label, score in scores.items()) or "none"
 
     @property
     def selection_metrics(self) -> tuple[str, ...]:
         return ("micro_f1", "macro_f1", "subset_accuracy") if self.multi_label else ("accuracy", "f1", "matthews")
 
     def score(self, example: Example, output: Array) -> Score:
-        """The predicted and the expected class, or with multi-label a flag per label for each of them."""
+        """The predicted and the expected class, or with multi-label the probability and the target of each label."""
         if self.multi_label:
-            return np.stack([output > 0, np.array(example.target, dtype=bool)])
+            return np.stack([sigmoid(output), np.array(example.target)])
         return np.array([output.argmax(), example.target])
 
     def metrics(self, scores: Scores) -> dict[str, float]:
         predicted, expected = scores[:, 0], scores[:, 1]
         if self.multi_label:
-            return label_set_metrics(predicted, expected)
+            return label_set_metrics(predicted > self._limits, expected > 0)
         return class_metrics(predicted, expected, len(self.class_names))
+
+    def tuned(self, scores: Callable[[], Scores], metric: str) -> tuple[Self, str]:
+        """Return the task with the thresholds that maximize micro or macro F1 on these scores.
+
+        Subset accuracy needs no others than 0.5: a set is most likely if each of its decisions is.
+        """
+        if not self.multi_label or metric == "subset_accuracy":
+            return self, ""
+        of_rows = scores()
+        limits = best_thresholds(of_rows[:, 0], of_rows[:, 1] > 0, is_macro=metric == "macro_f1")
+        description = f"thresholds of {len(limits)} labels, from {limits.min():.4f} to {limits.max():.4f}"
+        return replace(self, thresholds=tuple(limits.tolist())), description
 
     def class_report(self, scores: Scores) -> ClassReport:
         predicted, expected = scores[:, 0], scores[:, 1]
-        report = report_label_sets if self.multi_label else report_classes
-        return report(self.class_names, predicted, expected)
+        if self.multi_label:
+            return report_label_sets(self.class_names, predicted > self._limits, expected > 0)
+        return report_classes(self.class_names, predicted, expected)
 
-    def baseline(self, examples: Sequence[Example]) -> tuple[str, Scores]:
+    def baseline(self, examples: Sequence[Example], metric: str) -> tuple[str, Scores]:
         targets = np.array([example.target for example in examples])
         if self.multi_label:
-            return self._constant_labels(targets.astype(bool))
-        majority = np.bincount(targets).argmax()
-        return f"always {self.class_names[majority]}", np.stack([np.full_like(targets, majority), targets], 1)
-
-    def _constant_labels(self, expected: NDArray[np.bool_]) -> tuple[str, Scores]:
-        """The k most frequent labels, with k chosen for the best micro F1."""
-        counts = expected.sum(0)
-        order = np.argsort(-counts, kind="stable")
-        num_right = np.concatenate([[0], np.cumsum(counts[order])])
-        f1 = 2 * num_right / np.maximum(len(expected) * np.arange(len(order) + 1) + counts.sum(), 1)
-        chosen = order[: int(f1.argmax())]
-        predicted = np.zeros_like(expected)
-        predicted[:, chosen] = True
-        names = ", ".join(self.class_names[number] for number in chosen)
-        return f"always {names}" if names else "no label", np.stack([predicted, expected], 1)
+            chosen = best_constant(targets > 0, metric)
+            names = ", ".join(name for name, flag in zip(self.class_names, chosen, strict=True) if flag)
+            answer = "every label" if chosen.all() else one_line(f"always {names}" if names else "no label")
+            return answer, np.stack([np.where(chosen, np.inf, np.zeros_like(targets)), targets], 1)
+        # The F1 of two classes is that of the second one, and 0 if it is never predicted.
+        constant = 1 if metric == "f1" and len(self.class_names) == 2 else int(np.bincount(targets).argmax())
+        return f"always {self.class_names[constant]}", np.stack([np.full_like(targets, constant), targets], 1)
 
     def confidences(self, example: Example, output: Array) -> Iterator[tuple[float, bool]]:
         if self.multi_label:
-            is_likely, expected = output > 0, np.array(example.target, dtype=bool)
-            confidences = 1 / (1 + np.exp(-np.abs(output.astype(np.float64))))
-            yield from zip(confidences.tolist(), (is_likely == expected).tolist(), strict=True)
+            likely, expected = sigmoid(output), np.array(example.target) > 0
+            is_predicted = likely > self._limits
+            confidences = np.where(is_predicted, likely, 1 - likely)
+            yield from zip(confidences.tolist(), (is_predicted == expected).tolist(), strict=True)
         else:
             yield float(probabilities(output).max()), int(output.argmax()) == example.target
 
     def mistake(self, example: Example, output: Array, score: Score) -> tuple[float, tuple[str, ...]]:
         if self.multi_label:
-            predicted, expected = score
-            confidence = float(np.abs(output[predicted != expected]).sum())
+            likely, expected = score
+            is_wrong = (likely > self._limits) != (expected > 0)
+            confidence = float(np.abs(log_odds(likely) - log_odds(self._limits))[is_wrong].sum())
         else:
             confidence = float(output.max() - output[example.target])
         return confidence, self.labels(example.row)

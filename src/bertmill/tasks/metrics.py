@@ -10,7 +10,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +56,14 @@ class ClassFigures:
     rows: int
 
 
+class ConfusedPair(NamedTuple):
+    """How many rows of one class were predicted as another; classes are indices."""
+
+    expected: int
+    predicted: int
+    rows: int
+
+
 @dataclass(frozen=True)
 class ClassReport:
     """The metrics of each class, and the confusion matrix, which may be empty."""
@@ -74,6 +82,17 @@ def report_classes(labels: Sequence[str], predicted: NDArray[np.integer], expect
 
     matrix = confusion_matrix(expected, predicted, labels=range(len(labels))).tolist()
     return ClassReport(class_table(labels, counts), matrix)
+
+
+def confused_pairs(confusion: Sequence[Sequence[int]]) -> list[ConfusedPair]:
+    """Return the cells off the diagonal of a confusion matrix, the largest first, without zeros."""
+    pairs = [
+        ConfusedPair(expected, predicted, rows)
+        for expected, row in enumerate(confusion)
+        for predicted, rows in enumerate(row)
+        if rows and expected != predicted
+    ]
+    return sorted(pairs, key=lambda pair: -pair.rows)
 
 
 def report_label_sets(labels: Sequence[str], predicted: Booleans, expected: Booleans) -> ClassReport:

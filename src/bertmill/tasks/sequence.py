@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from bertmill.batching.windows import merge_windows
 from bertmill.rows.bad_rows import BadRowError
-from bertmill.rows.columns import read_fields
+from bertmill.rows.fields import read_fields
 from bertmill.rows.row import Record, Row
 from bertmill.rows.source import RowFile
 from bertmill.tasks.base import Example, Task, run_windows
@@ -49,13 +49,23 @@ class SequenceTask(Task[TextRowT, Example]):
 
     @classmethod
     def read(cls, file: RowFile, options: Any, *, labelled: bool) -> Iterator[TextRowT]:
+        has_choices = "choices" in cls.fields
+
         def parse(record: Record) -> TextRowT:
-            if record.fields.get("choices") and "choices" not in cls.fields:
+            if record.fields.get("choices") and not has_choices:
                 what = f"the row has choices, which the task {cls.name} does not read"
                 raise BadRowError("has choices", what, "remove them")
             return cls.parse(record.fields, record.place, options)
 
-        return file.rows(read_fields(file, labelled=labelled, unfold=cls.unfold), parse)
+        file.require_no_tags()
+        records = read_fields(
+            file,
+            labelled=labelled,
+            optional_label=options.optional_label,
+            choices=has_choices,
+            unfold=cls.unfold,
+        )
+        return file.rows(records, parse)
 
     @classmethod
     def request(cls, fields: Mapping[str, Any], place: str = "request") -> TextRowT:

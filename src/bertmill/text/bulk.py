@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from bertmill.machine import available_cores
 from bertmill.parallel.pool import cut_into_units, map_in_processes
+from bertmill.storage import disk_errors
 from bertmill.text.wordpiece import WordPiece
 
 if TYPE_CHECKING:
@@ -77,8 +78,9 @@ def map_with_wordpiece(
         yield from (function(wordpiece, unit) for unit in units)
         return
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:  # too large for an initializer's argument
-        json.dump(wordpiece.settings(), file)
-        file.flush()
+        with disk_errors(Path(file.name)):
+            json.dump(wordpiece.settings(), file)
+            file.flush()
         yield from map_in_processes(function, units, num_workers, partial(_read_wordpiece, file.name))
 
 

@@ -7,7 +7,7 @@ Its columns (ids, offsets, words …) are computed on access. `BatchEncoding` is
 from __future__ import annotations
 
 from collections import UserDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -113,7 +113,7 @@ class Encoding:
 class BatchEncoding(UserDict[str, Any]):
     """Model inputs by name (`input_ids`, …), also as attributes; its methods map pieces to characters and words."""
 
-    def __init__(self, data: dict[str, Any], encodings: list[Encoding]) -> None:
+    def __init__(self, data: Mapping[str, Any] | None = None, encodings: Sequence[Encoding] = ()) -> None:
         super().__init__(data)
         self.encodings = encodings
 
@@ -171,17 +171,36 @@ class BatchEncoding(UserDict[str, Any]):
         return BatchEncoding, (self.data, [])
 
 
+def array_kind(value: Any) -> str | None:
+    """The kind of a tensor ("pt") or array ("np"), or of the first one in a list; None for numbers."""
+    if isinstance(value, list | tuple):
+        return array_kind(value[0]) if value else None
+    if type(value).__module__.partition(".")[0] == "torch":
+        return "pt"
+    return "np" if hasattr(value, "tolist") else None
+
+
 def as_arrays(data: dict[str, list[Any]], kind: str) -> dict[str, Any]:
-    """Convert the columns of a batch to torch tensors ("pt") or numpy arrays ("np") of 64-bit integers."""
+    """Convert the columns of a batch to torch tensors ("pt") or numpy arrays ("np").
+
+    Integers have 64 bits. As in Hugging Face, fractions have 32 bits in tensors and 64 bits in arrays.
+    """
     if kind not in ("pt", "np"):
         raise UsageError(f"unknown return_tensors {kind!r}", remedy='use "pt" or "np"')
     import numpy as np
 
     try:
-        arrays = {name: np.array(rows, dtype=np.int64) for name, rows in data.items()}
+        arrays = {name: np.array(rows) for name, rows in data.items()}
     except ValueError:
         what = "sequences of different lengths cannot form one tensor"
         raise UsageError(what, remedy="pass padding=True (and truncation=True)") from None
+    for name, array in arrays.items():
+        if array.dtype.kind not in "biuf":
+            raise UsageError(f"{name} cannot form a tensor: it has values that are not numbers")
+        if array.dtype.kind in "iu" or array.size == 0:
+            arrays[name] = array.astype(np.int64)
+        elif array.dtype.kind == "f" and kind == "pt":
+            arrays[name] = array.astype(np.float32)
     if kind == "np":
         return arrays
     import torch

@@ -60,6 +60,7 @@ def learn_vocabulary(
     min_frequency: int = 2,
     workers: int | None = None,
     text_field: str = "text",
+    encoding: str | None = None,
     repairs: Repairs | None = None,
     on_progress: Callable[[int, int], object] = lambda _read, _text: None,
     on_counted: Callable[[WordTable], object] = lambda _table: None,
@@ -75,7 +76,14 @@ def learn_vocabulary(
         runs.mkdir()
         held_out_path = runs / "held-out"
         rows = count_words(
-            files, splitter, runs, workers=workers, text_field=text_field, repairs=repairs, on_progress=on_progress
+            files,
+            splitter,
+            runs,
+            workers=workers,
+            text_field=text_field,
+            encoding=encoding,
+            repairs=repairs,
+            on_progress=on_progress,
         )
         table = tabulate(_set_apart_held_out(rows, held_out_path), min_frequency)
         if not table.num_words:

@@ -1,6 +1,7 @@
 """Convert bytes or str to valid text, and count repairs.
 
-- A byte order mark is removed; UTF-16 with a byte order mark is decoded as UTF-16.
+- Without a given encoding, text is UTF-8, or UTF-16 if it starts with the byte order mark of UTF-16.
+- A byte order mark is removed.
 - Bytes that are invalid in the encoding, and lone surrogates, become U+FFFD.
 - NUL is removed.
 - CR and CRLF become LF, which is not counted: Windows files are not damaged.
@@ -52,10 +53,12 @@ class Repairs:
         return ", ".join(counts) or "nothing"
 
 
-def repair_text(text: bytes | str, repairs: Repairs | None = None) -> str:
-    """Convert `text` to valid text; the repairs are added to `repairs`."""
+def repair_text(text: bytes | str, repairs: Repairs | None = None, encoding: str | None = None) -> str:
+    """Convert `text` to valid text; the repairs are added to `repairs`. `encoding` is that of bytes."""
     counts = Repairs() if repairs is None else repairs
-    return "".join(repair_blocks([text], counts) if isinstance(text, bytes) else _repair_strings([text], counts))
+    if isinstance(text, bytes):
+        return "".join(repair_blocks([text], counts, encoding))
+    return "".join(_repair_strings([text], counts))
 
 
 def replace_surrogates(text: str, repairs: Repairs) -> str:
@@ -67,13 +70,14 @@ def replace_surrogates(text: str, repairs: Repairs) -> str:
     return text
 
 
-def repair_blocks(blocks: Iterable[bytes], repairs: Repairs) -> Iterator[str]:
+def repair_blocks(blocks: Iterable[bytes], repairs: Repairs, encoding: str | None = None) -> Iterator[str]:
     """Decode and repair a stream of bytes, block by block."""
-    return _repair_strings(_decode(blocks, repairs), repairs)
+    parts = _decode_marked(blocks, repairs) if encoding is None else _decode(blocks, encoding, repairs)
+    return _repair_strings(parts, repairs)
 
 
-def _decode(blocks: Iterable[bytes], repairs: Repairs) -> Iterator[str]:
-    """Decode according to the byte order mark (default: UTF-8), with U+FFFD for invalid bytes."""
+def _decode_marked(blocks: Iterable[bytes], repairs: Repairs) -> Iterator[str]:
+    """Decode according to the byte order mark (default: UTF-8)."""
     iterator = iter(blocks)
     head = b""
     for block in iterator:
@@ -84,8 +88,13 @@ def _decode(blocks: Iterable[bytes], repairs: Repairs) -> Iterator[str]:
     encoding = _MARKS.get(mark, "utf-8")
     repairs.byte_order_marks += bool(mark)
     repairs.utf16 += encoding != "utf-8"
+    return _decode(chain([head[len(mark) :]], iterator), encoding, repairs)
+
+
+def _decode(blocks: Iterable[bytes], encoding: str, repairs: Repairs) -> Iterator[str]:
+    """Decode with U+FFFD for invalid bytes."""
     decoder = codecs.getincrementaldecoder(encoding)(_mark_bad_bytes.__name__)
-    for part in chain([head[len(mark) :]], iterator, [None]):
+    for part in chain(blocks, [None]):
         text = decoder.decode(part or b"", final=part is None)
         if not text.isascii() and _BAD_BYTE in text:
             repairs.bad_bytes += text.count(_BAD_BYTE)

@@ -7,26 +7,29 @@ offsets, which include the accents that were stripped from a piece's last charac
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, ClassVar, Literal, cast, get_args
 
+from bertmill.checkpoint.arguments import LOADING, SAVING, drop_accepted, hub_arguments, require_none_left
 from bertmill.checkpoint.names import find_model
 from bertmill.errors import UsageError
-from bertmill.text.encoding import BatchEncoding, Encoding, TextPieces, as_arrays
-from bertmill.text.tokenizer_files import read_tokenizer_files, write_tokenizer_files
+from bertmill.text.encoding import BatchEncoding, Encoding, TextPieces, array_kind, as_arrays
+from bertmill.text.padding import NO_LIMIT, Padding, as_columns, as_lists, check_side, pad_columns, padded_length
+from bertmill.text.tokenizer_files import NAMED_TOKENS, read_tokenizer_files, write_tokenizer_files
+from bertmill.text.tokenizer_vocabulary import TokenizerVocabulary
 from bertmill.text.truncation import Side, Strategy, plan_windows
-from bertmill.text.vocabulary import check_vocabulary, read_vocabulary
-from bertmill.text.wordpiece import CONTINUATION, WordPiece
 
 Words = Sequence[str]
 Text = str | Words  # a text; with is_split_into_words, its words
-Padding = bool | Literal["longest", "max_length", "do_not_pad"]
-NO_LIMIT = int(1e30)  # as in Hugging Face: the tokenizer does not know the length of its model
 
 
-class BertTokenizer:
+class BertTokenizer(TokenizerVocabulary):
     """The WordPiece tokenizer of a BERT model, with the interface of Hugging Face's `BertTokenizer`."""
+
+    model_input_names: ClassVar[list[str]] = ["input_ids", "token_type_ids", "attention_mask"]
+    is_fast = True  # its results map pieces to characters
 
     def __init__(
         self,
@@ -38,7 +41,10 @@ class BertTokenizer:
         pad_token: str = "[PAD]",
         cls_token: str = "[CLS]",
         mask_token: str = "[MASK]",
-        special_tokens: Collection[str] = (),
+        additional_special_tokens: Collection[Any] = (),
+        extra_special_tokens: Collection[Any] = (),
+        added_tokens: Collection[Any] = (),
+        base_size: int | None = None,
         tokenize_chinese_chars: bool = True,
         strip_accents: bool | None = None,
         never_split: Collection[str] | None = None,
@@ -47,16 +53,24 @@ class BertTokenizer:
         truncation_side: Side = "right",
         name_or_path: str = "",
     ) -> None:
-        """`vocab` is a dict or the path of a `vocab.txt`; `special_tokens` come in addition to the five named ones."""
+        """`vocab` is a dict or the path of a `vocab.txt`.
+
+        Added tokens, which may be special, get new ids unless they are in the vocabulary. `base_size` is the number of
+        pieces in the vocabulary that were not added.
+        """
         named = (pad_token, unk_token, cls_token, sep_token, mask_token)
-        self.name_or_path = name_or_path or ("" if isinstance(vocab, dict) else str(vocab))
-        vocabulary = vocab if isinstance(vocab, dict) else read_vocabulary(Path(vocab))
-        check_vocabulary(vocabulary, (*named, *special_tokens), self.name_or_path or "the vocabulary given")
-        self.pad_token, self.unk_token, self.cls_token, self.sep_token, self.mask_token = named
-        ids = (vocabulary[token] for token in named)
-        self.pad_token_id, self.unk_token_id, self.cls_token_id, self.sep_token_id, self.mask_token_id = ids
-        self.all_special_tokens = list(dict.fromkeys([*named, *special_tokens]))
-        self.all_special_ids = [vocabulary[token] for token in self.all_special_tokens]
+        super().__init__(
+            vocab,
+            dict(zip(NAMED_TOKENS, named, strict=True)),
+            {
+                "lowercase": do_lower_case,
+                "strip_accents": strip_accents,
+                "chinese_characters": tokenize_chinese_chars,
+                "never_split": sorted(never_split or ()),
+            },
+            base_size,
+            name_or_path,
+        )
         self.do_lower_case = do_lower_case
         self.tokenize_chinese_chars = tokenize_chinese_chars
         self.strip_accents = strip_accents
@@ -64,50 +78,37 @@ class BertTokenizer:
         self.model_max_length = int(model_max_length)
         self.padding_side = padding_side
         self.truncation_side = truncation_side
-        self.wordpiece = WordPiece(
-            vocabulary,
-            lowercase=do_lower_case,
-            strip_accents=strip_accents,
-            chinese_characters=tokenize_chinese_chars,
-            never_split=self.never_split,
-            special_tokens=self.all_special_tokens,
-            unknown=unk_token,
-        )
-        self._piece_of_id = {number: piece for piece, number in vocabulary.items()}
+        self.add_tokens(list(added_tokens))
+        self.add_special_tokens({"additional_special_tokens": [*additional_special_tokens, *extra_special_tokens]})
 
     @classmethod
-    def from_pretrained(cls, name: str | Path, **settings: Any) -> BertTokenizer:
+    def from_pretrained(cls, name: str | Path, *, check_hashes: bool = True, **settings: Any) -> BertTokenizer:
         """Load the tokenizer of a model folder, an installed model (`minilm`) or a `vocab.txt`.
 
-        `settings` are arguments of the class and override those in the files.
+        `settings` are arguments of the class, which override those in the files, or Hugging Face's arguments for
+        loading (see `bertmill.checkpoint.arguments`). With `check_hashes`, raise IntegrityError if a file differs from
+        the manifest of its folder.
         """
-        path = Path(name) if Path(name).is_file() else find_model(name)
-        files = read_tokenizer_files(path)
-        arguments = {"name_or_path": str(path), "special_tokens": files.special_tokens, **files.settings, **settings}
+        hub = hub_arguments(settings)
+        drop_accepted(settings, LOADING)
+        path = Path(name) if Path(name).is_file() else find_model(name, **hub)
+        files = read_tokenizer_files(path, check_hashes=check_hashes)
+        arguments = {"name_or_path": str(path), **files.arguments(), **settings}
+        require_none_left({name: None for name in arguments if name not in _ARGUMENTS}, "BertTokenizer")
         return cls(files.vocabulary, **arguments)
 
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Write `vocab.txt`, `tokenizer.json` and `tokenizer_config.json`, which Hugging Face tools can read."""
+    def save_pretrained(self, folder: str | Path, **arguments: Any) -> tuple[str, ...]:
+        """Write `vocab.txt`, `tokenizer.json` and `tokenizer_config.json`, and return their paths.
+
+        Hugging Face tools can read them. `arguments` are Hugging Face's (see `bertmill.checkpoint.arguments`).
+        """
+        drop_accepted(arguments, SAVING)
+        require_none_left(arguments, "save_pretrained")
         settings = {name: getattr(self, name) for name in _SAVED_SETTINGS}
         settings["never_split"] = self.never_split or None
-        write_tokenizer_files(Path(folder), self.vocab, self.all_special_tokens, settings)
-
-    @property
-    def vocab(self) -> dict[str, int]:
-        """The vocabulary: piece → id."""
-        return self.wordpiece.vocabulary
-
-    @property
-    def vocab_size(self) -> int:
-        """The number of pieces in the vocabulary."""
-        return len(self.vocab)
-
-    def __len__(self) -> int:
-        return len(self.vocab)
-
-    def get_vocab(self) -> dict[str, int]:
-        """A copy of the vocabulary: piece → id."""
-        return dict(self.vocab)
+        if self.additional_special_tokens:
+            settings["additional_special_tokens"] = self.additional_special_tokens
+        return write_tokenizer_files(Path(folder), self.vocab, self.vocab_size, self.is_special, settings)
 
     def num_special_tokens_to_add(self, pair: bool = False) -> int:
         """The number of special tokens around one text, or around a pair."""
@@ -143,7 +144,7 @@ class BertTokenizer:
         is_batch = isinstance(text, list | tuple) and (
             not is_split_into_words or (len(text) > 0 and isinstance(text[0], list | tuple))
         )
-        rows = _rows(text, text_pair, is_batch)
+        rows = _rows(text, text_pair, is_batch, is_split_into_words)
         if truncation is None:  # as in Hugging Face: max_length without padding implies truncation
             truncation = max_length is not None and padding is False
         strategy = _strategy(truncation)
@@ -177,43 +178,6 @@ class BertTokenizer:
         """The pieces of a text or pair, as strings."""
         return self(text, pair, add_special_tokens=add_special_tokens, **more).tokens()
 
-    def convert_tokens_to_ids(self, tokens: str | Sequence[str]) -> Any:
-        """The id of a piece, or a list of ids for several; unknown pieces have the id of `[UNK]`."""
-        if not isinstance(tokens, str):
-            return list(map(self.convert_tokens_to_ids, tokens))
-        return self.vocab.get(tokens, self.unk_token_id)
-
-    def convert_ids_to_tokens(self, ids: Any, skip_special_tokens: bool = False) -> Any:
-        """The piece of an id, or a list of pieces for several; None for an id that is not in the vocabulary."""
-        if isinstance(ids, int):
-            return self._piece_of_id.get(ids)
-        skipped = set(self.all_special_ids) if skip_special_tokens else set()
-        return [self._piece_of_id.get(int(number)) for number in ids if int(number) not in skipped]
-
-    def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
-        """Join pieces into readable text as Hugging Face does: without `##`, and no spaces before punctuation."""
-        joined = (
-            token.removeprefix(CONTINUATION) if token.startswith(CONTINUATION) else f" {token}" for token in tokens[1:]
-        )
-        return "".join(map(_clean_up, [*tokens[:1], *joined]))  # the first piece keeps its `##`
-
-    def decode(self, token_ids: Any, skip_special_tokens: bool = False) -> Any:
-        """Convert ids to text; a list of rows gives a list of texts."""
-        ids = token_ids.tolist() if hasattr(token_ids, "tolist") else token_ids
-        if isinstance(ids, int):
-            ids = [ids]
-        if len(ids) > 0 and not isinstance(ids[0], int):
-            return self.batch_decode(ids, skip_special_tokens)
-        pieces = self.convert_ids_to_tokens(ids, skip_special_tokens)
-        return self.convert_tokens_to_string([piece for piece in pieces if piece is not None])
-
-    def batch_decode(self, sequences: Any, skip_special_tokens: bool = False) -> list[str]:
-        """Convert each row of ids to text; a single row gives a list of one text."""
-        rows = sequences.tolist() if hasattr(sequences, "tolist") else sequences
-        if len(rows) > 0 and isinstance(rows[0], int):
-            rows = [rows]
-        return [self.decode(ids, skip_special_tokens) for ids in rows]
-
     def _text_pieces(self, text: Text, is_split_into_words: bool, split_special: bool) -> TextPieces:
         if isinstance(text, str) is is_split_into_words:
             expected = "a list of words" if is_split_into_words else "a string"
@@ -239,29 +203,60 @@ class BertTokenizer:
     def _pad(
         self, encodings: list[Encoding], padding: Padding, max_length: int | None, multiple: int | None, side: Side
     ) -> list[Encoding]:
-        if padding not in (True, False, "longest", "max_length", "do_not_pad"):
-            raise UsageError(f"unknown padding {padding!r}", remedy="use longest, max_length or do_not_pad")
-        if side not in get_args(Side):
-            raise UsageError(f"unknown padding_side {side!r}", remedy="use left or right")
-        if padding in (False, "do_not_pad") or not encodings:
-            return encodings
-        if padding == "max_length":
-            length = self.model_max_length if max_length is None else max_length
-            if length >= NO_LIMIT:
-                raise UsageError("padding to max_length needs a max_length", remedy="pass max_length")
-        else:
-            length = max(map(len, encodings))
-        if multiple:
-            length = -(-length // multiple) * multiple
-            if padding == "max_length" and length > (max_length or length):
-                raise UsageError(f"max_length {max_length} is not a multiple of pad_to_multiple_of {multiple}")
-        return [encoding.padded(length, side) for encoding in encodings]
+        check_side(side)
+        length = padded_length(
+            max(map(len, encodings), default=0), padding, max_length, multiple, self.model_max_length
+        )
+        if length is not None and padding == "max_length" and length > (max_length or length):
+            raise UsageError(f"max_length {max_length} is not a multiple of pad_to_multiple_of {multiple}")
+        return encodings if length is None else [encoding.padded(length, side) for encoding in encodings]
+
+    def pad(
+        self,
+        encoded_inputs: Any,
+        padding: Padding = True,
+        max_length: int | None = None,
+        pad_to_multiple_of: int | None = None,
+        padding_side: Side | None = None,
+        return_attention_mask: bool | None = None,
+        return_tensors: Literal["pt", "np"] | None = None,
+        verbose: bool = True,
+    ) -> BatchEncoding:
+        """Pad encoded inputs: one sequence, a batch, or a list of sequences. Data collators call this method.
+
+        The result has tensors or arrays if the inputs had them. `verbose` has no effect.
+        """
+        columns = as_columns(encoded_inputs)
+        if "input_ids" not in columns:
+            raise UsageError(f"pad expects input_ids, but the inputs have only {', '.join(columns) or 'nothing'}")
+        kind = return_tensors or array_kind(columns["input_ids"])
+        columns = {name: as_lists(rows) for name, rows in columns.items()}
+        ids = columns["input_ids"]
+        is_batch = len(ids) > 0 and isinstance(ids[0], list)
+        if not is_batch:
+            columns = {name: [row] for name, row in columns.items()}
+        rows = columns["input_ids"]
+        if return_attention_mask is not False:
+            columns.setdefault("attention_mask", [[1] * len(row) for row in rows])
+        elif return_attention_mask is False:
+            columns.pop("attention_mask", None)
+        side = padding_side or self.padding_side
+        check_side(side)
+        length = padded_length(max(map(len, rows)), padding, max_length, pad_to_multiple_of, self.model_max_length)
+        fills = {"input_ids": self.pad_token_id, "token_type_ids": 0, "attention_mask": 0, "special_tokens_mask": 1}
+        columns = pad_columns(columns, length, side, fills)
+        if not is_batch:
+            columns = {name: row[0] for name, row in columns.items()}
+        return BatchEncoding(columns if kind is None else as_arrays(columns, kind), [])
 
 
 _SAVED_SETTINGS = (
     *("do_lower_case", "tokenize_chinese_chars", "strip_accents", "never_split", "model_max_length", "padding_side"),
     *("truncation_side", "pad_token", "unk_token", "cls_token", "sep_token", "mask_token"),
 )
+
+_ARGUMENTS = frozenset(inspect.signature(BertTokenizer).parameters) - {"vocab"}
+BertTokenizerFast = BertTokenizer
 
 _COLUMNS = (  # Hugging Face's column names, and ours
     ("input_ids", "ids"),
@@ -272,12 +267,13 @@ _COLUMNS = (  # Hugging Face's column names, and ours
 )
 
 
-def _rows(text: Any, text_pair: Any, is_batch: bool) -> list[tuple[Text, ...]]:
+def _rows(text: Any, text_pair: Any, is_batch: bool, is_split: bool) -> list[tuple[Text, ...]]:
     """The texts of each row: one or two."""
     if not is_batch:
         return [(text, text_pair)] if text_pair else [(text,)]
     if text_pair is None:
-        rows = [row if isinstance(row, tuple) else (row,) for row in text]  # a tuple is a pair, as in Hugging Face
+        is_pair = (list | tuple) if not is_split else tuple  # as in Hugging Face
+        rows = [tuple(row) if isinstance(row, is_pair) else (row,) for row in text]
         if any(len(row) not in (1, 2) for row in rows):
             raise UsageError("each row of a batch must be a text or a pair of texts")
         return rows
@@ -297,14 +293,3 @@ def _strategy(truncation: bool | str) -> Strategy:
 
 def _located(starts: Any, ends: Any, words: Any) -> tuple[list[tuple[int, int]], list[int]]:
     return list(zip(starts.tolist(), ends.tolist(), strict=True)), words.tolist()
-
-
-# Applied in this order; a string without a replacement only loses its first space.
-_CLEANED = (" .", " ?", " !", " ,", " ' ", " n't", " 'm", " do not", " 's", " 've", " 're")
-_REPLACEMENTS = {" ' ": "'", " do not": " don't"}
-
-
-def _clean_up(word: str) -> str:
-    for old in _CLEANED:
-        word = word.replace(old, _REPLACEMENTS.get(old, old[1:]))
-    return word

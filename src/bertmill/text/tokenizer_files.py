@@ -17,12 +17,13 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from bertmill.checkpoint.names import not_a_model
 from bertmill.errors import IntegrityError, UsageError
-from bertmill.storage import MANIFEST, read_json, write_file, write_manifest
-from bertmill.text.vocabulary import VOCABULARY_FILE, read_vocabulary, vocabulary_text
+from bertmill.storage import MANIFEST, read_json, verify_listed, write_file, write_manifest
+from bertmill.text.vocabulary import SPECIAL_TOKENS, VOCABULARY_FILE, read_vocabulary, vocabulary_text
 from bertmill.text.wordpiece import CONTINUATION, MAX_WORD_CHARACTERS
 
 PIPELINE_FILE = "tokenizer.json"
 CONFIG_FILE = "tokenizer_config.json"
+TOKENIZER_FILES = (VOCABULARY_FILE, PIPELINE_FILE, CONFIG_FILE)
 # The only pipeline that this tokenizer implements; any other would produce wrong ids.
 _ONLY_PARTS = {"normalizer": "BertNormalizer", "pre_tokenizer": "BertPreTokenizer", "model": "WordPiece"}
 _ONLY_VALUES = {"continuing_subword_prefix": CONTINUATION, "max_input_chars_per_word": MAX_WORD_CHARACTERS}
@@ -31,7 +32,10 @@ _NORMALIZER_KEYS = {
     "strip_accents": "strip_accents",
     "tokenize_chinese_chars": "handle_chinese_chars",
 }
-_PLAIN_SPECIAL = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+_ADDED = {"single_word": False, "lstrip": False, "rstrip": False}
+NAMED_TOKENS = dict(
+    zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIAL_TOKENS, strict=True)
+)
 _MAX_PIPELINE_BYTES = 256 << 20
 
 
@@ -58,26 +62,42 @@ class _Config(BaseModel):
     cls_token: _Token = None
     sep_token: _Token = None
     mask_token: _Token = None
+    additional_special_tokens: list[_Token] | None = None
+    extra_special_tokens: list[_Token] | None = None
 
 
 @dataclass
 class TokenizerFiles:
-    """The content of the files: the vocabulary, all listed special tokens, and the arguments of BertTokenizer."""
+    """The content of the files.
+
+    `vocabulary` includes added tokens, after the first `base_size` pieces. `is_special` lists the added tokens.
+    """
 
     vocabulary: dict[str, int]
-    special_tokens: list[str] = field(default_factory=list)
+    base_size: int
+    is_special: dict[str, bool] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
 
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of BertTokenizer."""
+        named = {self.settings.get(name, default) for name, default in NAMED_TOKENS.items()}
+        special = [token for token, is_special in self.is_special.items() if is_special and token not in named]
+        more = {name: [*self.settings.get(name, []), *special] for name in ("additional_special_tokens",)}
+        plain = [token for token, is_special in self.is_special.items() if not is_special]
+        return {"base_size": self.base_size, "added_tokens": plain, **self.settings, **more}
 
-def read_tokenizer_files(path: Path) -> TokenizerFiles:
-    """Read the tokenizer of a model folder, or a vocabulary file."""
+
+def read_tokenizer_files(path: Path, *, check_hashes: bool = True) -> TokenizerFiles:
+    """Read the tokenizer of a model folder, or a vocabulary file; if there is a manifest, verify the hashes first."""
     if not path.is_dir():
-        return TokenizerFiles(read_vocabulary(path))
+        return _from_vocabulary(path)
+    if check_hashes:
+        verify_listed(path, TOKENIZER_FILES)
     config = read_json(path / CONFIG_FILE) if (path / CONFIG_FILE).exists() else {}
     if (path / PIPELINE_FILE).exists():
         files = _from_pipeline(path / PIPELINE_FILE)
     elif (path / VOCABULARY_FILE).exists():
-        files = TokenizerFiles(read_vocabulary(path / VOCABULARY_FILE))
+        files = _from_vocabulary(path / VOCABULARY_FILE)
     else:
         raise not_a_model(path, f"contains neither {PIPELINE_FILE} nor {VOCABULARY_FILE}")
     files.settings.update(_checked(config, path / CONFIG_FILE))
@@ -85,10 +105,24 @@ def read_tokenizer_files(path: Path) -> TokenizerFiles:
     if not isinstance(added, Mapping) or not all(isinstance(token, Mapping) for token in added.values()):
         raise IntegrityError("has malformed added tokens", where=path / CONFIG_FILE)
     for number, token in added.items():
-        content = _added_token({**token, "id": number}, files.vocabulary, path / CONFIG_FILE)
-        if content not in files.special_tokens:
-            files.special_tokens.append(content)
+        _add_token({**token, "id": number}, files, path / CONFIG_FILE)
     return files
+
+
+def _from_vocabulary(path: Path) -> TokenizerFiles:
+    vocabulary = read_vocabulary(path)
+    return TokenizerFiles(vocabulary, len(vocabulary))
+
+
+def require_same_pieces(folder: Path) -> None:
+    """Raise IntegrityError if `vocab.txt`, which is not read then, contradicts `tokenizer.json`."""
+    if not ((folder / VOCABULARY_FILE).exists() and (folder / PIPELINE_FILE).exists()):
+        return
+    pieces = _from_pipeline(folder / PIPELINE_FILE).vocabulary
+    for piece, number in read_vocabulary(folder / VOCABULARY_FILE).items():
+        if pieces.get(piece) != number:
+            what = f"gives {piece!r} the id {number}, but in {PIPELINE_FILE} it is {pieces.get(piece, 'missing')}"
+            raise IntegrityError(what, where=folder / VOCABULARY_FILE, remedy="change both files or remove one")
 
 
 def _checked(config: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -114,36 +148,40 @@ def _from_pipeline(path: Path) -> TokenizerFiles:
     added = pipeline.get("added_tokens") or []
     if not isinstance(vocabulary, dict) or not isinstance(added, list):
         raise IntegrityError("has no vocabulary, or has malformed added tokens", where=path)
-    special = [_added_token(token, vocabulary, path) for token in added]
     settings = {ours: normalizer[theirs] for ours, theirs in _NORMALIZER_KEYS.items() if theirs in normalizer}
-    return TokenizerFiles(vocabulary, special, _checked(settings, path))
+    files = TokenizerFiles(vocabulary, len(vocabulary), settings=_checked(settings, path))
+    for token in added:
+        _add_token(token, files, path)
+    return files
 
 
-def _added_token(token: Any, vocabulary: dict[str, int], path: Path) -> str:
-    """Add a special token to the vocabulary, and return its text."""
+def _add_token(token: Any, files: TokenizerFiles, path: Path) -> None:
+    """Add a token to the vocabulary."""
     try:
         content, number = str(token["content"]), int(token["id"])
         is_plain = not (token.get("lstrip") or token.get("rstrip") or token.get("single_word"))
         is_special = bool(token.get("special"))
+        is_plain &= is_special or token.get("normalized") is not False
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
         raise IntegrityError("has a malformed added token", where=path) from None
     if not content:
         raise IntegrityError("has an added token without text", where=path)
-    if not (is_plain and is_special):
-        what = f"the added token {content!r} is not special, or sets lstrip, rstrip or single_word"
-        raise UsageError(what, where=path, remedy="only plain special tokens are supported")
-    if vocabulary.setdefault(content, number) != number:
+    if not is_plain:
+        what = f"the added token {content!r} sets lstrip, rstrip or single_word, or is neither special nor normalized"
+        raise UsageError(what, where=path, remedy="tokens with these options are not supported")
+    if files.vocabulary.setdefault(content, number) != number:
         raise IntegrityError(f"gives {content!r} two different ids", where=path)
-    return content
+    files.is_special.setdefault(content, is_special)
 
 
 def write_tokenizer_files(
-    folder: Path, vocabulary: dict[str, int], special_tokens: list[str], settings: dict[str, Any]
-) -> None:
-    """Write the three tokenizer files; `settings` are the arguments of BertTokenizer."""
+    folder: Path, vocabulary: dict[str, int], base_size: int, is_special: Mapping[str, bool], settings: dict[str, Any]
+) -> tuple[str, ...]:
+    """Write the three tokenizer files, and return their paths; `settings` are the arguments of BertTokenizer."""
+    pipeline = _pipeline(vocabulary, base_size, is_special, settings)
     contents = {
         VOCABULARY_FILE: vocabulary_text(vocabulary),
-        PIPELINE_FILE: json.dumps(_pipeline(vocabulary, special_tokens, settings), ensure_ascii=False) + "\n",
+        PIPELINE_FILE: json.dumps(pipeline, ensure_ascii=False) + "\n",
         CONFIG_FILE: json.dumps({"tokenizer_class": "BertTokenizer", **settings}, indent=2, ensure_ascii=False) + "\n",
     }
     folder.mkdir(parents=True, exist_ok=True)
@@ -151,9 +189,12 @@ def write_tokenizer_files(
         write_file(folder / name, content)
     if (folder / MANIFEST).exists():  # the model was saved before its tokenizer
         write_manifest(folder, contents)
+    return tuple(str(folder / name) for name in contents)
 
 
-def _pipeline(vocabulary: dict[str, int], special_tokens: list[str], settings: dict[str, Any]) -> dict[str, Any]:
+def _pipeline(
+    vocabulary: dict[str, int], base_size: int, is_special: Mapping[str, bool], settings: dict[str, Any]
+) -> dict[str, Any]:
     """The content of `tokenizer.json`."""
     cls, sep = settings["cls_token"], settings["sep_token"]
     first = [_part("SpecialToken", cls, 0), _part("Sequence", "A", 0), _part("SpecialToken", sep, 0)]
@@ -162,8 +203,8 @@ def _pipeline(vocabulary: dict[str, int], special_tokens: list[str], settings: d
         "truncation": None,
         "padding": None,
         "added_tokens": [
-            {"id": vocabulary[token], "content": token, **_PLAIN_SPECIAL}
-            for token in sorted(special_tokens, key=vocabulary.__getitem__)
+            {"id": vocabulary[token], "content": token, **_ADDED, "normalized": not special, "special": special}
+            for token, special in sorted(is_special.items(), key=lambda item: vocabulary[item[0]])
         ],
         "normalizer": {
             "type": "BertNormalizer",
@@ -185,7 +226,7 @@ def _pipeline(vocabulary: dict[str, int], special_tokens: list[str], settings: d
             "unk_token": settings["unk_token"],
             "continuing_subword_prefix": CONTINUATION,
             "max_input_chars_per_word": MAX_WORD_CHARACTERS,
-            "vocab": vocabulary,
+            "vocab": dict(list(vocabulary.items())[:base_size]),
         },
     }
 

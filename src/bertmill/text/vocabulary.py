@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from bertmill.errors import IntegrityError, UsageError
+from bertmill.errors import BertmillError, IntegrityError, MissingError
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 VOCABULARY_FILE = "vocab.txt"
@@ -20,12 +20,14 @@ def read_vocabulary(path: Path) -> dict[str, int]:
     """Read a `vocab.txt`: piece → id."""
     try:
         if path.exists() and not path.is_file():
-            raise UsageError("is not a file", where=path)
+            raise MissingError("is not a file", where=path)
         if path.stat().st_size > _MAX_BYTES:
             raise IntegrityError("is too large for a vocabulary", where=path)
         text = path.read_bytes().decode("utf-8")
+    except BertmillError:
+        raise
     except OSError as error:
-        raise UsageError(f"cannot be read: {error.strerror}", where=path) from None
+        raise MissingError(f"cannot be read: {error.strerror}", where=path) from None
     except UnicodeDecodeError as error:
         raise IntegrityError(f"is not UTF-8 text (byte {error.start})", where=path) from None
     if text.startswith("\ufeff"):

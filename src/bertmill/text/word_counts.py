@@ -41,6 +41,7 @@ def count_words(
     *,
     workers: int | None = None,
     text_field: str = "text",
+    encoding: str | None = None,
     repairs: Repairs | None = None,
     on_progress: Callable[[int, int], object] = lambda _read, _text: None,
 ) -> Iterator[Row]:
@@ -49,8 +50,9 @@ def count_words(
     `on_progress` is called for each counted block with the bytes read up to its end, and its bytes of text.
     """
     progress = ReadingProgress()
-    lines = read_lines(files, text_field=text_field, repairs=repairs, on_bytes=progress.count)
-    units = cut_into_units((line.text for line in lines), BLOCK_CHARACTERS, lambda text: len(text) + 1)
+    lines = read_lines(files, text_field=text_field, encoding=encoding, repairs=repairs, on_bytes=progress.count)
+    texts = (line.text for line in lines if line.text)
+    units = cut_into_units(texts, BLOCK_CHARACTERS, lambda text: len(text) + 1)
     blocks = progress.track(enumerate(map("\n".join, units)))
     runs = []
     for run, text_bytes in map_with_wordpiece(partial(_count_text, folder), wordpiece, blocks, workers):

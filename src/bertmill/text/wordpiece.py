@@ -17,6 +17,7 @@ Ids match Hugging Face's BertTokenizer (`tokenizers`), which differs from Google
 - Words of more than 100 characters are unknown (Google: 200).
 - Character classes are those of Unicode 8.
 - Special strings such as `[MASK]` in the text become special ids, unless `split_special` is set (Google: plain text).
+  Added tokens that are not special always become their ids.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from bertmill.text.added_tokens import AddedTokens, Match, any_of
 from bertmill.text.characters import (
     IDEOGRAPH_CLASS,
     NONSPACING_CHARACTERS,
@@ -73,6 +75,7 @@ class WordPiece:
         chinese_characters: bool = True,
         never_split: Collection[str] = (),
         special_tokens: Collection[str] = (),
+        added_tokens: Collection[str] = (),
         unknown: str = UNKNOWN,
     ) -> None:
         """`strip_accents` defaults to `lowercase`; words in `never_split` stay whole if whitespace surrounds them."""
@@ -82,6 +85,7 @@ class WordPiece:
         self.chinese_characters = chinese_characters
         self.never_split = frozenset(never_split)
         self.special_tokens = tuple(special_tokens)
+        self.added_tokens = tuple(added_tokens)
         self.unknown = unknown
         self._unknown_id = vocabulary[unknown]
         self._inner_pieces = {  # pieces inside a word, by their text without `##`
@@ -91,7 +95,13 @@ class WordPiece:
         }
         self._max_piece_characters = max(map(len, vocabulary))
         self._units = _unit_pattern(chinese_characters, self.never_split)
-        self._special = _any_of(special_tokens)
+        self._special = any_of(special_tokens)
+        self.added = AddedTokens(
+            {token: vocabulary[token] for token in added_tokens},
+            lowercase=lowercase,
+            strip_accents=self.strip_accents,
+            chinese_characters=chinese_characters,
+        )
         self._rows_of_unit = _Cache(self._analyze_unit)
         self._rows_of_chunk = _Cache(self._analyze_chunk)
         self._ids_of_unit = _Cache(self._encode_unit)
@@ -99,7 +109,7 @@ class WordPiece:
 
     def settings(self) -> dict[str, Any]:
         """The arguments that recreate the tokenizer, as JSON values."""
-        return {
+        settings = {
             "vocabulary": self.vocabulary,
             "lowercase": self.lowercase,
             "strip_accents": self.strip_accents,
@@ -108,20 +118,25 @@ class WordPiece:
             "special_tokens": list(self.special_tokens),
             "unknown": self.unknown,
         }
+        return {**settings, "added_tokens": list(self.added_tokens)} if self.added_tokens else settings
 
     def ids(self, text: str, *, split_special: bool = False) -> array[int]:
         """The ids of all pieces of `text`. This is the fast path: one lookup per cached chunk, and one join."""
         ids = array("I")
-        if split_special or not self._special.search(text):
-            chunks = (text if self.never_split else self.simplified(text)).split(" ")
-            ids.frombytes(b"".join(map(self._ids_of_chunk.__getitem__, chunks)))
+        if not self.added_tokens and (split_special or not self._special.search(text)):
+            self._append_ids(ids, text)
             return ids
-        for start, end, is_special in self._segments(text):
-            if is_special:
-                ids.append(self.vocabulary[text[start:end]])
+        for start, end, token in self._segments(text, split_special):
+            if token is None:
+                self._append_ids(ids, text[start:end])
             else:
-                ids += self.ids(text[start:end], split_special=True)
+                ids.append(token)
         return ids
+
+    def _append_ids(self, ids: array[int], text: str) -> None:
+        """Append the ids of a text without special or added tokens."""
+        chunks = (text if self.never_split else self.simplified(text)).split(" ")
+        ids.frombytes(b"".join(map(self._ids_of_chunk.__getitem__, chunks)))
 
     def pieces(self, text: str, *, split_special: bool = False) -> Pieces:
         """The pieces of `text` with the characters they cover and their words."""
@@ -129,9 +144,9 @@ class WordPiece:
 
         rows: list[bytes] = []  # of each chunk
         offsets: list[int] = []  # start of each chunk in the text
-        for start, end, is_special in [(0, len(text), False)] if split_special else self._segments(text):
-            if is_special:
-                rows.append(_packed([(self.vocabulary[text[start:end]], 0, end - start, 1)]))
+        for start, end, token in self._segments(text, split_special):
+            if token is not None:
+                rows.append(_packed([(token, 0, end - start, 1)]))
                 offsets.append(start)
             else:
                 part = text[start:end]
@@ -161,16 +176,16 @@ class WordPiece:
         characters = normalise(unit, strip_accents=self.strip_accents, lowercase=self.lowercase)
         return ["".join(character for character, _ in origins) for origins in split_punctuation(characters)]
 
-    def _segments(self, text: str) -> Iterator[tuple[int, int, bool]]:
-        """Yield (start, end, is_special) of the non-empty parts of `text`, in order."""
-        end_of_last = 0
-        for match in self._special.finditer(text):
-            if match.start() > end_of_last:
-                yield end_of_last, match.start(), False
-            yield match.start(), match.end(), True
-            end_of_last = match.end()
-        if end_of_last < len(text):
-            yield end_of_last, len(text), False
+    def _segments(self, text: str, split_special: bool) -> Iterator[tuple[int, int, int | None]]:
+        """Yield (start, end, id) of special and added tokens in `text`, and (start, end, None) of the text between."""
+        special = [] if split_special else self._special.finditer(text)
+        found = ((match.start(), match.end(), self.vocabulary[match[0]]) for match in special)
+        for start, end, token in _with_gaps(found, 0, len(text)):
+            if token is None and self.added_tokens:
+                inner = ((start + a, start + b, number) for a, b, number in self.added.find(text[start:end]))
+                yield from _with_gaps(inner, start, end)
+            else:
+                yield start, end, token
 
     def simplified(self, text: str) -> str:
         """Lowercase ASCII (if uncased) and separate common marks: the same pieces from fewer distinct chunks."""
@@ -251,6 +266,17 @@ class WordPiece:
         return ids, ends
 
 
+def _with_gaps(found: Iterable[Match], start: int, end: int) -> Iterator[tuple[int, int, int | None]]:
+    """Yield the matches in a range of a text, and the non-empty gaps around them with None as their id."""
+    for match in found:
+        if match[0] > start:
+            yield start, match[0], None
+        yield match
+        start = match[1]
+    if start < end:
+        yield start, end, None
+
+
 def _lower_ascii(text: str) -> str:
     """Lowercase A to Z only: other letters are lowercased after their accents are stripped."""
     if text.isascii():
@@ -285,12 +311,6 @@ def _unit_pattern(chinese_characters: bool, never_split: Collection[str]) -> re.
     alone = PUNCTUATION_CLASS + (IDEOGRAPH_CLASS if chinese_characters else "")
     pattern = f"[^{WHITE_SPACE_CLASS}{alone}]+|[{alone}]"
     if never_split:
-        between_spaces = f"(?<![^{WHITE_SPACE_CLASS}])(?:{_any_of(never_split).pattern})(?![^{WHITE_SPACE_CLASS}])"
+        between_spaces = f"(?<![^{WHITE_SPACE_CLASS}])(?:{any_of(never_split).pattern})(?![^{WHITE_SPACE_CLASS}])"
         pattern = f"{between_spaces}|{pattern}"
     return re.compile(pattern)
-
-
-def _any_of(strings: Collection[str]) -> re.Pattern[str]:
-    """A pattern that matches the longest of `strings` at any position; without strings it matches nothing."""
-    longest_first = sorted(strings, key=lambda string: (-len(string), string))
-    return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from bertmill.checkpoint import store
 from bertmill.errors import IntegrityError, NonFiniteError
 from bertmill.training.distributed import Ranks
-from bertmill.training.optimizer import optimizer_tensors, restore_optimizer
+from bertmill.training.optimizer import optimizer_shapes, optimizer_tensors, restore_optimizer
 from bertmill.training.progress import Journal
 from bertmill.training.state import State
 
@@ -42,19 +42,24 @@ class CheckpointKeeper:
 
     def restore_newest(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> State | None:
         """Restore the newest intact checkpoint and return its state; None if there is no checkpoint."""
-        step, checkpoint, remarks = store.newest_whole(self.folder)
+
+        def check(step: int, checkpoint: store.Checkpoint) -> None:
+            self._refuse_misfits(model, step, checkpoint)
+
+        step, checkpoint, remarks = store.newest_whole(self.folder, check)
         self.ranks.wait()  # no rank may remove a checkpoint that another one still reads
         for remark in remarks:
             self.journal.remark(remark)
         if step is None or checkpoint is None:
             if remarks:
-                raise IntegrityError("all checkpoints are damaged", where=self.folder, remedy="start a new run")
+                reason = remarks[0].removeprefix(store.SKIPPED)
+                raise IntegrityError(
+                    f"no checkpoint can be used: {reason}", where=self.folder, remedy="start a new run"
+                )
             return None
-        path = store.checkpoint_path(self.folder, step)
-        _require_same_weights(model, checkpoint.weights, path)
         model.load_state_dict(dict(checkpoint.weights), strict=False)  # tied weights are saved once
         restore_optimizer(optimizer, model, checkpoint.optimizer)
-        state = State.from_json(checkpoint.state, path / store.STATE)
+        state = self._state(step, checkpoint)
         if self.ranks.is_first:
             # Newer checkpoints are damaged, and their steps will be saved again.
             store.remove_checkpoints(self.folder, {saved for saved in store.saved_steps(self.folder) if saved <= step})
@@ -63,6 +68,18 @@ class CheckpointKeeper:
         if state.best_step not in (None, *store.saved_steps(self.folder)):
             forget_best(state)  # a better checkpoint replaced it and is damaged: the next evaluation decides
         return state
+
+    def _refuse_misfits(self, model: nn.Module, step: int, checkpoint: store.Checkpoint) -> None:
+        """Raise IntegrityError unless the files of a checkpoint belong to this model and step."""
+        path = store.checkpoint_path(self.folder, step)
+        parameters = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+        _require_shapes(parameters, checkpoint.weights, path / store.WEIGHTS)
+        _require_shapes(optimizer_shapes(model, checkpoint.optimizer), checkpoint.optimizer, path / store.OPTIMIZER)
+        if self._state(step, checkpoint).step != step:
+            raise IntegrityError(f"is not the state after step {step:,}", where=path / store.STATE)
+
+    def _state(self, step: int, checkpoint: store.Checkpoint) -> State:
+        return State.from_json(checkpoint.state, store.checkpoint_path(self.folder, step) / store.STATE)
 
     def load_weights(self, model: nn.Module, step: int) -> None:
         """Load the weights of a saved step into the model."""
@@ -75,10 +92,9 @@ def forget_best(state: State) -> None:
     state.best_step, state.best_score, state.best_figures = None, None, {}
 
 
-def _require_same_weights(model: nn.Module, saved: Mapping[str, Tensor], where: Path) -> None:
-    """Raise IntegrityError unless the saved weights have the names and shapes of the model's parameters."""
+def _require_shapes(ours: Mapping[str, tuple[int, ...]], saved: Mapping[str, Tensor], where: Path) -> None:
+    """Raise IntegrityError unless the saved tensors have these names and shapes."""
     theirs = {name: tuple(tensor.shape) for name, tensor in saved.items()}
-    ours = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
     for name in [*ours, *theirs]:
         if ours.get(name) != theirs.get(name):
             what = f"does not match the model: {name} is {theirs.get(name, 'missing')} in the checkpoint "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from bertmill.batching.windows import Windows
 from bertmill.config.commands import FinetuneSettings
@@ -14,6 +15,7 @@ from bertmill.rows.columns import PRESET_METRICS
 from bertmill.rows.source import RowFile
 from bertmill.rows.split import split_rows
 from bertmill.rows.summary import summarise
+from bertmill.rows.trained import recorded_rows
 from bertmill.tasks.base import AnyTask, Example, encode_rows
 from bertmill.text.printable import counted, escaped
 
@@ -29,18 +31,20 @@ class Dataset:
     train: list[Example]
     dev: list[Example]
     remarks: list[str]  # shown to the user before training
+    rows: dict[str, Any]  # how they were read, for bertmill.json
 
 
 def read_dataset(settings: FinetuneSettings, kind: type[AnyTask], windows: Windows) -> Dataset:
     """Read the rows that `settings` name and encode them for a task of the class `kind`."""
     fraction = heldout_share(settings.dev)
-    train_file = RowFile(str(settings.train), settings)
-    dev_file = RowFile(settings.dev, settings) if fraction is None else train_file
+    train_file = RowFile(str(settings.train), settings, tags=settings.tags)
+    dev_file = RowFile(settings.dev, settings, tags=settings.dev_tags) if fraction is None else train_file
     train = list(kind.read(train_file, settings, labelled=True))
     # From all rows, so that a label is known even if its only row becomes a dev row.
     task = kind.from_rows(train, settings, windows.tokenizer, train_file)
     metric = choose_metric(settings, task)
     if fraction is None:
+        dev_file.trained_columns = train_file.columns
         dev = list(kind.read(dev_file, settings, labelled=True))
     else:
         train, dev = split_rows(train, fraction, SPLIT_SEED, task.split_key, where=train_file.path)
@@ -61,7 +65,7 @@ def read_dataset(settings: FinetuneSettings, kind: type[AnyTask], windows: Windo
         why = "rows with the same text stay together, and every label keeps a text to train on"
         remarks.append(f"only {counted(len(dev), 'row')} could be held out for dev: {why}")
     remarks += [windows.remark] if windows.remark else []
-    return Dataset(task, metric, train_examples, dev_examples, remarks)
+    return Dataset(task, metric, train_examples, dev_examples, remarks, recorded_rows(train_file))
 
 
 def choose_metric(settings: FinetuneSettings, task: AnyTask) -> str:

@@ -1,7 +1,8 @@
 """RUN/evaluation.json: what the report of a finished run shows about its model.
 
 - Fine-tuning: an evaluation on the dev rows with intervals, a baseline and the worst errors.
-- Pre-training: predictions at selected positions of held-out instances (training instances if nothing is held out).
+- Pre-training: metrics on held-out instances with intervals and a baseline, and predictions at selected positions
+  (without held-out text: only predictions, for training instances).
 - Both: the attention weights of a few sequences.
 """
 
@@ -14,21 +15,29 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from bertmill.corpus.instances import Instances
 from bertmill.corpus.masking import NOT_SELECTED
 from bertmill.inference.attention import attention_pages
-from bertmill.inference.evaluation import evaluate
+from bertmill.inference.evaluation import Evaluation, evaluate
 from bertmill.model.pretrained import BertPreTrainedModel
 from bertmill.storage import write_file
 from bertmill.tasks.base import AnyTask
+from bertmill.tasks.metrics import intervals
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.dataset import Dataset
-from bertmill.training.objective_trainable import HELDOUT_BATCH, MAX_HELDOUT_INSTANCES, ObjectiveTrainable
+from bertmill.training.objective_trainable import (
+    HELDOUT_BATCH,
+    MAX_HELDOUT_INSTANCES,
+    ObjectiveTrainable,
+    run_model,
+)
 
 NUM_ERRORS = 20  # to show
 NUM_SEQUENCES = 4  # with attention weights; up to half of them are errors
 NUM_INSTANCES = 6  # with predictions
+GROUP = 8  # instances to resample together, since neighbors may come from the same document
 MAX_POSITIONS = 16  # with predictions per instance
 NUM_GUESSES = 5  # per position
 MAX_CHARACTERS = 2000  # per text
@@ -72,37 +81,31 @@ def clipped(value: Any) -> Any:
 
 def evaluate_finetuning(
     task: AnyTask, model: BertPreTrainedModel, data: Dataset, tokenizer: BertTokenizer, device: torch.device
-) -> dict[str, Any]:
-    """Evaluate a fine-tuned model on the dev examples; returns the content of evaluation.json."""
-    evaluation = evaluate(task, model, data.dev, device, NUM_ERRORS)
+) -> tuple[Evaluation, dict[str, Any]]:
+    """Evaluate a fine-tuned model on the dev examples; also returns the content of evaluation.json."""
+    is_tuned = task is not data.task
+    evaluation = evaluate(task, model, data.dev, device, NUM_ERRORS, data.metric, is_tuned_on_them=is_tuned)
     wrong = [error.row for error in evaluation.errors[: NUM_SEQUENCES // 2]]
     examples = [next(each for each in data.dev if each.row is row) for row in wrong]
     examples += [each for each in data.dev[:NUM_SEQUENCES] if not any(each is other for other in examples)]
     windows = [example.sequences[0][0] for example in examples[:NUM_SEQUENCES]]
-    return {
-        "on": "dev",
-        "metric": data.metric,
-        **evaluation.to_json(),
-        "attention": attention_pages(model, tokenizer, [(window.ids.tolist(), window.num_first) for window in windows]),
-    }
+    pages = attention_pages(model, tokenizer, [(window.ids.tolist(), window.num_first) for window in windows])
+    return evaluation, {"on": "dev", **evaluation.to_json(), "attention": pages}
 
 
 def evaluate_pretraining(
-    model: BertPreTrainedModel, trainable: ObjectiveTrainable, tokenizer: BertTokenizer, figures: dict[str, float]
+    model: BertPreTrainedModel, trainable: ObjectiveTrainable, tokenizer: BertTokenizer
 ) -> dict[str, Any]:
-    """Describe a pre-trained model; returns the content of evaluation.json.
-
-    `figures` are the metrics of the last evaluation on held-out text.
-    """
+    """Evaluate a pre-trained model on held-out text; returns the content of evaluation.json."""
     instances = trainable.heldout or trainable.loader.instances
     head = trainable.objective.language_model_head
     piece, accuracy = _most_frequent(instances)
     shown = _first_instances(instances)
     return {
         "on": "train" if trainable.heldout is None else "heldout",
-        "figures": figures,
+        **({} if trainable.heldout is None else _heldout_metrics(model, trainable.heldout, model.device)),
         "baseline": {
-            "answer": f"always {tokenizer.convert_ids_to_tokens(piece)}",
+            "answer": f'always "{tokenizer.convert_ids_to_tokens(piece)}"',
             "metrics": {f"{head}_accuracy": accuracy},
         },
         "vocabulary_size": len(tokenizer),
@@ -111,6 +114,29 @@ def evaluate_pretraining(
         "attention": attention_pages(
             model, tokenizer, [(ids.tolist(), _num_first(segments)) for ids, segments, _ in shown[:NUM_SEQUENCES]]
         ),
+    }
+
+
+@torch.inference_mode()
+def _heldout_metrics(model: BertPreTrainedModel, instances: Instances, device: torch.device) -> dict[str, Any]:
+    """The metrics with intervals, and the number of selected positions."""
+    objective = instances.objective
+    names = objective.sum_names
+    count = min(instances.count(0), MAX_HELDOUT_INSTANCES)
+    groups = []
+    for start in range(0, count, GROUP):
+        batch = instances.make_in_order(0, start, min(start + GROUP, count))
+        sums = objective.sums(run_model(model, batch, device), batch)
+        groups.append([sums[name] for name in names])
+
+    def metrics(groups: NDArray[Any]) -> dict[str, float]:
+        return objective.heldout_figures(dict(zip(names, groups.sum(0).tolist(), strict=True)))
+
+    scores = np.array(groups)
+    values, bounds = metrics(scores), intervals(metrics, scores)
+    return {
+        "metrics": {name: {"value": values[name], "low": low, "high": high} for name, (low, high) in bounds.items()},
+        "selected": int(scores[:, names.index(f"{objective.language_model_head}_count")].sum()),
     }
 
 

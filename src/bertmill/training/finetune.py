@@ -25,7 +25,7 @@ from bertmill.model.bert import MODEL_CLASSES
 from bertmill.model.config import BertConfig
 from bertmill.model.pretrained import BertPreTrainedModel
 from bertmill.randomness import keyed_seed
-from bertmill.storage import sha256_of
+from bertmill.rows.source import source_sha256, split_key_off
 from bertmill.tasks import has_head, load_task, with_options
 from bertmill.text.files import STANDARD_INPUT
 from bertmill.text.tokenizer import BertTokenizer
@@ -79,17 +79,20 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
         with computing_in(resolved.precision, run.ranks.device):
             task, tuning, tuned = trainable.tuned(model)
         if tuning:
-            metrics = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in tuned.items())
-            run.journal.remark(f"tuned on dev: {tuning}; {metrics}")
+            run.journal.remark(f"tuned on dev: {tuning}")
         if run.ranks.is_first:
             tokenizer = resolved.windows.tokenizer
             with computing_in(resolved.precision, run.ranks.device):
-                evaluation = evaluate_finetuning(task, model, resolved.data, tokenizer, run.ranks.device)
-            write_evaluation(run.folder.evaluation, evaluation)
+                evaluation, content = evaluate_finetuning(task, model, resolved.data, tokenizer, run.ranks.device)
+            write_evaluation(run.folder.evaluation, content)
+            run.journal.remark(f"dev: {evaluation.summary}")
+            if evaluation.warning:
+                run.journal.remark(f"warning: {evaluation.warning}")
         metadata = {
             "task": task.name,
             **task.folder_entries().metadata,
             "metric": resolved.data.metric,
+            "rows": resolved.data.rows,
             "windows": resolved.windows.metadata(),
             "model": with_whole_paths(run.settings).model,  # as a resumed run would record it
             **sources,
@@ -142,6 +145,8 @@ def _make_model(resolved: ResolvedFinetuning, journal: Journal) -> BertPreTraine
     kind: type[BertPreTrainedModel] = MODEL_CLASSES[task.head]
     model = kind.from_pretrained(resolved.model, config=config, new_classifier=not keeps_head)
     assert model.load_report is not None
+    if any(name.startswith("classifier.") for name in model.load_report.new):
+        task.start_head(model, resolved.data.train)
     journal.remark(str(model.load_report).replace("\n", "; "))
     if resolved.freeze:
         for name, parameter in model.named_parameters():
@@ -154,13 +159,17 @@ def hash_sources(settings: FinetuneSettings) -> dict[str, str]:
     """Hashes of rows, model and vocabulary, so that a resumed run detects changes."""
     tokenizer = BertTokenizer.from_pretrained(settings.model)
     has_fraction = heldout_share(settings.dev) is not None
-    files = {"train": settings.train} | ({} if has_fraction else {"dev": Path(settings.dev)})
-    for path in files.values():
-        if str(path) == STANDARD_INPUT or (path.exists() and not path.is_file()):
+    given = {"train": settings.train, "tags": settings.tags, "dev_tags": settings.dev_tags}
+    given |= {} if has_fraction else {"dev": Path(settings.dev)}
+    hashes = {}
+    for name, source in {name: str(source) for name, source in given.items() if source is not None}.items():
+        path = Path(split_key_off(source)[0])
+        if path.is_file() or path.is_dir():
+            hashes[f"{name}_sha256"] = source_sha256(source)
+        elif source == STANDARD_INPUT or path.exists():
             remedy = "write them to a file, since a resumed run reads them again"
-            raise UsageError("training rows must be in a file, not in a pipe or a folder", where=path, remedy=remedy)
-    # A missing file is reported when it is read.
-    hashes = {f"{name}_sha256": sha256_of(path) for name, path in files.items() if path.is_file()}
+            raise UsageError("training rows must be in a file, not in a pipe", where=path, remedy=remedy)
+        # A missing file is reported when it is read.
     return {
         **hashes,
         "dev_share": settings.dev if has_fraction else "",

@@ -7,7 +7,7 @@ whatever the order of the parameters.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -65,6 +65,19 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dic
         for name, parameter in model.named_parameters()
         for kind in _STATE_KINDS
         if kind in optimizer.state.get(parameter, {})
+    }
+
+
+def optimizer_shapes(model: nn.Module, saved: Collection[str]) -> dict[str, tuple[int, ...]]:
+    """The shapes of the tensors of `optimizer_tensors` for the parameters that have some in `saved`.
+
+    A parameter that has not been updated has none.
+    """
+    return {
+        f"{kind}.{name}": () if kind == "step" else tuple(parameter.shape)
+        for name, parameter in model.named_parameters()
+        if any(f"{kind}.{name}" in saved for kind in _STATE_KINDS)
+        for kind in _STATE_KINDS
     }
 
 

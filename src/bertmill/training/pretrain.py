@@ -38,7 +38,7 @@ from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import Ranks
 from bertmill.training.final_evaluation import evaluate_pretraining, write_evaluation
 from bertmill.training.initial_weights import compute_statistics, set_corpus_weights
-from bertmill.training.loop import Trainer
+from bertmill.training.loop import Trainer, computing_in
 from bertmill.training.objective_trainable import ObjectiveTrainable, PretrainingBeginning
 from bertmill.training.progress import Listener
 from bertmill.training.recipe import ResolvedPretraining, resolve
@@ -92,7 +92,8 @@ def pretrain(settings: PretrainSettings, listener: Listener) -> Path | None:
         trainer.train([Phase(*each) for each in zip(trainables, ends, strict=True)])
         if ranks.is_first:
             model.eval()
-            results = evaluate_pretraining(model, trainables[-1], tokenizer, trainer.state.heldout)
+            with computing_in(resolved.precision, ranks.device):
+                results = evaluate_pretraining(model, trainables[-1], tokenizer)
             write_evaluation(folder.evaluation, results)
         metadata = {
             "made_by": f"bertmill {__version__}",
@@ -123,7 +124,7 @@ def _make_model(resolved: ResolvedPretraining, corpus: Corpus, tokenizer: BertTo
     if resolved.init:
         of_model = BertTokenizer.from_pretrained(resolved.init)
         corpus.require_vocabulary(of_model.wordpiece, resolved.init)
-        model = model_class.from_pretrained(resolved.init, **changes)
+        model: BertPreTrainedModel = model_class.from_pretrained(resolved.init, **changes)
     else:
         config = BertConfig.of_size(resolved.size).with_settings(
             vocab_size=len(tokenizer),

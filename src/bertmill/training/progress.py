@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bertmill.errors import BertmillError
 from bertmill.storage import append_to_file, write_file
 
 if TYPE_CHECKING:
-    from torch.utils.tensorboard.writer import SummaryWriter
+    from bertmill.training.tensorboard import EventFile
 
 Line = Mapping[str, Any]
 
@@ -55,7 +56,8 @@ class Journal:
         """Write to `path`; None, as on all ranks after the first, writes nothing."""
         self._path = path
         self._listener = listener
-        self._board: SummaryWriter | None = None
+        self._draws = path is not None and importlib.util.find_spec("tensorboard") is not None
+        self._events: EventFile | None = None
         self.preparing = listener.preparing
         self.begin = listener.begin
         self.step = listener.step
@@ -63,9 +65,7 @@ class Journal:
 
     def cut(self, after_step: int) -> None:
         """Remove the lines after a step, which are written again, and everything from a damaged line on."""
-        if self._board is not None:  # purge_step of the next writer removes them from TensorBoard
-            self._board.close()
-            self._board = None
+        self._events = None  # the next file of events replaces them
         if self._path is None or not self._path.exists():
             return
         kept = []
@@ -82,18 +82,18 @@ class Journal:
         """Append a line to the log, and to TensorBoard if it is installed."""
         if self._path is not None:
             append_to_file(self._path, json.dumps(line) + "\n")
-            self._draw(self._path.parent / "tensorboard", line)
+            if self._draws:
+                self._draw(self._path.parent / "tensorboard", line)
         self._listener.line(line)
 
     def _draw(self, folder: Path, line: Line) -> None:
-        """Write the metrics of a line for TensorBoard, if it is installed."""
-        if importlib.util.find_spec("tensorboard") is None:
-            return
-        if self._board is None:
-            from torch.utils.tensorboard.writer import SummaryWriter
+        """Write the metrics of a line for TensorBoard. After an error, training continues without it."""
+        from bertmill.training.tensorboard import EventFile
 
-            self._board = SummaryWriter(str(folder), purge_step=line["step"])
-        for name, value in line.items():
-            if name != "step":
-                self._board.add_scalar(name, value, line["step"])
-        self._board.flush()
+        try:
+            if self._events is None:
+                self._events = EventFile(folder, line["step"])
+            self._events.write(line["step"], {name: value for name, value in line.items() if name != "step"})
+        except BertmillError as error:
+            self._draws = False
+            self.remark(f"{error.where}: {error.what}; TensorBoard logging is disabled")

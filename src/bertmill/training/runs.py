@@ -31,9 +31,11 @@ from bertmill.config.reading import (
 )
 from bertmill.config.training_settings import TrainingSettings
 from bertmill.errors import BertmillError, IntegrityError, UsageError
+from bertmill.locks import locked_folder
 from bertmill.machine import bf16_speedup, choose_device, keep_freed_memory, set_threads
 from bertmill.model.pretrained import BertPreTrainedModel
-from bertmill.storage import locked_folder, new_folder, write_file
+from bertmill.rows.source import split_key_off
+from bertmill.storage import new_folder, write_file
 from bertmill.text.printable import escaped
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import Ranks, joined_ranks
@@ -169,7 +171,7 @@ def _resumed(given: SettingsT, folder: RunFolder, command: str) -> SettingsT:
         what = "has finished and kept no checkpoint, so it cannot be extended"
         raise UsageError(what, where=folder.path, remedy=f"start a new run from the model in {folder.model}")
     for name, value in movable_fields(settings).items():
-        path = Path(value or "")
+        path = Path(split_key_off(str(value or ""))[0])
         if path.is_absolute() and not path.exists():
             raise UsageError("does not exist", where=path, remedy=f"set {name} to its new location")
     return settings

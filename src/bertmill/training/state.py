@@ -17,12 +17,15 @@ The folder is locked while a process trains in it (storage.py).
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import ConfigDict, PlainValidator, TypeAdapter, ValidationError
 
 from bertmill.checkpoint.names import MODEL_OF_RUN
 from bertmill.config.reading import RUN_FILE, read_run
@@ -32,9 +35,19 @@ PLANS_OF_RANK = "rank-"
 ROWS_FILES = ("train.jsonl", "dev.jsonl")
 
 
+def _sums(value: Any) -> Counter[str]:
+    """A Counter whose values may be floats, which pydantic's own type does not allow."""
+    return Counter(TypeAdapter(dict[str, float]).validate_python(value, strict=True))
+
+
+Sums = Annotated[Counter[str], PlainValidator(_sums)]
+
+
 @dataclass
 class State:
     """The position of a training run, as saved in state.json of a checkpoint."""
+
+    __pydantic_config__: ClassVar = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
     step: int = 0
     seconds: float = 0.0
@@ -42,7 +55,7 @@ class State:
     seconds_of_step: float = 0.0  # of the last step
     phase: int = 0
     phase_start: int = 0  # the step at which the phase began
-    sums: Counter[str] = field(default_factory=Counter)  # since the last log line
+    sums: Sums = field(default_factory=Counter)  # since the last log line
     left_out: list[int] = field(default_factory=list)  # skipped steps, whose loss or gradient was not finite
     heldout: dict[str, float] = field(default_factory=dict)  # metrics of the last evaluation
     best_step: int | None = None
@@ -58,9 +71,11 @@ class State:
     def from_json(cls, content: Mapping[str, Any], where: Path) -> Self:
         """The state that `to_json` returned; IntegrityError, naming the file `where`, for anything else."""
         try:
-            return cls(**{**content, "sums": Counter(content["sums"])})
-        except (TypeError, LookupError) as error:
-            raise IntegrityError(f"is not the state of a training run: {error}", where=where) from None
+            # From JSON, because strict validation of a Python value accepts only instances of the class.
+            return TypeAdapter(cls).validate_json(json.dumps(dict(content)))
+        except ValidationError as error:
+            names = ", ".join(".".join(map(str, detail["loc"])) for detail in error.errors())
+            raise IntegrityError(f"is not the state of a training run: {names} is wrong", where=where) from None
 
 
 class RunFolder:

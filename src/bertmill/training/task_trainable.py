@@ -89,11 +89,16 @@ class TaskTrainable:
         return {"loss": float(loss) / self._weight(dev), **task.metrics(scores_of(task, outputs))}
 
     def tuned(self, model: nn.Module) -> tuple[AnyTask, str, dict[str, float]]:
-        """The task tuned on the dev examples, a description of the tuning (empty if none), and the tuned metrics."""
+        """The task tuned on the dev examples, what that changed (empty if it is not tuned), and the tuned metrics."""
         task, dev = self.data.task, self.data.dev
         scores = cache(lambda: scores_of(task, stream_outputs(task, model, dev, self.ranks.device)))
-        tuned, description = task.tuned(scores)
-        return tuned, description, tuned.metrics(scores()) if description else {}
+        tuned, description = task.tuned(scores, self.data.metric)
+        if not description:
+            return tuned, "", {}
+        before, after = task.metrics(scores()), tuned.metrics(scores())
+        names = task.selection_metrics
+        changes = [f"{name.replace('_', ' ')} {before[name]:.4f} → {after[name]:.4f}" for name in names]
+        return tuned, f"{description}; {', '.join(changes)}", after
 
     def score(self, figures: Mapping[str, float]) -> list[float]:
         return [figures[self.data.metric], -figures["loss"]]

@@ -98,7 +98,8 @@ def _finetune_all(run: Run[FinetuneSettings], listener: Listener) -> Path:
     ]
     write_file(folder.path / "trials.json", json.dumps(metrics, indent=1) + "\n")
     with new_folder(folder.model) as temporary:
-        shutil.copytree(best.folder.model, temporary, dirs_exist_ok=True)
+        for file in best.folder.model.iterdir():  # copytree would replace the error of a full disk
+            shutil.copyfile(file, temporary / file.name)
     return folder.model
 
 

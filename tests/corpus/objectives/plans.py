@@ -27,7 +27,7 @@ def planned(
     with tempfile.TemporaryDirectory(dir=in_memory) as folder:
         corpus = write_corpus(Path(folder, "corpus"), lengths, sentences_per_shard=sentences_per_shard)
         planner = Planner(corpus, Path(folder, "plan"), plan_settings, seed)
-        return corpus, np.array(planner.load_records(0)), planner.plan(0)
+        return corpus, np.array(planner.open_records(0)[:]), planner.plan(0)
 
 
 def owners(lengths: list[list[int]]) -> tuple[Records, Records]:

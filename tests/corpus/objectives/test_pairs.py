@@ -96,7 +96,7 @@ def assert_pairs_cover_what_fits(
 def test_labels_are_balanced_in_every_shard(objective: str, tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus", random_documents(4000), sentences_per_shard=500)
     planner = Planner(corpus, tmp_path / "plan", PlanSettings(objective), 5)
-    facts, records = planner.plan(0), planner.load_records(0)
+    facts, records = planner.plan(0), planner.open_records(0)[:]
     assert len(facts.shard_ends) == 8
     for labels in np.split(records["label"].astype(int), facts.shard_ends[:-1]):
         assert abs(2 * labels.sum() - len(labels)) <= LARGEST_SURPLUS + 1
@@ -138,7 +138,7 @@ def test_single_sentences_of_one_piece_form_no_pair(tmp_path: Path) -> None:
 
 def test_short_targets_are_as_frequent_as_requested(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus", [[1] * 100_000])
-    sizes = Planner(corpus, tmp_path / "plan", PlanSettings("mlm+sop", 103, 0.1), 0).load_records(0)
+    sizes = Planner(corpus, tmp_path / "plan", PlanSettings("mlm+sop", 103, 0.1), 0).open_records(0)[:]
     total = (sizes["a_length"] + sizes["b_length"]).astype(int)
     assert abs((total < 100).mean() - 0.1) < 0.03
     assert total.min() < 20

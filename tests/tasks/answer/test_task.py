@@ -80,24 +80,24 @@ def test_the_tuned_threshold_has_the_best_f1() -> None:
     scores = np.array([[1, 1, 1, 3.0], [0, 0, 0, 1.0], [1, 1, 1, -1.0], [0, 0, 0, -3.0]])
     task = AnswerQuestions(0.0)
     assert task.metrics(scores)["f1"] == 0.5
-    tuned, description = task.tuned(lambda: scores)
+    tuned, description = task.tuned(lambda: scores, "f1")
     assert tuned.null_threshold == 2.0  # as good as -2, but answers fewer questions
     assert description == "null threshold 2"
     assert tuned.metrics(scores)["f1"] == tuned.metrics(scores)["exact"] == 0.75
     assert tuned.metrics(scores)["f1_at_zero"] == 0.5
-    assert TASK.tuned(pytest.fail) == (TASK, "")  # without unanswerable questions, no scores are computed
+    assert TASK.tuned(pytest.fail, "f1") == (TASK, "")  # without unanswerable questions, no scores are computed
 
 
 def test_questions_with_the_same_margin_are_all_answered_or_all_unanswered() -> None:
     ties = np.array([[0, 0, 0, 2.0], [1, 1, 1, 1.0], [1, 1, 1, 1.0], [0, 0, 0, 1.0]])
-    assert AnswerQuestions(0.0).tuned(lambda: ties)[0].metrics(ties)["f1"] == 0.5
+    assert AnswerQuestions(0.0).tuned(lambda: ties, "f1")[0].metrics(ties)["f1"] == 0.5
 
 
 def test_the_threshold_may_be_beyond_all_margins() -> None:
-    never, _ = AnswerQuestions(0.0).tuned(lambda: np.array([[0, 0, 0, 3.0], [0, 0, 0, 1.0]]))
+    never, _ = AnswerQuestions(0.0).tuned(lambda: np.array([[0, 0, 0, 3.0], [0, 0, 0, 1.0]]), "f1")
     assert never.null_threshold is not None
     assert never.null_threshold > 3
-    always, _ = AnswerQuestions(0.0).tuned(lambda: np.array([[1, 1, 1, 3.0], [1, 1, 1, -1e9]]))
+    always, _ = AnswerQuestions(0.0).tuned(lambda: np.array([[1, 1, 1, 3.0], [1, 1, 1, -1e9]]), "f1")
     assert always.null_threshold is not None
     assert always.null_threshold < -1e8
 
@@ -261,7 +261,7 @@ def test_the_number_of_answers_is_limited(top_k: Any) -> None:
 
 def test_the_baseline_is_no_answer() -> None:
     examples = [encode(row_of(PASSAGE, "Paris")), encode(QuestionRow("f:1", (QUESTION, PASSAGE), ()))]
-    answer, scores = TASK.baseline(examples)
+    answer, scores = TASK.baseline(examples, "f1")
     assert (answer, TASK.metrics(scores)["f1"]) == ("no answer", 0.5)
     assert AnswerQuestions(null_threshold=0.0).metrics(scores)["f1"] == 0.5
 

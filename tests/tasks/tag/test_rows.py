@@ -12,6 +12,7 @@ import pytest
 from bertmill.config.commands import RowSettings
 from bertmill.errors import DataError, UsageError
 from bertmill.rows.source import RowFile
+from bertmill.rows.trained import TrainedRows
 from bertmill.tasks.tag.rows import WordsRow, read_words
 from bertmill.text import files
 
@@ -94,12 +95,50 @@ def test_records_have_words_with_tags_or_a_text_with_entities(tmp_path: Path) ->
     assert dict(zip(words(row), row.tags or (), strict=True))["Paris"] == "B-LOC"
 
 
+def test_entities_may_be_grouped_by_kind_and_text_with_the_last_character_included(tmp_path: Path) -> None:
+    record = {
+        "text": "浙商银行叶老桂在NBA打球",
+        "label": {"name": {"叶老桂": [[4, 6]]}, "company": {"浙商银行": [[0, 3]]}, "organization": {"NBA": [[8, 10]]}},
+    }
+    named, unnamed = read(tmp_path / "a.jsonl", f"{json.dumps(record)}\n" + '{"text": "没有", "label": {}}\n')
+    assert dict(zip(words(named), named.tags or (), strict=True)) == {
+        "浙": "B-company",
+        "商": "I-company",
+        "银": "I-company",
+        "行": "I-company",
+        "叶": "B-name",
+        "老": "I-name",
+        "桂": "I-name",
+        "在": "O",
+        "NBA": "B-organization",
+        "打": "O",
+        "球": "O",
+    }
+    assert unnamed.tags == ("O", "O")
+
+
 def test_input_for_prediction_may_be_lines_of_text(tmp_path: Path) -> None:
     rows = read(tmp_path / "a.txt", "Hello there.\n\nBye\tnow\n", labelled=False)
     assert [words(row) for row in rows] == [["Hello", "there", "."], ["Bye", "now"]]
     assert rows[1].texts == ("Bye\tnow",)
     again = read(tmp_path / "a.conll", "Hello X\nthere Y\n", labelled=False)
     assert [(words(row), row.tags) for row in again] == [(["Hello", "there"], None)]
+
+
+def test_files_like_the_training_rows_have_the_same_columns(tmp_path: Path) -> None:
+    def read_again(name: str, *, labelled: bool = True, **settings: Any) -> list[WordsRow]:
+        (tmp_path / name).write_text("1\tgood\tA\n2\tfilm\tB\n", encoding="utf-8")
+        file = RowFile(str(tmp_path / name), RowSettings(**settings))
+        trained = {"suffix": ".conll", "columns": {"text": "2", "label": "3", "has_header": False}}
+        TrainedRows.model_validate(trained).apply_to(file)
+        return list(read_words(file, labelled))
+
+    (row,) = read_again("a.conll")
+    assert (words(row), row.tags) == (["good", "film"], ("A", "B"))
+    assert words(read_again("a.conll", labelled=False)[0]) == ["good", "film"]
+    assert words(read_again("a.conll", columns="text=3,label=2")[0]) == ["A", "B"]
+    assert words(read_again("a.tsv")[0]) == ["1", "2"]
+    assert len(read_again("a.conll", labelled=False, format="lines")) == 2
 
 
 @pytest.mark.parametrize("columns", [None, "text=words,label=tags"])
@@ -152,6 +191,14 @@ def test_standard_input_is_conll_if_labeled_and_lines_for_prediction(
         ("a.jsonl", '{"text": "abc", "spans": [[0, true, "X"]]}', "an entity needs start, end and label"),
         ("a.jsonl", '{"text": "abc", "spans": [[0, 1, "X\\u200b"]]}', "contains unprintable characters"),
         ("a.jsonl", '{"text": " ", "spans": []}', "the text is empty"),
+        (
+            "a.jsonl",
+            '{"text": "abc", "label": {"X": {"bc": [[1, 3]]}}}',
+            "a.jsonl:1: the text from 1 to 3 is not the X 'bc'; count from 0, including the last character",
+        ),
+        ("a.jsonl", '{"text": "abc", "label": {"X": {"abc": [0, 2]}}}', "an entity needs its first and last character"),
+        ("a.jsonl", '{"text": "abc", "label": {"X": {"a": [[-3, -3]]}}}', "the text from -3 to -3 is not the X 'a'"),
+        ("a.jsonl", '{"text": "abc", "label": {"X": "abc"}}', "an entity needs its first and last character: X 'abc'"),
         ("a.conll", "a\nb\n", "a.conll:1: the line has 1 column, but column 2 is needed"),
         ("a.tsv", "a\tO\nb\t\n", "a.tsv:2: the tag is empty"),
         ("a.jsonl", '{"words": ["a", "b"], "tags": ["O", ""]}', "a.jsonl:1: the word 'b' has an empty tag"),

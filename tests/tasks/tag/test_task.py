@@ -203,7 +203,7 @@ def test_a_request_is_a_text_or_a_list_of_words(fields: dict[str, Any], message:
 
 def test_the_baseline_is_the_most_frequent_tag_and_every_word_has_a_confidence() -> None:
     example = encode_tags(TASK, ["in", "new", "york", "now"], "O", "B-X", "I-X", "O")
-    answer, scores = TASK.baseline([example])
+    answer, scores = TASK.baseline([example], "f1")
     metrics = TASK.metrics(scores)
     assert (answer, metrics["accuracy"], metrics["f1"]) == ("always O", 0.5, 0)
     output = np.eye(3, dtype=np.float32)[[0, 1, 1, 0]] * 10

@@ -71,7 +71,11 @@
     const parts = [[Math.floor(rest / 3600), "h"], [Math.floor(rest / 60) % 60, "min"], [rest % 60, "s"]];
     return parts.filter(([count], place) => count || (place === 2 && rest < 60)).map((each) => each.join(" ")).join(" ");
   }
-  const shown = (value) => (Array.isArray(value) ? value.join(", ") : typeof value === "object" && value !== null ? JSON.stringify(value) : String(value));
+  function shown(value) {
+    if (Array.isArray(value)) return value.join(", ");
+    if (typeof value !== "object" || value === null) return String(value);
+    return Object.entries(value).filter(([, each]) => each !== null).map(([name, each]) => `${words(name)} ${shown(each)}`).join(", ");
+  }
   const seriesColor = (number) => `var(--s${number % 8})`;
 
   // Line plots: hover, or focus and use the arrow keys, to read values.
@@ -240,17 +244,21 @@
     const items = [];
     const add = (name, value, more) => { if (value !== undefined && value !== null) items.push([name, value, more]); };
     const isObjective = run.command === "pretrain";
-    if (isObjective && evaluation.figures) {
-      for (const [name, value] of Object.entries(evaluation.figures)) {
-        if (name === "loss") continue;
-        const baseline = (evaluation.baseline.metrics || {})[name];
-        if (name.endsWith("_accuracy")) add(title(name), percent(value), baseline === undefined ? "held-out text" : `${evaluation.baseline.answer}: ${percent(baseline)}`);
-        else add(title(name), short(value), hasReferences(name) && run.references.unigram ? `piece frequencies alone: ${run.references.unigram.toFixed(2)}` : "held-out text");
-      }
+    const figures = evaluation.metrics || {};
+    const baselines = evaluation.baseline ? evaluation.baseline.metrics : {};
+    for (const [name, metric] of Object.entries(isObjective ? figures : {})) {
+      if (name === "loss") continue;
+      const format = name.endsWith("_accuracy") ? percent : short;
+      const interval = `95% CI: ${format(metric.low)} – ${format(metric.high)}`;
+      const reference = name in baselines ? `${evaluation.baseline.answer}: ${format(baselines[name])}`
+        : hasReferences(name) && run.references.unigram ? `piece frequencies alone: ${run.references.unigram.toFixed(2)}` : null;
+      add(title(name), format(metric.value), reference ? `${interval}; ${reference}` : interval);
     }
-    const metric = evaluation.metrics && evaluation.metrics[evaluation.metric];
-    if (metric) add(title(evaluation.metric), fixed(metric.value), `95% CI: ${fixed(metric.low)} – ${fixed(metric.high)}`);
-    if (evaluation.baseline && metric) add("baseline", fixed(evaluation.baseline.metrics[evaluation.metric]), evaluation.baseline.answer);
+    const selecting = isObjective ? undefined : figures[evaluation.metric];
+    if (selecting) {
+      add(title(evaluation.metric), fixed(selecting.value), `95% CI: ${fixed(selecting.low)} – ${fixed(selecting.high)}`);
+      add("baseline", fixed(baselines[evaluation.metric]), evaluation.baseline.answer);
+    }
     if (evaluation.rows) add("dev rows", grouped(evaluation.rows));
     const steps = run.training.step || [];
     if (steps.length) add("steps", grouped(steps[steps.length - 1]), run.is_finished ? "finished" : "not finished");
@@ -273,14 +281,19 @@
   }
 
   function metrics(run) {
-    const { metrics: figures, baseline, metric: selecting } = run.evaluation;
+    const { metrics: figures, baseline, metric: selecting, warning } = run.evaluation;
     if (!figures) return null;
-    const rows = Object.entries(figures).map(([name, metric]) => {
+    const rows = Object.entries(figures).filter(([name]) => name !== "loss").map(([name, metric]) => {
       const constant = baseline.metrics[name];
       return h("tr", {}, rowHeading(title(name), name === selecting ? " ★" : ""), h("td", { class: "number" }, short(metric.value)),
         h("td", { class: "number" }, `${short(metric.low)} – ${short(metric.high)}`), h("td", { class: "number" }, short(constant)), h("td", { class: "wide" }, intervalBar(metric, constant)));
     });
-    return section("metrics", "Metrics on the dev rows", `★ marks the metric that selects the checkpoint. Intervals are 95% bootstrap intervals over the rows. The baseline is the best constant prediction: ${baseline.answer}.`,
+    const constant = `The baseline is the best constant prediction: ${baseline.answer}.`;
+    const [heading, note] = run.command === "pretrain"
+      ? ["Metrics on held-out text", `At ${grouped(run.evaluation.selected)} selected positions. Intervals are 95% bootstrap intervals over groups of instances. ${constant}`]
+      : ["Metrics on the dev rows", `★ marks the metric that selects the checkpoint. Intervals are 95% bootstrap intervals over the rows. ${constant}`];
+    return section("metrics", heading, note,
+      warning ? h("p", { class: "warning" }, `Warning: ${warning}`) : null,
       table("Metrics", [["metric"], ...["value", "95% CI", "baseline"].map((each) => [each, "number"]), [""]], h("tbody", {}, rows)));
   }
 
@@ -292,7 +305,7 @@
     const order = { label: (one, other) => one.label.localeCompare(other.label), rows: (one, other) => other.rows - one.rows, f1: (one, other) => one.f1 - other.f1 };
     const row = (each) => h("tr", {}, rowHeading(each.label), ...["precision", "recall", "f1"].map((name) => h("td", { class: "number" }, fixed(each[name]))), h("td", { class: "number" }, grouped(each.rows)));
     let limit = 20;
-    const more = h("button", { onclick: () => { limit = Infinity; update(); } }, `Show all ${grouped(figures.length)} classes`);
+    const more = h("button", { onclick: () => { const first = limit; limit = Infinity; update(); body.children[first].tabIndex = -1; body.children[first].focus(); } }, `Show all ${grouped(figures.length)} classes`);
     const sorts = h("div", { class: "controls", role: "group", "aria-label": "order of the classes" });
     function update() {
       replace(body, [...figures].sort(order[key]).slice(0, limit).map(row));
@@ -638,12 +651,7 @@
   function comparison() {
     if (RUNS.length < 2) return null;
     const names = [...new Set(RUNS.flatMap((run) => Object.keys(run.settings)))].filter((name) => name !== "out" && new Set(RUNS.map((run) => JSON.stringify(run.settings[name]))).size > 1);
-    const result = (run) => {
-      const evaluation = run.evaluation;
-      if (evaluation.metrics) return Object.entries(evaluation.metrics).map(([name, each]) => [title(name), `${short(each.value)} (${short(each.low)} – ${short(each.high)})`]);
-      return Object.entries(evaluation.figures || {}).map(([name, value]) => [title(name), short(value)]);
-    };
-    const results = RUNS.map((run) => new Map(result(run)));
+    const results = RUNS.map((run) => new Map(Object.entries(run.evaluation.metrics || {}).filter(([name]) => name !== "loss").map(([name, each]) => [title(name), `${short(each.value)} (${short(each.low)} – ${short(each.high)})`])));
     const figures = [...new Set(results.flatMap((each) => [...each.keys()]))];
     const row = (name, values) => h("tr", {}, rowHeading(name), values.map((each) => h("td", { class: "value" }, each === undefined ? "–" : shown(each))));
     const columns = () => [[""], ...RUNS.map((run, number) => [h("span", { style: `color:${seriesColor(number)}` }, run.name)])];

@@ -168,7 +168,7 @@ class AnswerQuestions(Task[QuestionRow, QuestionExample]):
         with_zero = _with_threshold(scores, 0.0)
         return metrics | {f"{name}_at_zero": with_zero[name] for name in ("exact", "f1")}
 
-    def tuned(self, scores: Callable[[], Scores]) -> tuple[Self, str]:
+    def tuned(self, scores: Callable[[], Scores], metric: str) -> tuple[Self, str]:
         """Return the task with the null threshold that maximizes F1 on these scores."""
         if self.null_threshold is None:
             return self, ""
@@ -181,7 +181,7 @@ class AnswerQuestions(Task[QuestionRow, QuestionExample]):
         threshold = float(borders[num_answered : num_answered + 2].mean())
         return replace(self, null_threshold=threshold), f"null threshold {threshold:.4g}"
 
-    def baseline(self, examples: Sequence[QuestionExample]) -> tuple[str, Scores]:
+    def baseline(self, examples: Sequence[QuestionExample], metric: str) -> tuple[str, Scores]:
         is_answerable = np.array([bool(example.row.answer_texts) for example in examples])
         right = (~is_answerable).astype(np.float64)
         return "no answer", np.stack([right, right, is_answerable, np.full(len(right), -np.inf)], 1)

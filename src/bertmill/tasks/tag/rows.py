@@ -1,10 +1,10 @@
-"""Read sentences with one tag per word from CoNLL columns, records or plain lines.
+"""Read sentences with one tag per word from text files, records or plain lines.
 
-    conll      one word per line with its tag in the last column, separated by tabs or spaces; an empty line ends a
-               sentence; -DOCSTART- lines are skipped, and so are comments (# …) if tabs separate the columns
     records    {"words": […], "tags": […]}, or {"text": …, "entities": [{"start": …, "end": …, "label": …}, …]} with
-               character offsets; .jsonl, .json or .parquet
+               character offsets, or CLUENER's {"text": …, "label": {"name": {"叶老桂": [[9, 11]]}}}, where 11 is the
+               last character; .jsonl, .json or .parquet
     lines      one untagged text per line, for prediction only; .txt files and standard input
+    conll, sentences, parallel files: see sentences.py
 
 The setting `columns` selects other columns (`text=1,label=4`) or fields (`text=tokens,label=ner_tags`). A text without
 words is split into words (text/words.py), and also where an entity starts or ends inside a word. Words without a text
@@ -13,36 +13,34 @@ are joined with spaces, except next to Chinese characters.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Any
 
-from bertmill.errors import DataError, UsageError
+from bertmill.errors import UsageError
 from bertmill.rows.bad_rows import BadRowError
 from bertmill.rows.columns import Columns, parse_columns
-from bertmill.rows.formats import RECORDS, Cells, read_records
+from bertmill.rows.formats import RECORDS, read_records
 from bertmill.rows.labels import require_printable
 from bertmill.rows.row import Record, Row
 from bertmill.rows.source import RowFile
 from bertmill.tasks.base import TaskOptions
 from bertmill.tasks.tag.schemes import Entity, iob2
-from bertmill.text.files import STANDARD_INPUT, Line, format_suffix, read_file
+from bertmill.tasks.tag.sentences import read_sentences
+from bertmill.text.files import STANDARD_INPUT, format_suffix, read_file
 from bertmill.text.printable import counted
 from bertmill.text.words import Span, find_words, join_words
 
-_DOCUMENT_START = "-DOCSTART-"
 _WORD_FIELDS = ("words", "tokens", "text")
 _TAG_FIELDS = ("tags", "ner_tags", "pos_tags", "entities", "spans", "labels", "label")
-_NOT_A_WORD = re.compile(r"\d+(-|\.)\d+")  # CoNLL-U ids of multi-word tokens (1-2) and empty nodes (1.1)
 _KIND_FIELDS = ("label", "type", "kind", "tag", "entity_type")
 
 
 class TagOptions(TaskOptions):
     """The unused settings of tag, which adds no options to `finetune`."""
 
-    unused = frozenset(("preset", "quotes", "separator", "truncate"))
+    unused = frozenset(("preset", "quotes", "separator", "truncate"))  # not `tags` and `dev_tags`
 
 
 @dataclass(frozen=True)
@@ -60,12 +58,20 @@ class WordsRow(Row):
 
 def read_words(file: RowFile, labelled: bool) -> Iterator[WordsRow]:
     """Yield the sentences of a file."""
-    file.require_default(*TagOptions.unused - {"truncate"})
-    columns = None if file.settings.columns is None else parse_columns(file.settings.columns)
+    file.require_default("preset", "quotes", "separator")
+    columns = _trained_columns(file, labelled)
+    if file.settings.columns is not None:
+        columns = parse_columns(file.settings.columns)
     if columns is not None and (columns.pair or columns.choices or (labelled and columns.label is None)):
         what = f"columns {file.settings.columns!r} must name text (the words) and label (the tags), and nothing else"
         raise UsageError(what)
     return file.rows(_records(file, columns, labelled), lambda record: parse_words(record.fields, record.place))
+
+
+def _trained_columns(file: RowFile, labelled: bool) -> Columns | None:
+    """Return the columns that the model was trained with, for a file of the same kind."""
+    has_columns = file.tags is None and _format(file, None, labelled) != "lines"
+    return file.trained_columns if file.is_like_trained and has_columns else None
 
 
 def parse_words(fields: Mapping[str, Any], place: str) -> WordsRow:
@@ -98,17 +104,24 @@ def _records(file: RowFile, columns: Columns | None, labelled: bool) -> Iterator
     file_format = _format(file, columns, labelled)
     if file_format in RECORDS:
         return (_named(record, columns, labelled) for record in read_records(file))
-    lines = read_file(file.path, repairs=file.counts.repairs)
     if file_format == "lines":
+        lines = read_file(file.path, encoding=file.settings.encoding, repairs=file.counts.repairs)
         return (Record(line.place, {"words": line.text}) for line in lines if line.text)
-    return _column_records(lines, columns, labelled, file.path)
+    return read_sentences(file, columns, labelled)
 
 
 def _format(file: RowFile, columns: Columns | None, labelled: bool) -> str:
-    if file.settings.format is None and file.format not in RECORDS:
+    """Return the format of a file, or `text` if its content decides."""
+    given = file.settings.format
+    if file.tags is not None:
+        file.require_default("columns")
+        if file.format in RECORDS or given not in (None, "sentences"):
+            remedy = "provide a text file with one sentence per line"
+            raise UsageError(f"tags cannot be used with the format {file.format}", where=file.path, remedy=remedy)
+    if given is None and file.format not in RECORDS:
         is_text = file.path == STANDARD_INPUT or format_suffix(file.path) == ".txt"
-        return "lines" if is_text and not labelled and columns is None else "conll"
-    file.require_format(*RECORDS, "conll", "lines")
+        return "lines" if is_text and not labelled and columns is None else "text"
+    file.require_format(*RECORDS, "conll", "sentences", "lines")
     if file.format == "lines" and labelled:
         raise UsageError("the format lines has no tags", where=file.path, remedy="use it only for prediction")
     return file.format
@@ -132,75 +145,14 @@ def _named(record: Record, columns: Columns | None, labelled: bool) -> Record:
     return record._replace(fields=fields)
 
 
-def _column_records(lines: Iterable[Line], columns: Columns | None, labelled: bool, path: str) -> Iterator[Record]:
-    if columns is not None and columns.has_header:
-        what = "the columns of a CoNLL file have no names"
-        raise UsageError(what, where=path, remedy="use numbers in columns, such as text=1,label=2")
-    num_columns = 0
-    word, tag = (0, -1) if columns is None else (int(columns.text) - 1, int(columns.label or 1) - 1)
-    for sentence in _sentences(lines):
-        if word > 0:
-            sentence = [row for row in sentence if not _NOT_A_WORD.fullmatch(row.values[0])]
-        if not sentence:
-            continue
-        if not num_columns:
-            num_columns = len(sentence[0].values)
-            last = 1 + max(word, (1 if columns is None else tag) if labelled else 0)
-            if num_columns < last:
-                what = f"the line has {counted(num_columns, 'column')}, but column {last} is needed"
-                remedy = "set columns to the numbers of the word and tag columns, starting at 1"
-                raise DataError(what, where=sentence[0].place, remedy=remedy)
-        yield _sentence_record(sentence, num_columns, word, tag if labelled else None)
-
-
-def _sentence_record(sentence: list[Cells], num_columns: int, word: int, tag: int | None) -> Record:
-    for place, values in sentence:
-        if len(values) != num_columns:
-            what = f"the line has {counted(len(values), 'column')}, but the first line has {num_columns}"
-            return Record(place, {}, problem=BadRowError("different number of columns", what))
-        if not values[word] or (tag is not None and not values[tag]):
-            what = "tag" if values[word] else "word"
-            return Record(place, {}, problem=BadRowError(f"empty {what}", f"the {what} is empty"))
-    tags = {} if tag is None else {"tags": [values[tag] for _, values in sentence]}
-    return Record(sentence[0].place, {"words": [values[word] for _, values in sentence], **tags})
-
-
-def _sentences(lines: Iterable[Line]) -> Iterator[list[Cells]]:
-    """Yield the cells of each sentence. Tabs separate columns if the first word's line has any, otherwise spaces."""
-    separator, lines = _separator(line for line in lines if _DOCUMENT_START not in line.text.split())
-    sentence: list[Cells] = []
-    for line in lines:
-        if not line.text.strip(" \t"):
-            if sentence:
-                yield sentence
-            sentence = []
-        elif not (separator == "\t" and _may_be_comment(line)):
-            values = line.text.split(separator)
-            sentence.append(Cells(line.place, values if separator == "\t" else list(filter(None, values))))
-    if sentence:
-        yield sentence
-
-
-def _separator(lines: Iterator[Line]) -> tuple[str, Iterator[Line]]:
-    head: list[Line] = []
-    for line in lines:
-        head.append(line)
-        if line.text.strip(" \t") and not _may_be_comment(line):
-            break
-    return "\t" if head and "\t" in head[-1].text else " ", chain(head, lines)
-
-
-def _may_be_comment(line: Line) -> bool:
-    """Whether a line is a comment, provided that tabs separate columns. The word # is followed by a tab."""
-    return line.text.startswith("# ") or (line.text.startswith("#") and "\t" not in line.text)
-
-
 def _split_text(text: str, entities: Any, place: str) -> WordsRow:
     """Split a text into words, with tags from its entities if there are any."""
     if not text.strip():
         raise BadRowError("empty text", "the text is empty")
     if entities is None:
         return WordsRow(place, (text,), tuple(find_words(text)))
+    if isinstance(entities, dict):
+        entities = _grouped_entities(text, entities)
     if not isinstance(entities, list):
         what = "a text without words needs a list of entities"
         raise BadRowError("no entities", what, "provide each entity as {start, end, label}")
@@ -217,6 +169,27 @@ def _split_text(text: str, entities: Any, place: str) -> WordsRow:
             raise BadRowError("entity without a word", f"the entity {kind} from {start} to {end} contains no word")
         spans.append(Entity(kind, inside[0], inside[-1] + 1))
     return WordsRow(place, (text,), tuple(words), tuple(iob2(spans, len(words))))
+
+
+def _grouped_entities(text: str, groups: Mapping[str, Any]) -> list[list[Any]]:
+    """Return the entities of CLUENER's {kind: {mention: [[first, last], …]}} as [start, end, kind]."""
+    return [
+        _grouped_entity(text, kind, mention, place)
+        for kind, mentions in groups.items()
+        for mention, places in (mentions.items() if isinstance(mentions, dict) else [(mentions, None)])
+        for place in (places if isinstance(places, list) else [None])
+    ]
+
+
+def _grouped_entity(text: str, kind: str, mention: Any, place: Any) -> list[Any]:
+    match place:
+        case [int(first), int(last)]:
+            if 0 <= first <= last < len(text) and text[first : last + 1] == mention:
+                return [first, last + 1, kind]
+            what = f"the text from {first} to {last} is not the {kind} {mention!r}"
+            raise BadRowError("misplaced entity", what, "count from 0, including the last character")
+    what = f"an entity needs its first and last character: {kind} {mention!r}: {place!r}"
+    raise BadRowError("not an entity", what)
 
 
 def _entity(given: Any, num_characters: int) -> tuple[int, int, str]:

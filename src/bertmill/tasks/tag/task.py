@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from bertmill.batching.windows import Windows, widest_context
 from bertmill.errors import DataError
 from bertmill.model.config import BertConfig
-from bertmill.rows.bad_rows import BadRowError, unknown_label
+from bertmill.rows.bad_rows import BadRowError, UnknownLabelError
 from bertmill.rows.source import RowFile
 from bertmill.tasks.base import Answer, Array, Example, FolderEntries, Score, Scores, Task, probabilities, run_windows
 from bertmill.tasks.metrics import ClassReport, Counts, class_table, precision_recall_f1, ratio
@@ -57,7 +57,8 @@ class Tag(Task[WordsRow, TagExample]):
 
     rows:     {"words": ["in", "Paris"], "tags": ["O", "B-LOC"]}, or a "text" with "entities"
               (start, end, label); .jsonl, .json, .parquet; other files (conll) have one word per line,
-              its tag in the last column after a tab or space, and an empty line after each sentence
+              its tag in the last column after a tab or space, and an empty line after each sentence,
+              or (sentences) one sentence per line, a tab and its tags, which may be in --tags instead
     columns:  text (the words), label (the tags)
     metrics:  f1 (default), strict_f1, accuracy; only accuracy for tags that do not mark spans
     """
@@ -142,8 +143,10 @@ class Tag(Task[WordsRow, TagExample]):
         tags = self._as_learned(row.tags)
         unknown = [number for number, tag in enumerate(tags) if tag not in self._numbers]
         if unknown:
-            number = min(unknown, key=lambda number: schemes.means_span(tags[number]))
-            raise unknown_label("tag", row.tags[number], self.tags, f"{row.place}, word {number + 1}")
+            # A tag of no scheme is why the tags of this row are not converted, so others may only look unknown.
+            unknown = [number for number in unknown if not schemes.means_span(tags[number])] or unknown
+            num_rows = dict.fromkeys((row.tags[number] for number in unknown), 1)
+            raise UnknownLabelError("tag", num_rows, self.tags, f"{row.place}, word {unknown[0] + 1}")
         return tuple(self._numbers[tag] for tag in tags)
 
     def _as_learned(self, tags: Sequence[str]) -> Sequence[str]:
@@ -257,7 +260,7 @@ class Tag(Task[WordsRow, TagExample]):
         counts = scores.sum(0)[2 : 2 + 3 * len(self._kinds)].reshape(-1, 3)
         return ClassReport(class_table(self._kinds, counts))
 
-    def baseline(self, examples: Sequence[TagExample]) -> tuple[str, Scores]:
+    def baseline(self, examples: Sequence[TagExample], metric: str) -> tuple[str, Scores]:
         majority = int(np.bincount([number for example in examples for number in example.target]).argmax())
         answer = np.eye(1, len(self.tags), majority, dtype=np.float32)
         scores = [self.score(example, answer.repeat(len(example.target), 0)) for example in examples]

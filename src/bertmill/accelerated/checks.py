@@ -1,0 +1,125 @@
+"""Which calls of a `transformers` model bertmill can serve. The others go to the model's own forward, call by call.
+
+A check that fails raises `NotServed` with a reason for the report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+from torch.nn.modules import module as torch_module
+
+from bertmill.accelerated import theirs
+
+# Arguments that are not inputs. The last two change nothing in these models.
+SETTINGS = ("return_dict", "output_attentions", "output_hidden_states", "num_items_in_batch", "use_cache")
+_INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids", "inputs_embeds")
+_TARGETS = ("labels", "next_sentence_label", "start_positions", "end_positions")
+_LABELS_PER_PIECE = ("BertForPreTraining", "BertForMaskedLM", "BertForTokenClassification")
+
+
+class NotServed(Exception):  # noqa: N818 (not an error: the call is served by transformers)
+    """Why a call goes to the model's own forward."""
+
+
+def check_call(model: Any, given: Mapping[str, Any], states: Any, weights: Any) -> None:
+    """Check the settings of `model` and the arguments `given`; `states` and `weights` are the outputs requested."""
+    _check_torch()
+    config = model.config
+    if config.is_decoder or config.add_cross_attention or getattr(config, "is_causal", None):
+        raise NotServed("a decoder or causal attention")
+    if config._attn_implementation not in ("sdpa", "eager"):
+        raise NotServed(f"attention implementation {config._attn_implementation}")
+    if weights:
+        raise NotServed("output_attentions")  # what theirs returns depends on the attention implementation
+    if states not in (True, False, None):
+        raise NotServed("hidden states of some layers")
+    if states and torch.is_grad_enabled() and _needs_gradients(model, given):
+        raise NotServed("hidden states that need gradients")  # retain_grad() on them would see no gradient
+    _check_tensors(type(model).__name__, given)
+
+
+def _check_torch() -> None:
+    if torch._C._get_tracing_state() is not None or torch.compiler.is_exporting():
+        raise NotServed("export or trace")
+    if torch._C._are_functorch_transforms_active():
+        raise NotServed("torch.func")
+    if forward_ad._current_level >= 0:
+        raise NotServed("forward-mode differentiation")
+    if torch_module._has_any_global_hook():
+        raise NotServed("a hook on all modules")
+
+
+def _needs_gradients(model: nn.Module, given: Mapping[str, Any]) -> bool:
+    return any(parameter.requires_grad for parameter in model.parameters()) or any(
+        getattr(value, "requires_grad", False) for value in given.values()
+    )
+
+
+def _check_tensors(class_name: str, given: Mapping[str, Any]) -> None:
+    for name, value in given.items():
+        if name not in _INPUTS and name not in _TARGETS:
+            raise NotServed(f"the argument {name}")
+        if type(value) not in (Tensor, nn.Parameter) or value.is_meta:
+            raise NotServed(f"{name} is not a plain tensor")
+    mask = given.get("attention_mask")
+    if mask is not None:
+        if mask.ndim != (3 if class_name == "BertForMultipleChoice" else 2):
+            raise NotServed("an attention mask per query or head")
+        if not bool(mask.any(-1).all()):
+            raise NotServed("a sequence without visible pieces")
+    labels = given.get("labels")
+    if labels is not None and class_name in _LABELS_PER_PIECE:
+        pieces = given["input_ids"] if "input_ids" in given else given.get("inputs_embeds")
+        if pieces is None or labels.shape != pieces.shape[:2]:
+            raise NotServed("labels of another shape than the inputs")
+
+
+def modules_of(model: nn.Module) -> list[nn.Module]:
+    """Return `model` and everything below it. Much faster than `model.modules()`, which matters for short inputs."""
+    modules = [model]
+    for module in modules:  # grows meanwhile
+        modules.extend(child for child in module._modules.values() if child is not None)
+    return modules
+
+
+def check_hooks(model: nn.Module, modules: Sequence[nn.Module], replaced: Mapping[type, Any]) -> None:
+    """Check that nothing but bertmill watches or replaces the forward of a module below `model`.
+
+    `replaced` has the forward that bertmill sets on models of a class.
+    """
+    for module in modules[1:]:
+        own = module.__dict__
+        if own["_forward_hooks"] and not all(map(theirs.is_harmless, own["_forward_hooks"].values())):
+            raise NotServed(f"a hook on {_name_of(module, model)}")
+        if own["_forward_pre_hooks"] or own["_backward_hooks"] or own["_backward_pre_hooks"]:
+            raise NotServed(f"a hook on {_name_of(module, model)}")
+        if "forward" in own:
+            function, kind = getattr(own["forward"], "__func__", None), type(module)
+            if function is None or (function is not kind.forward and function is not replaced.get(kind)):
+                raise NotServed(f"a replaced forward of {_name_of(module, model)}")
+
+
+def check_kinds(model: nn.Module) -> None:
+    """Check that all modules below `model` are of kinds that bertmill replaces or can call with rows of pieces."""
+    for name, module in model.named_modules():
+        kind = type(module)
+        known = kind in theirs.CONTAINERS or kind in theirs.LEAVES or kind.__module__.startswith(theirs.ADAPTERS)
+        if not (known or module is model or name.rpartition(".")[2] in theirs.ACTIVATIONS):
+            raise NotServed(f"{name} is a {kind.__name__}")
+
+
+def check_parameters(parameters: Sequence[Mapping[str, Tensor | None]]) -> None:
+    """Check that parameters, by module, are plain tensors with data: not quantized, sharded or offloaded."""
+    for of_module in parameters:
+        for parameter in of_module.values():
+            if parameter is not None and (type(parameter) not in (nn.Parameter, Tensor) or parameter.is_meta):
+                raise NotServed("parameters that are not plain tensors")
+
+
+def _name_of(module: nn.Module, model: nn.Module) -> str:
+    return next(str(name) for name, each in model.named_modules() if each is module)

@@ -1,0 +1,147 @@
+"""The forward of accelerated models, and what they keep: options, twin and counts.
+
+The forward is a bound function in the dict of the instance, under its old name and with its old signature. So deepcopy
+binds it to the copy, pickling gives back a plain model, and Trainer and pipelines find the arguments they look for. It
+hands a call to the twin, or to the class's own forward if the twin cannot serve it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections import Counter
+from types import MethodType
+from typing import Any
+
+import torch
+from torch import nn
+
+from bertmill.accelerated.checks import SETTINGS, NotServed, check_call, check_hooks, modules_of
+from bertmill.accelerated.twin import Twin
+from bertmill.errors import BertmillError, UsageError
+
+_STATE = "_bertmill"
+_REPLICATE = "_replicate_for_data_parallel"
+_forwards: dict[type, Any] = {}  # by class
+
+
+class State:
+    """The options, twin and counts of an accelerated model."""
+
+    def __init__(self, logits: bool, compute_padding: bool) -> None:
+        self.logits = logits
+        self.compute_padding = compute_padding
+        self.served = 0
+        self.fallbacks: Counter[str] = Counter()
+        self._twin: Twin | None = None
+
+    def __deepcopy__(self, memo: object) -> State:
+        return State(self.logits, self.compute_padding)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(None), ()  # a pickled model is a plain one, which can be read without bertmill
+
+    def serve(self, model: Any, given: dict[str, Any]) -> Any:
+        """Return the outputs of `model` for the arguments `given`, or raise NotServed."""
+        config = model.config
+        # As in transformers, an explicit None means no.
+        states = given.get("output_hidden_states", config.output_hidden_states)
+        weights = given.get("output_attentions", config.output_attentions)
+        inputs = {name: value for name, value in given.items() if value is not None and name not in SETTINGS}
+        check_call(model, inputs, states, weights)
+        modules = modules_of(model)
+        check_hooks(model, modules, _forwards)
+        twin = self._twin
+        if twin is None or twin.modules != modules:
+            twin = self._twin = Twin(model, modules, self.compute_padding)
+        outputs = twin(inputs, bool(states), self.logits)
+        self.served += 1
+        return outputs if _wants_dict(model, given) else outputs.to_tuple()
+
+    def fell_back(self, reason: str, model: nn.Module) -> None:
+        """Count a call that the model's own forward computes. The first one warns."""
+        if not self.fallbacks:
+            name = type(model).__name__
+            message = f"this call of {name} runs without acceleration: {reason}; see bertmill.acceleration(model)"
+            warnings.warn(message, stacklevel=5)  # the line that calls the model
+        self.fallbacks[reason] += 1
+
+
+def state_of(model: nn.Module) -> State | None:
+    """Return the state of an accelerated model, None for others."""
+    return model.__dict__.get(_STATE)
+
+
+def install(model: nn.Module, state: State) -> None:
+    """Give `model` the accelerated forward."""
+    cls = type(model)
+    own = model.__dict__.get("forward")
+    if own is not None and getattr(own, "__func__", None) not in (cls.forward, _forwards.get(cls)):
+        what = f"the forward of {cls.__name__} was replaced by another library"
+        raise UsageError(what, where="accelerate", remedy="accelerate the model before that")
+    model.__dict__[_STATE] = state
+    model.__dict__["forward"] = MethodType(_forward_of(cls), model)
+    model.__dict__[_REPLICATE] = MethodType(_replicate_for_data_parallel, model)
+
+
+def uninstall(model: nn.Module) -> None:
+    """Give `model` its own forward back."""
+    own = model.__dict__
+    if getattr(own.get("forward"), "__func__", None) is _forwards.get(type(model)):
+        del own["forward"]  # otherwise, another library wrapped it; without a state, it changes nothing
+    for name in (_STATE, _REPLICATE):
+        own.pop(name, None)
+
+
+def _forward_of(cls: type[nn.Module]) -> Any:
+    if cls in _forwards:
+        return _forwards[cls]
+    original = cls.forward
+    signature = inspect.signature(original)
+
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        state = state_of(self)
+        # Not counted while compiling, because the counts would become conditions of the compiled code.
+        if state is not None and not torch.compiler.is_compiling():
+            reason, outputs = _served(state, self, signature, args, kwargs)
+            if reason is None:
+                return outputs
+            state.fell_back(reason, self)
+        return original(self, *args, **kwargs)
+
+    # Not functools.wraps: libraries that unwrap a model follow `__wrapped__` back to the original.
+    forward.__signature__, forward.__doc__ = signature, original.__doc__  # type: ignore[attr-defined]
+    _forwards[cls] = forward
+    return forward
+
+
+def _served(
+    state: State, model: Any, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[str | None, Any]:
+    """Return the reason why the call cannot be served, or None and the outputs."""
+    try:
+        given = signature.bind(model, *args, **kwargs).arguments
+    except TypeError:
+        return "arguments that do not fit the signature", None
+    given |= given.pop("kwargs", {})
+    del given["self"]
+    try:
+        return None, state.serve(model, given)
+    except NotServed as reason:
+        return str(reason), None
+    except BertmillError:  # ids out of range, shapes that do not fit: their own forward raises their error
+        return "inputs that bertmill rejects", None
+
+
+def _wants_dict(model: Any, given: dict[str, Any]) -> bool:
+    wanted = given.get("return_dict", model.config.return_dict)
+    if wanted is None:  # a model with a head asks its config, as if nothing was given; BertModel does not
+        return model.base_model is model or bool(model.config.return_dict)
+    return bool(wanted)
+
+
+def _replicate_for_data_parallel(self: Any) -> Any:
+    """Replicas of DataParallel compute for themselves; a bound forward would call the original."""
+    replica = type(self)._replicate_for_data_parallel(self)
+    uninstall(replica)
+    return replica

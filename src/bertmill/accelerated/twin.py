@@ -1,0 +1,109 @@
+"""A bertmill model around the leaf modules of a `transformers` model: the twin that computes in its place.
+
+Linear layers, embeddings and LayerNorms are shared as objects, so the twin needs nothing when parameters are converted,
+moved, loaded or resized, and calls whatever replaces a leaf (LoRA). Containers and dropouts are bertmill's; what they
+read from the model (training or not, p, gradient checkpointing) is mirrored before every call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers.models.bert.modeling_bert import BertSelfAttention
+
+from bertmill.accelerated import theirs
+from bertmill.accelerated.checks import NotServed, check_kinds, check_parameters
+from bertmill.errors import UsageError
+from bertmill.model import bert
+from bertmill.model.config import BertConfig
+from bertmill.model.dropout import Dropout
+from bertmill.model.encoder import BertEncoder
+from bertmill.model.heads import BertPredictionHeadTransform, BertWithMaskedLM
+from bertmill.model.layers import BertIntermediate
+
+
+class Twin:
+    """Computes what `model` would. It is valid as long as the modules of `model` are `modules`."""
+
+    def __init__(self, model: Any, modules: Sequence[nn.Module], compute_padding: bool) -> None:
+        check_kinds(model)
+        self.modules = modules
+        self._parameters = [module._parameters for module in modules if module._parameters]
+        cls = getattr(bert, type(model).__name__)
+        body = getattr(model, model.base_model_prefix, model)
+        if any(layer.attention.self.is_causal for layer in body.encoder.layer):
+            raise NotServed("a decoder or causal attention")
+        config = BertConfig(
+            hidden_size=model.config.hidden_size,
+            num_hidden_layers=len(body.encoder.layer),
+            num_attention_heads=model.config.num_attention_heads,
+            problem_type=model.config.problem_type,
+        )
+        named = dict(model.named_modules(remove_duplicate=False))
+        parts = {"add_pooling_layer": model.pooler is not None} if cls is bert.BertModel else {}
+        try:
+            self._ours = cls.from_modules(config, named, **parts)
+        except UsageError:
+            raise NotServed("parts that are missing or wrapped") from None
+        self._ours.compute_padding = compute_padding
+        self._model, self._layers = model, body.encoder.layer
+        self._encoder = next(module for module in self._ours.modules() if isinstance(module, BertEncoder))
+        self._dropouts: list[tuple[Dropout, nn.Dropout, nn.Module]] = []  # ours, the one with p, the one with the mode
+        for name, module in self._ours.named_modules():
+            if isinstance(module, Dropout):
+                self._add_dropout(module, name, named)
+            elif isinstance(module, BertIntermediate | BertPredictionHeadTransform):
+                module.activation = theirs.activation(named[name])
+
+    def _add_dropout(self, ours: Dropout, name: str, named: dict[str, nn.Module]) -> None:
+        its = named.get(name)
+        if type(its) is not nn.Dropout:
+            raise NotServed(f"{name} is not a Dropout")
+        parent = named[name.rpartition(".")[0]]
+        # Attention reads p, but not the mode, from its dropout.
+        self._dropouts.append((ours, its, parent if type(parent) is BertSelfAttention else its))
+
+    def __call__(self, inputs: dict[str, Tensor], states: bool, keep_logits: bool) -> Any:
+        """Return the outputs for `inputs` as the class of `transformers` does; with hidden states if `states`."""
+        check_parameters(self._parameters)
+        self._mirror()
+        model = self._model
+        arguments: dict[str, Any] = dict(inputs)
+        if isinstance(self._ours, bert.BertForPreTraining) and not {"labels", "next_sentence_label"} <= inputs.keys():
+            for name in ("labels", "next_sentence_label"):  # they compute a loss only if both are given
+                arguments.pop(name, None)
+        if isinstance(self._ours, bert.BertForSequenceClassification) and "labels" in inputs:
+            self._settle_problem_type(inputs["labels"])
+        if isinstance(self._ours, BertWithMaskedLM):
+            arguments["output_logits"] = True if keep_logits else None
+        outputs = dict(self._ours(**arguments, output_attentions=False, output_hidden_states=states, return_dict=True))
+        if states and isinstance(self._ours, bert.BertModel):
+            outputs["hidden_states"] = (*outputs["hidden_states"][:-1], outputs["last_hidden_state"])  # one object
+        return theirs.MODELS[type(model)](**outputs)
+
+    def _mirror(self) -> None:
+        self._ours.training = self._model.training
+        for ours, its, mode in self._dropouts:
+            if ours.p != its.p:
+                ours.p = its.p
+            if ours.training != mode.training:
+                ours.training = mode.training
+        encoder = self._encoder
+        encoder.training = any(layer.training for layer in self._layers)
+        encoder.gradient_checkpointing = any(layer.gradient_checkpointing for layer in self._layers)
+
+    def _settle_problem_type(self, labels: Tensor) -> None:
+        """Choose the loss as they do, and write the choice to the config as they do."""
+        config = self._model.config
+        if config.problem_type is None:
+            if self._model.num_labels == 1:
+                config.problem_type = "regression"
+            elif labels.dtype in (torch.long, torch.int):
+                config.problem_type = "single_label_classification"
+            else:
+                config.problem_type = "multi_label_classification"
+        if self._ours.config.problem_type != config.problem_type:
+            self._ours.config.problem_type = config.problem_type

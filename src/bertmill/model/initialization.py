@@ -1,0 +1,39 @@
+"""Initial weights of a model."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from bertmill.checkpoint.huggingface import canonical
+from bertmill.model.config import BertConfig
+
+# Truncating a normal distribution at two standard deviations multiplies its standard deviation by 0.8796.
+_CUT_AT = 2.0
+_LEFT_BY_CUTTING = 0.8796256610342398
+
+
+def initialize_parameter(name: str, parameter: nn.Parameter, layer: nn.Module, config: BertConfig) -> None:
+    """Initialize the parameter `name` of a Linear, Embedding or LayerNorm in place; others keep their values."""
+    if isinstance(layer, nn.LayerNorm):
+        nn.init.constant_(parameter, float(name.endswith("weight")))
+    elif isinstance(layer, nn.Linear | nn.Embedding):
+        set_first_value(name, parameter.data, config)
+
+
+@torch.no_grad()
+def set_first_value(name: str, tensor: Tensor, config: BertConfig) -> None:
+    """Initialize the parameter `name` in place.
+
+    - LayerNorm weights are 1. Biases and the embedding of the padding piece are 0.
+    - Other weights are normal, truncated at 2σ, with a standard deviation of `initializer_range` after truncation.
+    """
+    if name.endswith("LayerNorm.weight"):
+        tensor.fill_(1.0)
+    elif name.endswith("bias"):
+        tensor.zero_()
+    else:
+        uncut = config.initializer_range / _LEFT_BY_CUTTING
+        nn.init.trunc_normal_(tensor, std=uncut, a=-_CUT_AT * uncut, b=_CUT_AT * uncut)
+        if canonical(name) == "embeddings.word_embeddings.weight" and config.pad_token_id is not None:
+            tensor[config.pad_token_id].zero_()

@@ -1,0 +1,80 @@
+"""What Hugging Face's arguments mean: number formats, devices, the report of differences, and unused inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from bertmill.checkpoint.huggingface import ModelFolder
+from bertmill.checkpoint.load_plan import LoadReport
+from bertmill.errors import UsageError
+from bertmill.machine import choose_device
+
+_NUMBER_FORMATS = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}  # in safetensors files
+
+
+# Inputs of Hugging Face's models that BERT does not use, with the only values that change nothing; None: any value.
+_UNUSED_INPUTS: dict[str, tuple[Any, ...] | None] = {
+    "head_mask": (None,),
+    "past_key_values": (None,),
+    "encoder_hidden_states": (None,),
+    "encoder_attention_mask": (None,),
+    "cache_position": None,
+    "num_items_in_batch": None,
+    "use_cache": None,
+}
+
+
+def device_in(device_map: Any) -> torch.device | None:
+    """The only device in `device_map`; None if it is None."""
+    if device_map is None:
+        return None
+    given = set(device_map.values()) if isinstance(device_map, Mapping) else {device_map}
+    device = given.pop()
+    if given or str(device) in ("balanced", "balanced_low_0", "sequential", "disk"):
+        raise UsageError(f"device_map={device_map!r} is not supported", remedy="a model is on one device")
+    return choose_device(f"cuda:{device}" if isinstance(device, int) else str(device))
+
+
+def number_format(wanted: str | torch.dtype | None, folder: ModelFolder) -> torch.dtype:
+    """The number format that was asked for: float32 if None, and for "auto" that of the folder."""
+    if wanted == "auto":
+        stored = (each.dtype for each in folder.tensors.values())
+        wanted = next((_NUMBER_FORMATS[name] for name in stored if name in _NUMBER_FORMATS), None)
+    if wanted is None:
+        return torch.float32
+    found = getattr(torch, wanted.removeprefix("torch."), None) if isinstance(wanted, str) else wanted
+    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+        raise UsageError(f"dtype={wanted!r} is not a number format", remedy="use float32, bfloat16, float16 or auto")
+    return found
+
+
+def loading_info(report: LoadReport) -> dict[str, Any]:
+    """The differences between a folder and a model, as in Hugging Face."""
+    mismatched = {name for name, *_ in report.mismatched}
+    return {
+        "missing_keys": set(report.new) - mismatched,
+        "unexpected_keys": set(report.ignored),
+        "mismatched_keys": set(report.mismatched),
+        "error_msgs": [],
+    }
+
+
+def copy_second_names(module: nn.Module, state: dict[str, Any], prefix: str, _metadata: Any) -> None:
+    """In a state dict, copy tied parameters under their second name: safetensors rejects tensors that share memory."""
+    first_names = {name for name, _ in module.named_parameters()}
+    for name, _ in module.named_parameters(remove_duplicate=False):
+        if name not in first_names and not isinstance(state.get(prefix + name), nn.Parameter | None):
+            state[prefix + name] = state[prefix + name].clone()
+
+
+def without_unused_inputs(named: Mapping[str, Any]) -> dict[str, Any]:
+    """Drop the inputs of a call that BERT does not use; UsageError if one has a value that would change the result."""
+    for name in _UNUSED_INPUTS.keys() & named.keys():
+        allowed = _UNUSED_INPUTS[name]
+        if allowed is not None and named[name] not in allowed:
+            raise UsageError(f"{name} is not supported", remedy="use bertmill.accelerate with a model of transformers")
+    return {name: value for name, value in named.items() if name not in _UNUSED_INPUTS}

@@ -1,0 +1,150 @@
+"""Models are found in the cache of the hub or downloaded, completely and unchanged, or there is one clear error."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from huggingface_hub import constants
+
+from bertmill.checkpoint.hub import cached_model, download_model, is_repository
+from bertmill.checkpoint.names import find_model
+from bertmill.errors import BertmillError, IntegrityError, ResourceError, UsageError
+from bertmill.model.bert import BertModel
+from bertmill.text.tokenizer import BertTokenizer
+from tests.hub import NAME
+from tests.hub_server import COMMIT, Hub
+
+
+def test_only_the_needed_files_are_downloaded_and_the_model_opens(hub: Hub, hub_files: dict[str, bytes]) -> None:
+    folder = find_model(NAME)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == hub_files
+    assert BertModel.from_pretrained(NAME).config.num_hidden_layers == 1
+    assert BertTokenizer.from_pretrained(NAME).tokenize("good film") == ["good", "film"]
+
+
+def test_a_cached_model_needs_no_request(hub: Hub) -> None:
+    folder = find_model(NAME)
+    hub.requests.clear()
+    assert find_model(NAME) == folder
+    assert not hub.requests
+
+
+def test_a_commit_can_be_selected(hub: Hub) -> None:
+    assert find_model(NAME, COMMIT).name == COMMIT
+    with pytest.raises(UsageError, match="has no revision 'v9'"):
+        find_model(NAME, "v9")
+    with pytest.raises(UsageError, match="not a valid revision"):
+        find_model(NAME, "../../main")
+
+
+def test_a_broken_transfer_is_continued(hub: Hub, hub_files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 10_000)
+    hub.breaks_after = 50_000
+    folder = find_model(NAME)
+    assert (folder / "model.safetensors").read_bytes() == hub_files["model.safetensors"]
+    assert hub.ranges == ["bytes=50000-"]
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "vocab.txt"])
+def test_a_file_with_another_hash_is_removed(hub: Hub, hub_files: dict[str, bytes], name: str, hub_cache: Path) -> None:
+    hub.announced[name] = hub_files[name][:-1] + b"?"
+    with pytest.raises(IntegrityError, match=f"{name} does not have the hash"):
+        find_model(NAME)
+    assert cached_model(NAME) is None
+    assert not list(hub_cache.rglob(name))
+    hub.announced.clear()
+    assert (find_model(NAME) / name).read_bytes() == hub_files[name]
+
+
+def test_an_incomplete_cache_is_completed(hub: Hub) -> None:
+    folder = find_model(NAME)
+    (folder / "model.safetensors").unlink()
+    assert cached_model(NAME) is None
+    assert (find_model(NAME) / "model.safetensors").is_file()
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind", "message"),
+    [
+        (401, "RepoNotFound", UsageError, "installed models: minilm; if it is private, set HF_TOKEN"),
+        (404, "RepoNotFound", UsageError, "and no public model on"),
+        (403, "GatedRepo", UsageError, "accept its terms"),
+        (429, "", ResourceError, "answered 429"),
+        (500, "", ResourceError, "answered 500"),
+    ],
+)
+def test_an_answer_of_the_hub_becomes_one_line(
+    hub: Hub, status: int, code: str, kind: type[BertmillError], message: str
+) -> None:
+    hub.statuses[NAME] = (status, code)
+    with pytest.raises(kind, match=message) as error:
+        find_model(NAME)
+    assert "\n" not in str(error.value)
+
+
+def test_a_private_model_needs_the_token(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub.token = "hf_secret"
+    with pytest.raises(UsageError, match="set HF_TOKEN"):
+        find_model(NAME)
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    assert find_model(NAME).is_dir()
+
+
+def test_a_repository_with_pickled_weights_says_what_to_do(hub: Hub) -> None:
+    del hub.repositories[NAME]["model.safetensors"]
+    with pytest.raises(UsageError, match=r"only pytorch_model.bin, a pickle file.*convert it"):
+        find_model(NAME)
+    del hub.repositories[NAME]["config.json"]
+    with pytest.raises(UsageError, match=r"no config.json"):
+        find_model(NAME)
+
+
+def test_sharded_weights_are_downloaded(hub: Hub) -> None:
+    repository = hub.repositories[NAME]
+    repository["model-00001-of-00001.safetensors"] = repository.pop("model.safetensors")
+    repository["model.safetensors.index.json"] = b'{"weight_map": {"x": "model-00001-of-00001.safetensors"}}'
+    assert (find_model(NAME) / "model-00001-of-00001.safetensors").is_file()
+
+
+def test_offline_nothing_is_requested(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(UsageError, match="HF_HUB_OFFLINE is set; installed models: minilm; unset"):
+        find_model(NAME)
+    assert not hub.requests
+
+
+def test_without_a_network_the_error_lists_the_installed_models(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(UsageError, match=r"cannot be reached.*installed models: minilm"):
+        find_model(NAME)
+
+
+BAD_NAMES = ["../x", "/etc", "~", "~/x", "a\0b", "a\nb", "x" * 300, "a/b/c", ".hidden", "a--b", "a..b", "a/", "-x"]
+
+
+@pytest.mark.parametrize("name", BAD_NAMES)
+def test_a_bad_name_is_rejected_without_a_request(hub: Hub, hub_cache: Path, name: str) -> None:
+    assert not is_repository(name)
+    if not os.path.isdir(name.replace("\0", "")):  # noqa: PTH112 (`/etc` is a folder)
+        with pytest.raises(UsageError) as error:
+            find_model(name)
+        assert "\n" not in str(error.value)
+    assert not hub.requests
+    assert not hub_cache.exists()
+
+
+def test_names_of_the_hub_are_accepted() -> None:
+    assert all(map(is_repository, ["bert-base-uncased", "google/bert_uncased_L-2_H-128_A-2", "a", "_x/y.z-1"]))
+
+
+def test_a_link_out_of_the_cache_is_rejected(hub: Hub, tmp_path: Path) -> None:
+    folder = download_model(NAME)
+    secret = tmp_path / "secret.json"
+    shutil.copy(folder / "config.json", secret)
+    (folder / "config.json").unlink()
+    (folder / "config.json").symlink_to(secret)
+    with pytest.raises(IntegrityError, match="outside the cache"):
+        find_model(NAME)
