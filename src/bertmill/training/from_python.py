@@ -19,8 +19,8 @@ from bertmill.config.commands import FinetuneSettings
 from bertmill.config.reading import problem_in_python, read_run_sources
 from bertmill.errors import IntegrityError, UsageError
 from bertmill.inference.predictor import Predictor
-from bertmill.rows.in_memory import to_json_lines
 from bertmill.locks import locked_folder
+from bertmill.rows.in_memory import to_json_lines
 from bertmill.storage import write_file
 from bertmill.tasks import settings_for
 from bertmill.training.distributed import is_one_of_several
