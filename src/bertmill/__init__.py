@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from bertmill.model.packing import PackedBatch
     from bertmill.model.pretrained import BertPreTrainedModel
     from bertmill.text.tokenizer import BertTokenizer, BertTokenizerFast
+    from bertmill.training.from_python import finetune
 
 _HOMES = {
     "BertConfig": "bertmill.model.config",
@@ -45,6 +46,7 @@ _HOMES = {
     "PackedBatch": "bertmill.model.packing",
     "accelerate": "bertmill.accelerated.replacement",
     "acceleration": "bertmill.accelerated.replacement",
+    "finetune": "bertmill.training.from_python",
     "keyed_dropout": "bertmill.model.dropout",
     "load": "bertmill.inference.predictor",
 }
@@ -66,6 +68,7 @@ __all__ = [
     "__version__",
     "accelerate",
     "acceleration",
+    "finetune",
     "keyed_dropout",
     "load",
 ]

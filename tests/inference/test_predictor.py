@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -26,7 +29,6 @@ def classes(classifier: Path) -> Predictor:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (None, "the field 'text' is missing"),
         (7, "the field 'text' must be a string, not int"),
         ("", "the field 'text' is empty"),
         (("a", " "), "the field 'pair' is empty"),
@@ -45,6 +47,38 @@ def classes(classifier: Path) -> Predictor:
 def test_an_input_that_does_not_match_the_task_is_rejected(wrong: Any, message: str, classes: Predictor) -> None:
     with pytest.raises(BertmillError, match=message):
         classes.predict(["the cat", wrong])
+
+
+class Series:
+    """Stands in for a column of a data frame: iterable, but not a list."""
+
+    def __init__(self, values: list[Any]) -> None:
+        self.values = values
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.values)
+
+
+@pytest.mark.parametrize("kind", [list, Series])
+def test_the_prediction_for_a_missing_input_is_none_with_one_warning(kind: Any, classes: Predictor) -> None:
+    with pytest.warns(UserWarning, match="3 of 5") as warned:
+        found = classes.predict(kind(["a good film", None, "a bad film", math.nan, np.float32("nan")]))
+    assert [str(warning.message) for warning in warned] == [
+        "3 of 5 inputs missing (None or NaN); their prediction is None"
+    ]
+    assert Path(warned[0].filename) == Path(__file__)
+    assert [prediction is None for prediction in found] == [False, True, False, True, True]
+    assert [found[0], found[2]] == classes.predict(["a good film", "a bad film"])
+    with pytest.warns(UserWarning, match="1 of 1 input missing"):
+        assert classes.predict([None]) == [None]
+
+
+def test_a_data_frame_is_not_a_list_of_inputs(classes: Predictor) -> None:
+    """Iterating over it would yield the names of its columns."""
+    frame = Series(["text", "label"])
+    frame.columns = ["text", "label"]  # type: ignore[attr-defined]
+    with pytest.raises(UsageError, match="not a data frame; pass one column, or a list of dicts with the fields"):
+        classes.predict(frame)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

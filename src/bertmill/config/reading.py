@@ -283,6 +283,18 @@ def _problem(kind: type[Settings], detail: dict[str, Any], flags: Mapping[str, A
     return f"{f'{toml_path}: {key}' if in_file else argument}: {message} (got {detail['input']!r})"
 
 
+def problem_in_python(kind: type[Settings], detail: dict[str, Any]) -> str:
+    """A pydantic error as a message that names the setting."""
+    message = str(detail["msg"]).removeprefix("Value error, ")
+    message = message[0].lower() + message[1:]
+    if not detail["loc"]:  # a conflict between fields
+        return message
+    name = str(detail["loc"][0])
+    if detail["type"] == "extra_forbidden":
+        return f"there is no setting {name}{suggestion(name, list(kind.model_fields))}"
+    return f"{name}: {message} (got {detail['input']!r})"
+
+
 def _unknown_word(word: str, kind: type[Settings]) -> str:
     if not word.startswith("-"):
         return f"unexpected argument {word!r}"

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from bertmill.inference.fill import Guess, MaskFiller
 from bertmill.inference.runner import Runner, load_with_head
 from bertmill.machine import choose_device
 from bertmill.model.bert import BertForMaskedLM
+from bertmill.rows.in_memory import is_missing
 from bertmill.tasks.base import Answer
 from bertmill.text.printable import counted
 from bertmill.text.tokenizer import BertTokenizer
@@ -37,7 +39,7 @@ class Predictor:
         self._filler: MaskFiller | None = None
         self._runner: Runner | None = None
 
-    def predict(self, inputs: Sequence[Input]) -> list[Answer]:
+    def predict(self, inputs: Sequence[Input]) -> list[Any]:
         """Return the prediction for each input, which is a text, a tuple of texts, or a dict of fields.
 
         The fields depend on the task. The values of a tuple have the same order.
@@ -47,11 +49,21 @@ class Predictor:
         - tag: `text` or `words`
         - answer: `question` and `passage`
 
-        Predictions have the same keys as in `bertmill predict`.
+        Predictions have the same keys as in `bertmill predict`. The prediction for an input that is missing (None, or
+        NaN in a column of a data frame) is None.
         """
         if isinstance(inputs, str):
             raise UsageError("predict expects a list of inputs", remedy="put the text in a list")
-        return _predictions(self._task_runner(), _listed(inputs))
+        if hasattr(inputs, "columns"):
+            remedy = "pass one column, or a list of dicts with the fields of each row"
+            raise UsageError("predict expects a list of inputs, not a data frame", remedy=remedy)
+        listed = _listed(inputs)
+        given = [each for each in listed if not is_missing(each)]
+        if num_missing := len(listed) - len(given):
+            text = f"{num_missing:,} of {counted(len(listed), 'input')} missing (None or NaN); their prediction is None"
+            warnings.warn(text, stacklevel=2)
+        predictions = iter(_predictions(self._task_runner(), given))
+        return [None if is_missing(each) else next(predictions) for each in listed]
 
     def tag(self, texts: str | Sequence[str] | Sequence[Sequence[str]]) -> Answer | list[Answer]:
         """Tag every word of one text, or of each text in a list. A text in a list may be a list of words.

@@ -5,6 +5,7 @@
     RUN/checkpoints/          see checkpoint/store.py
     RUN/plans/                the instances of each epoch (corpus/plan.py)
     RUN/plans/heldout-text/   the held-out text as a corpus
+    RUN/rows/                 train.jsonl and dev.jsonl, if rows were given in Python (from_python.py)
     RUN/trials/               for several fine-tuning runs: one folder each (trials.py)
     RUN/trials.json           for several fine-tuning runs: their metrics
     RUN/tensorboard/          the log for TensorBoard, if it is installed
@@ -31,6 +32,7 @@ from bertmill.config.reading import RUN_FILE, read_run
 from bertmill.errors import IntegrityError, UsageError
 
 PLANS_OF_RANK = "rank-"
+ROWS_FILES = ("train.jsonl", "dev.jsonl")
 
 
 def _sums(value: Any) -> Counter[str]:
@@ -86,6 +88,7 @@ class RunFolder:
         self.checkpoints = path / "checkpoints"
         self.plans = path / "plans"
         self.heldout = self.plans / "heldout-text"
+        self.rows = path / "rows"
         self.trials = path / "trials"
         self.model = path / MODEL_OF_RUN
         self.evaluation = path / "evaluation.json"
@@ -106,7 +109,9 @@ class RunFolder:
             raise UsageError("is neither empty nor a run folder", where=self.path, remedy="choose another folder")
 
     def _is_left_by_start(self, path: Path) -> bool:
-        names = (folder.name for folder in path.glob("*") if folder != self.heldout)
+        names = {inner.name for inner in path.glob("*") if inner != self.heldout}
+        if path == self.rows:
+            return all(name in ROWS_FILES or name.startswith(".") for name in names)
         return path == self.plans and all(name.startswith((PLANS_OF_RANK, ".")) for name in names)
 
     def remove_plans(self) -> None:
