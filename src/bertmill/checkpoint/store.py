@@ -23,7 +23,7 @@ from torch import Tensor
 
 from bertmill.checkpoint.tensors import read_all_tensors, write_tensors
 from bertmill.errors import BertmillError
-from bertmill.storage import TEMPORARY_PREFIX, new_folder, read_json, verify_manifest
+from bertmill.storage import TEMPORARY_PREFIX, new_folder, read_json, refuse_moved, verify_manifest
 
 WEIGHTS = "weights.safetensors"
 OPTIMIZER = "optimizer.safetensors"
@@ -91,6 +91,7 @@ def newest_whole(
 
 def remove_checkpoints(folder: Path, keep: Collection[int | None]) -> None:
     """Remove all checkpoints except those of the steps in `keep`."""
+    refuse_moved(folder)
     for step in sorted(set(saved_steps(folder)) - set(keep)):
         path = checkpoint_path(folder, step)
         # Rename first: a kill in between must not leave a folder that looks like a checkpoint.
