@@ -6,7 +6,7 @@ import pytest
 
 from bertmill.errors import IntegrityError, ResourceError, UsageError
 from bertmill.locks import locked_folder, resumable_folder
-from bertmill.storage import write_manifest
+from bertmill.storage import append_to_file, new_folder, write_file, write_manifest
 
 
 def test_interrupted_work_can_be_resumed_and_appears_complete(tmp_path: Path) -> None:
@@ -64,3 +64,43 @@ def test_resumable_folder_does_not_change_errors_of_the_caller(tmp_path: Path) -
     assert not list(tmp_path.iterdir())  # there were no records
     with pytest.raises(ResourceError, match="cannot be written"), resumable_folder(tmp_path / "folder"):
         raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_nothing_is_written_to_a_folder_that_was_moved(tmp_path: Path, is_replaced: bool) -> None:
+    folder, moved = tmp_path / "run", tmp_path / "moved"
+
+    def make_folder() -> None:
+        with new_folder(folder / "checkpoints/step"):
+            pass
+
+    with locked_folder(folder):
+        write_file(folder / "a", "a")
+        folder.rename(moved)
+        if is_replaced:
+            folder.mkdir()
+        for write in (
+            lambda: write_file(folder / "a", "b"),
+            lambda: append_to_file(folder / "log", "b"),
+            make_folder,
+        ):
+            with pytest.raises(UsageError, match="run: was moved or replaced while this process was writing to it"):
+                write()
+        write_file(tmp_path / "other", "b")
+    assert [path.name for path in moved.iterdir()] == ["a"]
+    assert folder.exists() == is_replaced
+    assert not is_replaced or not list(folder.iterdir())
+    folder.mkdir(exist_ok=True)
+    write_file(folder / "a", "after the lock was released")
+
+
+def test_a_folder_is_only_removed_by_the_process_that_created_it(tmp_path: Path) -> None:
+    def fail() -> None:
+        with locked_folder(tmp_path / "run"):
+            (tmp_path / "run").rename(tmp_path / "moved")
+            (tmp_path / "run").mkdir()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert (tmp_path / "run").exists()

@@ -2,7 +2,8 @@
 
 - A training run locks its folder.
 - Resumable work in progress is kept in `.NAME.partial`, which is locked, until it is complete and gets its name.
-The lock is on the folder itself, so no lock file can be left behind.
+The lock is on the folder itself, so no lock file can be left behind. While it is held, storage.py writes nothing to a
+folder that was moved or replaced.
 """
 
 from __future__ import annotations
@@ -17,7 +18,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bertmill.errors import ResourceError
-from bertmill.storage import TEMPORARY_PREFIX, disk_errors, fsync, manifest_entries, refuse_existing
+from bertmill.storage import (
+    TEMPORARY_PREFIX,
+    disk_errors,
+    fsync,
+    identity_of,
+    locked_folders,
+    manifest_entries,
+    refuse_existing,
+)
 
 _LEFTOVER = re.compile(r"\.tmp-(.+-[0-9a-f]{8}|step-\d+)", re.DOTALL)  # `step-` is a checkpoint being removed
 _LOCK_PATIENCE_S = 3.0
@@ -63,12 +72,18 @@ def locked_folder(folder: Path) -> Iterator[None]:
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder, os.O_RDONLY)
+    key = folder.absolute()
+    identity = os.fstat(descriptor).st_dev, os.fstat(descriptor).st_ino
     try:
         _lock(descriptor, folder)
-        _remove_leftovers(folder)
-        yield
+        locked_folders[key] = identity
+        try:
+            _remove_leftovers(folder)
+            yield
+        finally:
+            del locked_folders[key]
     except BaseException:
-        if is_new:
+        if is_new and identity_of(folder) == identity:
             with suppress(OSError):  # it is not empty
                 folder.rmdir()
         raise

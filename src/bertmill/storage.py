@@ -2,7 +2,8 @@
 
 Files and folders are committed in the same way: write next to the destination under a temporary name → fsync →
 (folders: write the manifest with the sha256 of every file, last) → rename → fsync the parent. A reader therefore sees
-the old state or the new one; a crash leaves only a `.tmp-` name, which is never read.
+the old state or the new one; a crash leaves only a `.tmp-` name, which is never read. Before each write to a folder
+that this process has locked (locks.py), it must still be the same folder.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ MANIFEST = "manifest.json"
 MANIFEST_FORMAT = 1  # a manifest without a number has the same format
 TEMPORARY_PREFIX = ".tmp-"
 MAX_MANIFEST_BYTES = 256 << 20  # a large corpus has many files
+locked_folders: dict[Path, tuple[int, int]] = {}  # by absolute path: device and inode when this process locked them
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _BROKEN = (errno.EIO, errno.ESTALE, errno.ENXIO, errno.ENODEV)
 
@@ -36,6 +38,7 @@ def write_file(path: Path, content: bytes | str) -> None:
 
 def append_to_file(path: Path, content: bytes | str) -> None:
     """Append to a file, such as a log, whose end may be lost in a crash."""
+    refuse_moved(path)
     with disk_errors(path), path.open("ab") as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
@@ -43,6 +46,7 @@ def append_to_file(path: Path, content: bytes | str) -> None:
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path to write to; on success, the file replaces `path`."""
+    refuse_moved(path)
     if not path.name or path.is_dir():
         raise UsageError("cannot be written: it is a folder", where=path)
     if path.exists() and not path.is_file():  # a device or a pipe would be replaced by a file
@@ -68,6 +72,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
     `path` must not exist: a folder never overwrites anything.
     """
+    refuse_moved(path)
     refuse_existing(path)
     temporary = _temporary_sibling(path)
     try:
@@ -81,6 +86,26 @@ def new_folder(path: Path) -> Iterator[Path]:
             fsync(path.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def refuse_moved(path: Path) -> None:
+    """Raise UsageError if `path` is in a locked folder that was moved: a write would create half a folder in its place.
+
+    Call this before anything else that changes such a folder.
+    """
+    for folder, identity in locked_folders.items():
+        if path.absolute().is_relative_to(folder) and identity_of(folder) != identity:
+            what, remedy = "was moved or replaced while this process was writing to it", "resume it at its new place"
+            raise UsageError(what, where=folder, remedy=remedy)
+
+
+def identity_of(folder: Path) -> tuple[int, int] | None:
+    """The device and inode of a folder; None if it does not exist."""
+    try:
+        status = folder.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def refuse_existing(path: Path) -> None:
@@ -273,6 +298,7 @@ def disk_errors(path: Path, *, only_failed: bool = False) -> Iterator[None]:
     except BertmillError:
         raise
     except OSError as error:
+        refuse_moved(path)
         if only_failed and error.errno not in (*_FULL, *_BROKEN):
             raise
         remedy = "free some space and try again" if error.errno in _FULL else None

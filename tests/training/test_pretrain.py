@@ -255,6 +255,31 @@ def test_a_file_that_is_truncated_during_training_gives_one_line(
     assert list(tmp_path.glob("run/checkpoints/step-*"))
 
 
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_run_that_is_moved_stops_and_resumes_at_its_new_place(
+    is_replaced: bool, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, moved, whole = tmp_path / "run", tmp_path / "moved", tmp_path / "whole"
+    original = Trainer._learn
+
+    def learn(self: Trainer, *arguments: Any) -> bool:
+        if self.state.step == 3 and self.run.path == run:
+            run.rename(moved)
+            if is_replaced:
+                run.mkdir()
+        return original(self, *arguments)
+
+    monkeypatch.setattr(Trainer, "_learn", learn)
+    flags = ("--steps", 6, "--save-every", 2, "--initial-weights", "random")
+    assert pretrain(corpus, run, *flags) == 2
+    assert f"{run}: was moved or replaced" in capsys.readouterr().err.splitlines()[-1]
+    assert list(tmp_path.glob("run/*")) == []
+    assert main(["pretrain", "--out", str(moved), "--resume"]) == 0
+    assert pretrain(corpus, whole, *flags) == 0
+    resumed, expected = ((path / "model/model.safetensors").read_bytes() for path in (moved, whole))
+    assert resumed == expected
+
+
 def test_a_fraction_of_documents_can_be_held_out(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     used: dict[str, set[int]] = {}
     original = Instances.make_batch

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from bertmill.checkpoint.tensors import read_all_tensors, write_tensors
 from bertmill.errors import BertmillError
-from bertmill.storage import TEMPORARY_PREFIX, new_folder, read_json, verify_manifest
+from bertmill.storage import TEMPORARY_PREFIX, new_folder, read_json, refuse_moved, verify_manifest
 
 WEIGHTS = "weights.safetensors"
 OPTIMIZER = "optimizer.safetensors"
@@ -92,6 +92,7 @@ def newest_whole(
 
 def remove_checkpoints(folder: Path, keep: Collection[int | None]) -> None:
     """Remove all checkpoints except those of the steps in `keep`."""
+    refuse_moved(folder)
     for step in sorted(set(saved_steps(folder)) - set(keep)):
         remove_folder(checkpoint_path(folder, step))
 

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from bertmill.errors import IntegrityError, ResourceError
-from bertmill.storage import new_file
+from bertmill.storage import new_file, refuse_moved
 
 FLOAT_TYPES = ("F64", "F32", "F16", "BF16")
 
@@ -66,6 +66,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
             # A single metadata key: safetensors writes several in a random order.
             save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, temporary, {"format": "pt"})
         except SafetensorError as error:  # not an OSError, even if the disk is full
+            refuse_moved(path)
             raise ResourceError(f"cannot be written: {error}", where=path) from None
 
 

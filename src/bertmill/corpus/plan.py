@@ -27,7 +27,7 @@ from bertmill.corpus.parts import DocumentPart, PartName
 from bertmill.corpus.shards import Corpus
 from bertmill.errors import DataError, IntegrityError, UsageError
 from bertmill.randomness import keyed_generator
-from bertmill.storage import new_file, read_json, sha256_of, write_file
+from bertmill.storage import new_file, read_json, refuse_moved, sha256_of, write_file
 
 FORMAT = 2
 _DRAWN_AT_ONCE = 1024
@@ -133,6 +133,7 @@ class Planner:
     def _make(self, epoch: int) -> PlanFacts:
         """Plan shard by shard. Writes the records first, then the JSON file that makes them valid."""
         counts, num_instances, shard_ends, digest = Counter[str](), 0, [], hashlib.sha256()
+        refuse_moved(self.folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         with new_file(self._path(epoch, "records")) as temporary, temporary.open("wb") as file:
             for shard in range(len(self.corpus.shards)):
