@@ -145,7 +145,7 @@ def test_damaged_model_folders(models: dict[str, Path], inputs: dict[str, list[P
         file = inputs[task][0]
         commands: list[list[object]] = [
             ["predict", folder, file],
-            ["evaluate", folder, "--data", file],
+            ["evaluate", folder, file],
             ["inspect", folder],
             ["inspect", folder, "--json"],
             ["check", folder],
@@ -234,7 +234,7 @@ def test_damaged_rows(models: dict[str, Path], inputs: dict[str, list[Path]], tm
         more = draw.choice([[], [], ["--on-bad-row", "skip"]])
         commands: list[list[object]] = [
             ["predict", models[task], path, *more],
-            ["evaluate", models[task], "--data", path, *more],
+            ["evaluate", models[task], path, *more],
         ]
         check_command(draw.choice(commands), tmp_path, f"{what}: {source.name}")
         path.unlink(missing_ok=True) if not path.is_dir() else path.rmdir()
