@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from bertmill.cli.main import main
 from bertmill.config.commands import FinetuneSettings
 from bertmill.training.finetune import finetune
 from bertmill.training.progress import Listener
+from bertmill.training.task_trainable import TaskTrainable
 from tests.finetuned import RunMain, finetune_words, read_metadata
 from tests.training.pretraining import edit_settings
 
@@ -166,17 +168,20 @@ def test_data_may_move_but_not_change(
     assert main(["finetune", "--resume", "--out", str(run), "--quiet"]) == 0  # it knows where the data is now
 
 
-def test_an_extended_run_remembers_the_best_step_so_far(tiny: Path, rows_file: Path, tmp_path: Path) -> None:
-    """At a learning rate that destroys the weights, the first evaluation is the best."""
-    run, flags = tmp_path / "run", {"learning_rate": 0.3, "epochs": 2, "eval_every": 1, "seed": 1}
-    assert main([*finetune_words(tiny, rows_file, run, **flags), "--quiet", "--keep-checkpoints"]) == 0
+def test_an_extended_run_remembers_the_best_step_so_far(
+    tiny: Path, rows_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = count(10, -1)  # each evaluation scores lower than the one before
+    monkeypatch.setattr(TaskTrainable, "score", lambda *_: [next(scores)])
+    run = tmp_path / "run"
+    words = finetune_words(tiny, rows_file, run, epochs=2, eval_every=10)
+    assert main([*words, "--quiet", "--keep-checkpoints"]) == 0
     metadata, before = read_metadata(run / "model"), weights(run)
-    assert metadata["best_step"] < metadata["steps"] == 27
-    kept = sorted(int(path.name.removeprefix("step-")) for path in (run / "checkpoints").iterdir())
-    assert kept == [metadata["best_step"], 27]
+    assert (metadata["best_step"], metadata["steps"]) == (10, 27)
+    assert {path.name for path in (run / "checkpoints").iterdir()} == {"step-000010", "step-000027"}
     assert main(["finetune", "--resume", "--out", str(run), "--quiet", "--epochs", "3"]) == 0
     extended = read_metadata(run / "model")
-    assert (extended["steps"], extended["best_step"]) == (41, metadata["best_step"])
+    assert (extended["best_step"], extended["steps"]) == (10, 41)
     assert extended["dev"] == metadata["dev"]
     assert weights(run) == before
 
