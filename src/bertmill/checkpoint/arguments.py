@@ -1,4 +1,4 @@
-"""Arguments of Hugging Face's `from_pretrained` and `save_pretrained` that have nothing to select here.
+"""Arguments of Hugging Face's `from_pretrained` and `save_pretrained` that select nothing here.
 
 Each table lists, by name, the values that are accepted because they change nothing, and why any other is rejected.
 Arguments that mean something, such as `dtype`, are parameters of the methods themselves.

@@ -32,6 +32,11 @@ OTHER_FILES = ("tokenizer_config.json", "special_tokens_map.json", "bertmill.jso
 
 logger = logging.getLogger("bertmill")
 
+_REMEDIES = {  # for HTTP statuses
+    401: "check HF_TOKEN",
+    403: "check that HF_TOKEN gives access to this model",
+    429: "wait a few minutes, or set HF_TOKEN for a higher limit",
+}
 _PART = r"[A-Za-z0-9_](?:[\w.-]*\w)?"
 _REPOSITORY = re.compile(rf"(?!.*(?:--|\.\.))(?=.{{1,96}}\Z){_PART}(?:/{_PART})?", re.ASCII)
 _REVISION = re.compile(r"(?!.*\.\.)\w[\w./-]{0,254}", re.ASCII)
@@ -44,19 +49,15 @@ def is_repository(name: str) -> bool:
 
 def cached_model(name: str, revision: str | None = None, cache_dir: str | Path | None = None) -> Path | None:
     """The folder of a model in the cache of the hub, or None if it is not there or incomplete."""
-    from huggingface_hub import constants, try_to_load_from_cache
+    from huggingface_hub import try_to_load_from_cache
 
-    config = try_to_load_from_cache(name, CONFIG_FILE, cache_dir=cache_dir, revision=_valid(revision))
+    config = try_to_load_from_cache(name, CONFIG_FILE, cache_dir=cache_dir, revision=_valid_revision(revision))
     if not isinstance(config, str):
         return None
     folder = Path(config).parent
-    if not _has_weights(folder) or not any((folder / each).is_file() for each in TOKENIZER_FILES):
-        return None
-    cache = Path(cache_dir or constants.HF_HUB_CACHE).resolve()
-    for path in folder.iterdir():
-        if not path.resolve().is_relative_to(cache):
-            raise IntegrityError("is a link to a file outside the cache of the hub", where=path, remedy="remove it")
-    return folder
+    _refuse_links_out(folder, cache_dir)
+    is_complete = _has_weights(folder) and any((folder / each).is_file() for each in TOKENIZER_FILES)
+    return folder if is_complete else None
 
 
 def download_model(
@@ -71,7 +72,7 @@ def download_model(
     """Download a model and return its folder in the cache. `installed` lists the installed models, for errors."""
     from huggingface_hub import HfApi, constants, hf_hub_download, try_to_load_from_cache
 
-    revision = _valid(revision)
+    revision = _valid_revision(revision)
     reason = "local_files_only" if local_files_only else "HF_HUB_OFFLINE" if constants.HF_HUB_OFFLINE else None
     if reason:
         remedy = f"{installed}unset {reason} to look for it on the hub"
@@ -94,6 +95,7 @@ def download_model(
             path = Path(hf_hub_download(name, each.rfilename, revision=version, cache_dir=cache_dir, token=token))
             if not is_cached[each.rfilename]:
                 _require_hash(path, each)
+    _refuse_links_out(path.parent, cache_dir)  # files that were there already
     return path.parent
 
 
@@ -101,11 +103,21 @@ def _no_model(name: str) -> str:
     return f"there is no model folder {name!r}, no installed or cached model of that name"
 
 
-def _valid(revision: str | None) -> str:
+def _valid_revision(revision: str | None) -> str:
     revision = DEFAULT_REVISION if revision is None else revision
     if not _REVISION.fullmatch(revision):
         raise UsageError(f"{revision!r} is not a valid revision", remedy="use a branch, a tag or a commit hash")
     return revision
+
+
+def _refuse_links_out(folder: Path, cache_dir: str | Path | None) -> None:
+    """Raise IntegrityError if a file in `folder` is a link to a file outside the cache."""
+    from huggingface_hub import constants
+
+    cache = Path(cache_dir or constants.HF_HUB_CACHE).resolve()
+    for path in folder.iterdir():
+        if not path.resolve().is_relative_to(cache):
+            raise IntegrityError("is a link to a file outside the cache of the hub", where=path, remedy="remove it")
 
 
 def _has_weights(folder: Path) -> bool:
@@ -129,7 +141,10 @@ def _needed_files(name: str, info: ModelInfo) -> list[RepoSibling]:
         weights = [INDEX_FILE, *sorted(each for each in files if re.fullmatch(r"model-\d+-of-\d+\.safetensors", each))]
     else:
         found = f"only {PICKLED_FILE}, a pickle file, which could run code" if PICKLED_FILE in files else "no weights"
-        remedy = "convert it with Transformers: AutoModel.from_pretrained(NAME).save_pretrained(FOLDER)"
+        remedy = (
+            "convert it with transformers: AutoModel.from_pretrained(NAME).save_pretrained(FOLDER), "
+            "then the same with AutoTokenizer"
+        )
         raise MissingError(f"the repository {name!r} has {found}", remedy=remedy if PICKLED_FILE in files else None)
     names = [*weights, *TOKENIZER_FILES, *OTHER_FILES, CONFIG_FILE]
     return [files[each] for each in names if each in files]
@@ -163,7 +178,7 @@ def _hub_errors(name: str, revision: str, installed: str) -> Iterator[None]:
         raise
     except errors.GatedRepoError:
         remedy = f"accept its terms on {constants.ENDPOINT}/{name}, then set HF_TOKEN"
-        raise MissingError(f"the model {name!r} has terms that must be accepted", remedy=remedy) from None
+        raise MissingError(f"the model {name!r} is gated", remedy=remedy) from None
     except errors.RepositoryNotFoundError:
         what = f"{_no_model(name)}, and no public model on {constants.ENDPOINT}"
         raise MissingError(what, remedy=f"{installed}if it is private, set HF_TOKEN") from None
@@ -171,12 +186,12 @@ def _hub_errors(name: str, revision: str, installed: str) -> Iterator[None]:
         raise MissingError(f"the model {name!r} has no revision {revision!r}") from None
     except errors.HfHubHTTPError as error:
         code = error.response.status_code
-        remedy = "wait a few minutes, or set HF_TOKEN for a higher limit" if code == 429 else "try again later"
+        remedy = _REMEDIES.get(code, "try again later")
         raise ResourceError(f"{constants.ENDPOINT} answered {code} for {name!r}", remedy=remedy) from None
     except (errors.LocalEntryNotFoundError, *network_errors) as error:
         what = f"{_no_model(name)}, and {constants.ENDPOINT} cannot be reached ({type(error).__name__})"
         raise MissingError(what, remedy=f"{installed}connect to the network to download it") from None
-    except (errors.FileMetadataError, OSError) as error:
+    except (OSError, ValueError) as error:  # ValueError: the answer is not that of a hub
         raise ResourceError(f"cannot be downloaded: {error}", where=name, remedy="try again") from None
 
 

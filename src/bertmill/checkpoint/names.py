@@ -11,9 +11,10 @@ from __future__ import annotations
 import importlib.util
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from bertmill.checkpoint import hub
+from bertmill.checkpoint.arguments import HubArguments
 from bertmill.checkpoint.hub import CONFIG_FILE as CONFIG_FILE
 from bertmill.config.reading import RUN_FILE
 from bertmill.errors import MissingError, UnfinishedRunError, UsageError
@@ -62,6 +63,12 @@ def find_model(
     return hub.cached_model(name, revision, cache_dir) or hub.download_model(
         name, revision, installed=installed, cache_dir=cache_dir, token=token, local_files_only=local_files_only
     )
+
+
+def find_model_or_file(name: str | Path, **hub_arguments: Unpack[HubArguments]) -> Path:
+    """Return a path if it is a file, such as a `vocab.txt`, otherwise the folder of a model: see `find_model`."""
+    path = Path(name)
+    return path if _exists(path) and path.is_file() else find_model(name, **hub_arguments)
 
 
 def _exists(path: Path) -> bool:

@@ -5,7 +5,8 @@ With --accept, a folder that passes all other checks gets a manifest with the pr
 
 from __future__ import annotations
 
-from bertmill.cli.folders import describer_for, find_folder
+from bertmill.checkpoint.names import find_model_or_file
+from bertmill.cli.folders import describer_for
 from bertmill.config.commands import CheckSettings
 from bertmill.corpus.facts import is_corpus
 from bertmill.errors import BertmillError, IntegrityError, UsageError
@@ -14,7 +15,7 @@ from bertmill.storage import MANIFEST
 
 def run(settings: CheckSettings) -> None:
     """Print the result of every check; IntegrityError if one fails."""
-    path = find_folder(settings.folder)
+    path = find_model_or_file(settings.folder)
     if settings.accept and (path.is_file() or is_corpus(path)):
         raise UsageError("--accept needs a model or vocabulary folder", where=path)
     describer = describer_for(path)

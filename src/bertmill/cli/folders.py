@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from bertmill.checkpoint.names import CONFIG_FILE, find_model
+from bertmill.checkpoint.names import CONFIG_FILE
 from bertmill.corpus.facts import is_corpus
 from bertmill.errors import UsageError
 from bertmill.storage import MANIFEST, verify_manifest
@@ -35,11 +35,6 @@ class Describer(Protocol):
 
     def accept(self, path: Path) -> None:
         """Record the present content of the files in the manifest; not for corpora, which have an identity."""
-
-
-def find_folder(name: str) -> Path:
-    """The path of a folder of any kind, of a vocabulary file, or of an installed model."""
-    return Path(name) if Path(name).is_file() else find_model(name)
 
 
 def describer_for(path: Path) -> Describer:

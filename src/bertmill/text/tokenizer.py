@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, cast, get_args
 
 from bertmill.checkpoint.arguments import LOADING, SAVING, drop_accepted, hub_arguments, require_none_left
-from bertmill.checkpoint.names import find_model
+from bertmill.checkpoint.names import find_model_or_file
 from bertmill.errors import UsageError
 from bertmill.text.encoding import BatchEncoding, Encoding, TextPieces, array_kind, as_arrays
 from bertmill.text.padding import NO_LIMIT, Padding, as_columns, as_lists, check_side, pad_columns, padded_length
@@ -83,7 +83,7 @@ class BertTokenizer(TokenizerVocabulary):
 
     @classmethod
     def from_pretrained(cls, name: str | Path, *, check_hashes: bool = True, **settings: Any) -> BertTokenizer:
-        """Load the tokenizer of a model folder, an installed model (`minilm`) or a `vocab.txt`.
+        """Load a `vocab.txt`, or the tokenizer of a model folder, an installed model or a model of the hub.
 
         `settings` are arguments of the class, which override those in the files, or Hugging Face's arguments for
         loading (see `bertmill.checkpoint.arguments`). With `check_hashes`, raise IntegrityError if a file differs from
@@ -91,7 +91,7 @@ class BertTokenizer(TokenizerVocabulary):
         """
         hub = hub_arguments(settings)
         drop_accepted(settings, LOADING)
-        path = Path(name) if Path(name).is_file() else find_model(name, **hub)
+        path = find_model_or_file(name, **hub)
         files = read_tokenizer_files(path, check_hashes=check_hashes)
         arguments = {"name_or_path": str(path), **files.arguments(), **settings}
         require_none_left({name: None for name in arguments if name not in _ARGUMENTS}, "BertTokenizer")
@@ -238,7 +238,7 @@ class BertTokenizer(TokenizerVocabulary):
         rows = columns["input_ids"]
         if return_attention_mask is not False:
             columns.setdefault("attention_mask", [[1] * len(row) for row in rows])
-        elif return_attention_mask is False:
+        else:
             columns.pop("attention_mask", None)
         side = padding_side or self.padding_side
         check_side(side)
