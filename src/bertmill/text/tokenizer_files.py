@@ -43,6 +43,10 @@ _MAX_PIPELINE_BYTES = 256 << 20
 _Token = Annotated[
     str | None, BeforeValidator(lambda token: token.get("content") if isinstance(token, dict) else token)
 ]
+# As in Hugging Face, a list of tokens, or an object with named tokens.
+_Tokens = Annotated[
+    list[_Token] | None, BeforeValidator(lambda tokens: list(tokens.values()) if isinstance(tokens, dict) else tokens)
+]
 
 
 class _Config(BaseModel):
@@ -62,8 +66,8 @@ class _Config(BaseModel):
     cls_token: _Token = None
     sep_token: _Token = None
     mask_token: _Token = None
-    additional_special_tokens: list[_Token] | None = None
-    extra_special_tokens: list[_Token] | None = None
+    additional_special_tokens: _Tokens = None
+    extra_special_tokens: _Tokens = None
 
 
 @dataclass
@@ -82,9 +86,10 @@ class TokenizerFiles:
         """The arguments of BertTokenizer."""
         named = {self.settings.get(name, default) for name, default in NAMED_TOKENS.items()}
         special = [token for token, is_special in self.is_special.items() if is_special and token not in named]
-        more = {name: [*self.settings.get(name, []), *special] for name in ("additional_special_tokens",)}
+        special = [*self.settings.get("additional_special_tokens", []), *special]
         plain = [token for token, is_special in self.is_special.items() if not is_special]
-        return {"base_size": self.base_size, "added_tokens": plain, **self.settings, **more}
+        added = {"additional_special_tokens": special, "added_tokens": plain}
+        return {"base_size": self.base_size, **self.settings, **added}
 
 
 def read_tokenizer_files(path: Path, *, check_hashes: bool = True) -> TokenizerFiles:

@@ -74,6 +74,9 @@ class TokenizerVocabulary:
         self, special_tokens_dict: Mapping[str, Any], replace_extra_special_tokens: bool = True
     ) -> int:
         """Set special tokens by name (`cls_token`, `additional_special_tokens` …), and return how many are new."""
+        for name in special_tokens_dict:
+            if name not in (*_MORE_SPECIAL, *NAMED_TOKENS):
+                raise UsageError(f"{name} is not a special token of BERT", remedy=f"known: {', '.join(NAMED_TOKENS)}")
         tokens: list[str] = []
         for name, value in special_tokens_dict.items():
             if name in _MORE_SPECIAL:
@@ -81,11 +84,9 @@ class TokenizerVocabulary:
                 kept = [] if replace_extra_special_tokens and more else self.additional_special_tokens
                 self.additional_special_tokens = list(dict.fromkeys([*kept, *more]))
                 tokens += more
-            elif name in NAMED_TOKENS:
+            else:
                 setattr(self, name, _content(value))
                 tokens.append(_content(value))
-            else:
-                raise UsageError(f"{name} is not a special token of BERT", remedy=f"known: {', '.join(NAMED_TOKENS)}")
         return self.add_tokens(tokens, special_tokens=True)
 
     def _add(self, vocabulary: Mapping[str, int], tokens: Iterable[str], *, special: bool) -> None:
