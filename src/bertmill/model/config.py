@@ -50,6 +50,8 @@ _INERT: dict[str, Any] = {
     "use_cache": True,
     "chunk_size_feed_forward": 0,
     "torchscript": False,
+    "bos_token_id": None,
+    "eos_token_id": None,
     "finetuning_task": None,
 }
 # Not written back: facts about the program and number format that saved the file, and references to code.
@@ -171,9 +173,10 @@ class BertConfig(BaseModel):
         return layers + share_selected * head
 
     def with_settings(self, **settings: Any) -> Self:
-        """Return a copy with some fields replaced. Changing `num_labels` without `id2label` resets the label names."""
-        if "num_labels" in settings and "id2label" not in settings:
-            settings["id2label"] = self.id2label if settings["num_labels"] == self.num_labels else None
+        """Return a copy with some fields replaced. A new `num_labels` without names resets the label names."""
+        has_same_number = settings.get("num_labels", self.num_labels) == self.num_labels
+        if "id2label" not in settings and ("label2id" in settings or not has_same_number):
+            settings["id2label"] = None
         return type(self)(**{**dict(self), **settings})
 
     def update(self, settings: Mapping[str, Any]) -> None:

@@ -141,9 +141,10 @@ def classification_loss(logits: Tensor, labels: Tensor, problem_type: str | None
             problem_type = "multi_label_classification" if labels.is_floating_point() else "single_label_classification"
     if problem_type == "single_label_classification":
         return F.cross_entropy(logits, labels.flatten())
-    if labels.numel() != logits.numel():
+    targets = labels[:, None] if labels.ndim == 1 and logits.shape[1] == 1 else labels
+    if targets.shape != logits.shape:
         raise UsageError(f"labels have shape {list(labels.shape)}, but the logits have shape {list(logits.shape)}")
-    targets = labels.view(logits.shape).to(logits.dtype)
+    targets = targets.to(logits.dtype)
     if problem_type == "regression":
         return F.mse_loss(logits, targets)
     return F.binary_cross_entropy_with_logits(logits, targets)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -14,8 +15,6 @@ from bertmill.errors import UsageError
 from bertmill.machine import choose_device
 
 _NUMBER_FORMATS = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}  # in safetensors files
-
-
 # Inputs of Hugging Face's models that BERT does not use, with the only values that change nothing; None: any value.
 _UNUSED_INPUTS: dict[str, tuple[Any, ...] | None] = {
     "head_mask": (None,),
@@ -32,9 +31,9 @@ def device_in(device_map: Any) -> torch.device | None:
     """The only device in `device_map`; None if it is None."""
     if device_map is None:
         return None
-    given = set(device_map.values()) if isinstance(device_map, Mapping) else {device_map}
-    device = given.pop()
-    if given or str(device) in ("balanced", "balanced_low_0", "sequential", "disk"):
+    devices = set(device_map.values()) if isinstance(device_map, Mapping) else {device_map}
+    device = next(iter(devices), None)
+    if len(devices) != 1 or str(device) in ("balanced", "balanced_low_0", "sequential", "disk"):
         raise UsageError(f"device_map={device_map!r} is not supported", remedy="a model is on one device")
     return choose_device(f"cuda:{device}" if isinstance(device, int) else str(device))
 
@@ -71,10 +70,13 @@ def copy_second_names(module: nn.Module, state: dict[str, Any], prefix: str, _me
             state[prefix + name] = state[prefix + name].clone()
 
 
-def without_unused_inputs(named: Mapping[str, Any]) -> dict[str, Any]:
-    """Drop the inputs of a call that BERT does not use; UsageError if one has a value that would change the result."""
-    for name in _UNUSED_INPUTS.keys() & named.keys():
+def without_unused_inputs(forward: Callable[..., Any], named: dict[str, Any]) -> dict[str, Any]:
+    """Drop the inputs that neither BERT nor `forward` uses; UsageError if a value would change the result."""
+    unused = _UNUSED_INPUTS.keys() & named.keys()
+    if unused:
+        unused.difference_update(inspect.signature(forward).parameters)  # a subclass may use some
+    for name in unused:
         allowed = _UNUSED_INPUTS[name]
         if allowed is not None and named[name] not in allowed:
             raise UsageError(f"{name} is not supported", remedy="use bertmill.accelerate with a model of transformers")
-    return {name: value for name, value in named.items() if name not in _UNUSED_INPUTS}
+    return {name: value for name, value in named.items() if name not in unused}

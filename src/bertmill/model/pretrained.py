@@ -215,7 +215,7 @@ class BertPreTrainedModel(nn.Module, metaclass=_ModelClass):
     init_weights = post_init
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
-        return super().__call__(*inputs, **without_unused_inputs(named))
+        return super().__call__(*inputs, **without_unused_inputs(self.forward, named))
 
     def tie_weights(self) -> None:
         """Tie parameters that have two names, as models with an MLM head do."""
