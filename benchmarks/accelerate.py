@@ -52,9 +52,9 @@ def measure(data: Path, rounds: int) -> Iterator[Row]:
 
     transformers.logging.set_verbosity_error()
     torch.manual_seed(0)
-    name = find_model("minilm")
-    classifier = transformers.BertForSequenceClassification.from_pretrained(name, num_labels=2)
-    masked_lm = transformers.BertForMaskedLM.from_pretrained(name)
+    folder = find_model("minilm")
+    classifier = transformers.BertForSequenceClassification.from_pretrained(folder, num_labels=2)
+    masked_lm = transformers.BertForMaskedLM.from_pretrained(folder)
     sentences = _sentences(data)
     batches = [sentences[start : start + BATCH_SIZE] for start in range(0, len(sentences), BATCH_SIZE)]
     vocab_size = classifier.config.vocab_size

@@ -76,13 +76,13 @@ def _check_tensors(class_name: str, given: Mapping[str, Any]) -> None:
     if labels is not None and class_name in _LABELS_PER_PIECE:
         pieces = given["input_ids"] if "input_ids" in given else given.get("inputs_embeds")
         if pieces is None or labels.shape != pieces.shape[:2]:
-            raise NotServed("labels of another shape than the inputs")
+            raise NotServed("labels and inputs of different shapes")
 
 
 def modules_of(model: nn.Module) -> list[nn.Module]:
     """Return `model` and everything below it. Much faster than `model.modules()`, which matters for short inputs."""
     modules = [model]
-    for module in modules:  # grows meanwhile
+    for module in modules:  # grows during the loop
         modules.extend(child for child in module._modules.values() if child is not None)
     return modules
 
@@ -90,7 +90,7 @@ def modules_of(model: nn.Module) -> list[nn.Module]:
 def check_hooks(model: nn.Module, modules: Sequence[nn.Module], replaced: Mapping[type, Any]) -> None:
     """Check that nothing but bertmill watches or replaces the forward of a module below `model`.
 
-    `replaced` has the forward that bertmill sets on models of a class.
+    `replaced` maps a class to the forward that bertmill gives its models.
     """
     for module in modules[1:]:
         own = module.__dict__
@@ -110,7 +110,8 @@ def check_kinds(model: nn.Module) -> None:
         kind = type(module)
         known = kind in theirs.CONTAINERS or kind in theirs.LEAVES or kind.__module__.startswith(theirs.ADAPTERS)
         if not (known or module is model or name.rpartition(".")[2] in theirs.ACTIVATIONS):
-            raise NotServed(f"{name} is a {kind.__name__}")
+            # With its module, because a quantized layer is also called Linear.
+            raise NotServed(f"{name} is a {kind.__module__}.{kind.__qualname__}")
 
 
 def check_parameters(parameters: Sequence[Mapping[str, Tensor | None]]) -> None:

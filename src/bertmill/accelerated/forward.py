@@ -16,11 +16,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from bertmill.accelerated import STATE
 from bertmill.accelerated.checks import SETTINGS, NotServed, check_call, check_hooks, modules_of
 from bertmill.accelerated.twin import Twin
 from bertmill.errors import BertmillError, UsageError
 
-_STATE = "_bertmill"
 _REPLICATE = "_replicate_for_data_parallel"
 _forwards: dict[type, Any] = {}  # by class
 
@@ -69,7 +69,7 @@ class State:
 
 def state_of(model: nn.Module) -> State | None:
     """Return the state of an accelerated model, None for others."""
-    return model.__dict__.get(_STATE)
+    return model.__dict__.get(STATE)
 
 
 def install(model: nn.Module, state: State) -> None:
@@ -79,7 +79,7 @@ def install(model: nn.Module, state: State) -> None:
     if own is not None and getattr(own, "__func__", None) not in (cls.forward, _forwards.get(cls)):
         what = f"the forward of {cls.__name__} was replaced by another library"
         raise UsageError(what, where="accelerate", remedy="accelerate the model before that")
-    model.__dict__[_STATE] = state
+    model.__dict__[STATE] = state
     model.__dict__["forward"] = MethodType(_forward_of(cls), model)
     model.__dict__[_REPLICATE] = MethodType(_replicate_for_data_parallel, model)
 
@@ -89,7 +89,7 @@ def uninstall(model: nn.Module) -> None:
     own = model.__dict__
     if getattr(own.get("forward"), "__func__", None) is _forwards.get(type(model)):
         del own["forward"]  # otherwise, another library wrapped it; without a state, it changes nothing
-    for name in (_STATE, _REPLICATE):
+    for name in (STATE, _REPLICATE):
         own.pop(name, None)
 
 
@@ -129,8 +129,8 @@ def _served(
         return None, state.serve(model, given)
     except NotServed as reason:
         return str(reason), None
-    except BertmillError:  # ids out of range, shapes that do not fit: their own forward raises their error
-        return "inputs that bertmill rejects", None
+    except BertmillError:  # ids out of range, shapes that do not fit, pruned heads
+        return "inputs or layers that bertmill rejects", None
 
 
 def _wants_dict(model: Any, given: dict[str, Any]) -> bool:

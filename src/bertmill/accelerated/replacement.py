@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import nn
 
+from bertmill.accelerated import STATE
 from bertmill.errors import UsageError
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Acceleration:
 
     def __init__(self, model: Any) -> None:
         modules = model.modules() if isinstance(model, nn.Module) else ()
-        self.models = [each for each in modules if each.__dict__.get("_bertmill") is not None]
+        self.models = [each for each in modules if each.__dict__.get(STATE) is not None]
 
     @property
     def served(self) -> int:
@@ -75,7 +76,7 @@ class Acceleration:
         return f"Acceleration(served={self.served}, fallbacks={self.fallbacks})"
 
     def _states(self) -> list[State]:
-        return [model.__dict__["_bertmill"] for model in self.models]
+        return [model.__dict__[STATE] for model in self.models]
 
 
 def _bert_models(model: Any) -> list[nn.Module]:
@@ -86,7 +87,7 @@ def _bert_models(model: Any) -> list[nn.Module]:
         what = f"needs the package transformers in a supported version: {error}"
         raise UsageError(what, where="accelerate", remedy="pip install transformers==5.22.2") from None
     found, below = [], [model] if isinstance(model, nn.Module) else []
-    for each in below:  # grows meanwhile
+    for each in below:  # grows during the loop
         if type(each) in theirs.MODELS:
             found.append(each)
         else:

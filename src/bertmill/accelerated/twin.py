@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from transformers.models.bert.modeling_bert import BertSelfAttention
 
 from bertmill.accelerated import theirs
@@ -91,9 +92,17 @@ class Twin:
                 ours.p = its.p
             if ours.training != mode.training:
                 ours.training = mode.training
-        encoder = self._encoder
-        encoder.training = any(layer.training for layer in self._layers)
-        encoder.gradient_checkpointing = any(layer.gradient_checkpointing for layer in self._layers)
+        self._encoder.training = self._encoder.gradient_checkpointing = self._runs_layers_twice()
+
+    def _runs_layers_twice(self) -> bool:
+        """Whether gradient checkpointing is on, for all layers and with torch's function."""
+        checkpointed = [layer for layer in self._layers if layer.gradient_checkpointing and layer.training]
+        if checkpointed and len(checkpointed) < len(self._layers):
+            raise NotServed("gradient checkpointing of some layers")
+        functions = (layer._gradient_checkpointing_func for layer in checkpointed)
+        if any(getattr(function, "func", function) is not checkpoint for function in functions):
+            raise NotServed("a custom gradient checkpointing function")  # such as that of offload=True
+        return bool(checkpointed)
 
     def _settle_problem_type(self, labels: Tensor) -> None:
         """Choose the loss as they do, and write the choice to the config as they do."""

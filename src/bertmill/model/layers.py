@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from bertmill.errors import UsageError
 from bertmill.model.attention import attend, attend_partial, attend_with_weights
 from bertmill.model.config import BertConfig
 from bertmill.model.dropout import Dropout
@@ -39,6 +40,7 @@ class BertSelfAttention(nn.Module):
     def __init__(self, config: BertConfig, layer: int) -> None:
         super().__init__()
         self.num_attention_heads = config.num_attention_heads
+        self.hidden_size = config.hidden_size
         self.query = nn.Linear(config.hidden_size, config.hidden_size)
         self.key = nn.Linear(config.hidden_size, config.hidden_size)
         self.value = nn.Linear(config.hidden_size, config.hidden_size)
@@ -65,8 +67,13 @@ class BertSelfAttention(nn.Module):
         # few pieces, equally fast if there are about as many pieces as the hidden size, and 5 to 20% faster for 4096.
         if len(states) >= states.shape[1] and all(map(is_plain_linear, modules)):
             weight = torch.cat([module.weight for module in modules])  # [modules · H, H]
-            return F.linear(states, weight, torch.cat([module.bias for module in modules]))
-        return torch.cat([module(states) for module in modules], dim=1)
+            joined = F.linear(states, weight, torch.cat([module.bias for module in modules]))
+        else:
+            joined = torch.cat([module(states) for module in modules], dim=1)
+        if joined.shape[1] != len(modules) * self.hidden_size:  # reshaping would mix the remaining heads
+            what = f"queries, keys or values do not have {self.hidden_size} columns, the hidden size"
+            raise UsageError(what, remedy="pruned heads are not supported")
+        return joined
 
 
 class BertSelfOutput(nn.Module):
