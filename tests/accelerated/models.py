@@ -1,4 +1,4 @@
-"""Pairs of the same model, untouched and accelerated, and their inputs."""
+"""Pairs of the same model, untouched and accelerated, their inputs, and checks of the calls that were served."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import transformers
 from torch import Tensor, nn
 
 import bertmill
-from tests.model.equality import SMALL, padded_inputs
+from tests.model.equality import SMALL, as_tuple, padded_inputs
 
 V = SMALL["vocab_size"]
 WITHOUT_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -49,3 +49,25 @@ def counts(model: nn.Module) -> tuple[int, dict[str, int]]:
     """Return the calls served and the reasons of the others."""
     report = bertmill.acceleration(model)
     return report.served, report.fallbacks
+
+
+def assert_falls_back(fast: Any, theirs: Any, reason: str, **given: Any) -> None:
+    """Check that the call is that of the untouched model, counted under `reason`."""
+    inputs = {**inputs_for(type(fast).__name__), **given}
+    before = counts(fast)[0]
+    mine, other = fast(**copy.deepcopy(inputs)), theirs(**inputs)
+    for one, two in zip(mine.to_tuple(), other.to_tuple(), strict=True):
+        for a, b in zip(as_tuple(one), as_tuple(two), strict=True):
+            assert type(a) is type(b)
+            assert not isinstance(a, Tensor) or torch.equal(a, b)
+    assert counts(fast) == (before, {reason: 1})
+
+
+def served_or_not(fast: Any) -> tuple[int, dict[str, int]]:
+    """Call the model, whatever its own forward makes of it."""
+    try:
+        with torch.no_grad():
+            fast(**inputs_for(type(fast).__name__))
+    except Exception:
+        return counts(fast)
+    return counts(fast)

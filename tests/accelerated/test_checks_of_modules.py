@@ -1,0 +1,165 @@
+"""A model whose modules were changed or are watched gives what its own forward computes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from torch import Tensor, nn
+from transformers.pytorch_utils import prune_linear_layer
+
+from tests.accelerated.models import assert_falls_back, counts, inputs_for, pair, served_or_not
+
+pytestmark = pytest.mark.filterwarnings("ignore:this call of .* runs without acceleration")
+
+
+class Recorded(nn.Module):
+    """A layer of a kind that bertmill does not know."""
+
+    def __init__(self, inner: nn.Linear) -> None:
+        super().__init__()
+        self.inner = inner
+        self.shapes: list[tuple[int, ...]] = []
+
+    def forward(self, states: Tensor) -> Tensor:
+        self.shapes.append(tuple(states.shape))
+        return self.inner(states)
+
+
+def replace_a_layer(model: Any) -> None:
+    model.bert.encoder.layer[0].output.dense = Recorded(model.bert.encoder.layer[0].output.dense)
+
+
+def prune_a_layer(model: Any) -> None:
+    from torch.nn.utils import prune
+
+    prune.l1_unstructured(model.bert.encoder.layer[0].output.dense, "weight", 0.5)
+
+
+def parametrize_a_layer(model: Any) -> None:
+    torch.nn.utils.parametrizations.weight_norm(model.bert.encoder.layer[0].output.dense)
+
+
+def prune_a_head(model: Any) -> None:
+    attention = model.bert.encoder.layer[0].attention
+    kept = torch.arange(attention.self.attention_head_size, attention.self.all_head_size)
+    for name in ("query", "key", "value"):
+        setattr(attention.self, name, prune_linear_layer(getattr(attention.self, name), kept))
+    attention.output.dense = prune_linear_layer(attention.output.dense, kept, dim=1)
+
+
+def quantize(model: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        torch.ao.quantization.quantize_dynamic(model, {nn.Linear}, inplace=True)
+
+
+def replace_a_forward(model: Any) -> None:
+    layer = model.bert.encoder.layer[1]
+    layer.forward = lambda states, *args, **kwargs: type(layer).forward(layer, states, *args, **kwargs) * 2
+
+
+def hook_a_layer(how: str) -> Callable[[Any], None]:
+    def change(model: Any) -> None:
+        getattr(model.bert.encoder.layer[0].output.dense, how)(lambda *args: None)
+
+    return change
+
+
+DENSE = "bert.encoder.layer.0.output.dense"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (hook_a_layer("register_forward_hook"), f"a hook on {DENSE}"),
+        (hook_a_layer("register_forward_pre_hook"), f"a hook on {DENSE}"),
+        (hook_a_layer("register_full_backward_hook"), f"a hook on {DENSE}"),
+        (hook_a_layer("register_full_backward_pre_hook"), f"a hook on {DENSE}"),
+        (replace_a_forward, "a replaced forward of bert.encoder.layer.1"),
+        (replace_a_layer, f"{DENSE} is a {__name__}.Recorded"),
+        (prune_a_layer, f"a hook on {DENSE}"),
+        (prune_a_head, "inputs or layers that bertmill rejects"),
+        (
+            quantize,
+            "bert.encoder.layer.0.attention.self.query is a torch.ao.nn.quantized.dynamic.modules.linear.Linear",
+        ),
+        (parametrize_a_layer, f"{DENSE} is a torch.nn.utils.parametrize.ParametrizedLinear"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_changed_module_is_respected(change: Callable[[Any], None], reason: str) -> None:
+    fast, theirs = pair("BertForSequenceClassification")
+    fast(**inputs_for(""))
+    change(fast)
+    change(theirs)
+    assert_falls_back(fast, theirs, reason)
+
+
+def test_weights_without_data_are_left_to_the_untouched_model() -> None:
+    fast, _ = pair("BertForSequenceClassification")
+    fast.bert.encoder.layer[0].attention.self.query.to("meta")
+    assert served_or_not(fast) == (0, {"parameters that are not plain tensors": 1})
+
+
+def test_a_pooler_without_its_linear_layer_is_left_to_the_untouched_model() -> None:
+    fast, theirs = pair("BertForSequenceClassification")
+    for model in (fast, theirs):
+        model.bert.pooler = nn.Sequential()
+        model.bert.pooler.forward = lambda states: states[:, 0]
+    assert_falls_back(fast, theirs, "a replaced forward of bert.pooler")
+
+
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
+def test_hooks_of_the_model_itself_run_without_a_fallback() -> None:
+    fast, _ = pair("BertForSequenceClassification")
+    seen: list[str] = []
+    fast.register_forward_hook(lambda module, args, output: seen.append("forward"))
+    fast.register_full_backward_pre_hook(lambda module, above: seen.append("backward"))
+    fast(**inputs_for(""), labels=torch.tensor([0, 1] * 3), return_dict=False)[0].backward()
+    assert seen == ["forward", "backward"]
+    assert counts(fast) == (1, {})
+
+
+def test_a_hook_on_all_modules_sees_them() -> None:
+    fast, _ = pair("BertModel")
+    seen: set[type] = set()
+    hook = nn.modules.module.register_module_forward_hook(lambda module, args, output: seen.add(type(module)))
+    try:
+        fast(**inputs_for(""))
+    finally:
+        hook.remove()
+    assert transformers.models.bert.modeling_bert.BertLayer in seen
+    assert counts(fast) == (0, {"a hook on all modules": 1})
+
+
+def test_the_hooks_that_transformers_installs_itself_do_not_stop_acceleration() -> None:
+    fast, theirs = pair("BertForSequenceClassification")
+    with torch.no_grad():
+        fast(**inputs_for(""), output_hidden_states=True)
+        theirs(**inputs_for(""), output_hidden_states=True)
+    fast.set_attn_implementation("eager")
+    fast(**inputs_for(""), output_attentions=True)  # installs hooks
+    fast.enable_input_require_grads()
+    fast(**inputs_for(""))
+    assert counts(fast) == (2, {"output_attentions": 1})
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"every_n_layers": 2}, "gradient checkpointing of some layers"),
+        ({"offload": True}, "a custom gradient checkpointing function"),
+    ],
+)
+def test_unusual_gradient_checkpointing_is_left_to_the_untouched_model(options: dict[str, Any], reason: str) -> None:
+    fast, theirs = pair("BertForSequenceClassification")
+    for model in (fast, theirs):
+        model.gradient_checkpointing_enable(**options)
+    fast(**inputs_for(""))  # layers run once in evaluation mode
+    assert counts(fast) == (1, {})
+    assert_falls_back(fast.train(), theirs.train(), reason)
