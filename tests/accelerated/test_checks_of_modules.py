@@ -71,6 +71,7 @@ def hook_a_layer(how: str) -> Callable[[Any], None]:
 
 
 DENSE = "bert.encoder.layer.0.output.dense"
+QUERY = "bert.encoder.layer.0.attention.self.query"
 
 
 @pytest.mark.parametrize(
@@ -84,10 +85,7 @@ DENSE = "bert.encoder.layer.0.output.dense"
         (replace_a_layer, f"{DENSE} is a {__name__}.Recorded"),
         (prune_a_layer, f"a hook on {DENSE}"),
         (prune_a_head, "inputs or layers that bertmill rejects"),
-        (
-            quantize,
-            "bert.encoder.layer.0.attention.self.query is a torch.ao.nn.quantized.dynamic.modules.linear.Linear",
-        ),
+        (quantize, f"{QUERY} is a torch.ao.nn.quantized.dynamic.modules.linear.Linear"),
         (parametrize_a_layer, f"{DENSE} is a torch.nn.utils.parametrize.ParametrizedLinear"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -10,7 +10,7 @@ import pytest
 from huggingface_hub import constants
 
 from bertmill.checkpoint.hub import cached_model, download_model, is_repository
-from bertmill.checkpoint.names import find_model
+from bertmill.checkpoint.names import find_model, find_model_or_file
 from bertmill.errors import BertmillError, IntegrityError, ResourceError, UsageError
 from bertmill.model.bert import BertModel
 from bertmill.text.tokenizer import BertTokenizer
@@ -72,7 +72,10 @@ def test_an_incomplete_cache_is_completed(hub: Hub) -> None:
         (401, "RepoNotFound", UsageError, "installed models: minilm; if it is private, set HF_TOKEN"),
         (404, "RepoNotFound", UsageError, "and no public model on"),
         (403, "GatedRepo", UsageError, "accept its terms"),
-        (429, "", ResourceError, "answered 429"),
+        (401, "", ResourceError, "answered 401 .*; check HF_TOKEN"),
+        (403, "", ResourceError, "answered 403 .*; check that HF_TOKEN gives access"),
+        (429, "", ResourceError, "answered 429 .*; wait a few minutes"),
+        (200, "", ResourceError, "cannot be downloaded"),  # not the answer of a hub
         (500, "", ResourceError, "answered 500"),
     ],
 )
@@ -129,9 +132,10 @@ BAD_NAMES = ["../x", "/etc", "~", "~/x", "a\0b", "a\nb", "x" * 300, "a/b/c", ".h
 def test_a_bad_name_is_rejected_without_a_request(hub: Hub, hub_cache: Path, name: str) -> None:
     assert not is_repository(name)
     if not os.path.isdir(name.replace("\0", "")):  # noqa: PTH112 (`/etc` is a folder)
-        with pytest.raises(UsageError) as error:
-            find_model(name)
-        assert "\n" not in str(error.value)
+        for find in (find_model, find_model_or_file, BertModel.from_pretrained, BertTokenizer.from_pretrained):
+            with pytest.raises(UsageError, match="is not a name on the hub; installed models: minilm") as error:
+                find(name)
+            assert "\n" not in str(error.value)
     assert not hub.requests
     assert not hub_cache.exists()
 
@@ -146,5 +150,16 @@ def test_a_link_out_of_the_cache_is_rejected(hub: Hub, tmp_path: Path) -> None:
     shutil.copy(folder / "config.json", secret)
     (folder / "config.json").unlink()
     (folder / "config.json").symlink_to(secret)
-    with pytest.raises(IntegrityError, match="outside the cache"):
+    with pytest.raises(IntegrityError, match=r"config\.json: is a link to a file outside the cache"):
         find_model(NAME)
+
+
+def test_a_link_out_of_the_cache_is_not_read_in_an_incomplete_snapshot(hub: Hub, tmp_path: Path) -> None:
+    folder = download_model(NAME)
+    for name in ("config.json", "vocab.txt"):
+        (folder / name).unlink()
+    (folder / "vocab.txt").symlink_to(tmp_path / "secret.txt")
+    (tmp_path / "secret.txt").write_text("secret")
+    for _ in range(2):  # config.json is missing, and then there
+        with pytest.raises(IntegrityError, match=r"vocab\.txt: is a link to a file outside the cache"):
+            find_model(NAME)

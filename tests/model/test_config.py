@@ -85,6 +85,7 @@ def test_a_new_number_of_labels_resets_the_label_names() -> None:
     config = BertConfig(id2label={0: "bad", 1: "good"})
     assert config.with_settings(num_labels=2).id2label == {0: "bad", 1: "good"}
     assert config.with_settings(num_labels=3).id2label[0] == "LABEL_0"
+    assert config.with_settings(label2id={"no": 0, "yes": 1}).id2label == {0: "no", 1: "yes"}
 
 
 def test_hugging_face_reads_the_same_settings_from_our_file(tmp_path: Path) -> None:
@@ -106,13 +107,14 @@ def test_unknown_keys_are_kept_but_references_to_code_are_not() -> None:
 
 
 def test_unknown_keywords_and_attributes_survive_a_round_trip_through_a_file(tmp_path: Path) -> None:
-    config = BertConfig.of_size("tiny", num_extra=3, use_cache=True, is_decoder=False)
+    config = BertConfig.of_size("tiny", num_extra=3, use_cache=True, is_decoder=False, bos_token_id=2)
     config.pooling = {"kind": "mean"}
     config.update({"num_labels": 3, "note": None})
     config.save_pretrained(tmp_path)
     back = BertConfig.from_pretrained(tmp_path)
     assert (back.num_extra, back.pooling, back.note, back.num_labels) == (3, {"kind": "mean"}, None, 3)
     assert (back.use_cache, back.is_decoder) == (True, False)
+    assert (back.bos_token_id, back.eos_token_id, "eos_token_id" in back.to_dict()) == (2, None, False)
     assert back.to_dict() == config.to_dict() == json.loads(config.to_json_string())
     assert back.with_settings(num_extra=4).num_extra == 4
 

@@ -52,6 +52,11 @@ def test_dtype_selects_the_number_format(tmp_path: Path, arguments: dict[str, An
     assert BertModel.from_pretrained(tmp_path, **arguments).dtype == expected
 
 
+def test_a_device_map_without_a_device_is_rejected(folder: Path) -> None:
+    with pytest.raises(UsageError, match="a model is on one device"):
+        BertModel.from_pretrained(folder, device_map={})
+
+
 DEVICE_MAPS = ["cpu", "auto", torch.device("cpu"), {"": "cpu"}, {"bert": "cpu", "head": "cpu"}]
 
 
@@ -228,6 +233,16 @@ def test_inputs_that_bert_does_not_use_are_ignored() -> None:
         model(IDS, head_mask=torch.ones(2))
     with pytest.raises(TypeError, match="no_such_input"):
         model(IDS, no_such_input=3)
+
+
+def test_a_subclass_gets_the_inputs_that_its_forward_takes() -> None:
+    class Counted(BertForSequenceClassification):
+        def forward(self, input_ids: Tensor, num_items_in_batch: int = 0) -> Any:  # type: ignore[override]
+            return super().forward(input_ids).logits / num_items_in_batch
+
+    torch.manual_seed(0)
+    model = Counted(CONFIG).eval()
+    torch.testing.assert_close(model(IDS, num_items_in_batch=2, use_cache=False) * 2, model(IDS, num_items_in_batch=1))
 
 
 def test_methods_of_transformers_describe_a_model() -> None:

@@ -141,7 +141,10 @@ def test_worker_processes_find_added_tokens() -> None:
         (lambda: OURS.add_tokens([""]), "an added token is empty"),
         (lambda: OURS.add_tokens([3]), "a token must be a string, not int"),
         (lambda: OURS.add_tokens(AddedToken("q", lstrip=True)), "'q' sets lstrip"),
-        (lambda: OURS.add_special_tokens({"eos_token": "</s>"}), "eos_token is not a special token of BERT"),
+        (
+            lambda: OURS.add_special_tokens({"cls_token": "<C>", "eos_token": "</s>"}),
+            "eos_token is not a special token",
+        ),
         (lambda: OURS.get_special_tokens_mask([2], [3], already_has_special_tokens=True), "token_ids_1 must be None"),
     ],
 )
@@ -150,6 +153,7 @@ def test_an_invalid_token_is_a_usage_error(call: Any, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         call()
     assert OURS.get_vocab() == before
+    assert OURS.cls_token == "[CLS]"
 
 
 def test_the_mask_of_special_tokens_of_a_pair() -> None:

@@ -229,6 +229,17 @@ def test_a_tokenizer_saved_by_transformers_gives_the_same_ids(tmp_path: Path) ->
     assert len(ours) == len(theirs)
 
 
+@pytest.mark.parametrize("extra", [{}, [], ["[E1]"], {"image_token": "[E1]"}, {"image_token": {"content": "[E1]"}}])
+def test_extra_special_tokens_may_have_names(tmp_path: Path, extra: Any) -> None:
+    theirs = transformers.BertTokenizer.from_pretrained(MINILM)
+    theirs.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({**config, "extra_special_tokens": extra}))
+    ours = bertmill.BertTokenizer.from_pretrained(tmp_path)
+    assert ours.extra_special_tokens == (["[E1]"] if extra else [])
+    assert ours("good [E1]").data == dict(transformers.BertTokenizer.from_pretrained(tmp_path)("good [E1]"))
+
+
 def test_a_vocabulary_that_vocab_txt_cannot_represent_is_not_saved(tmp_path: Path) -> None:
     pieces = {piece: number for number, piece in enumerate([*SPECIAL_TOKENS, "a\nb", "c"])}
     for vocabulary in (pieces, {**pieces, "c": 17}):
