@@ -58,7 +58,7 @@ def test_trainer_saves_and_resumes_a_model_that_from_pretrained_opens(
     assert transformers.AutoModel.from_pretrained(tmp_path / "final").config.hidden_size == CONFIG.hidden_size
 
 
-def test_the_first_example_of_the_documentation_runs_with_the_import_changed(hub: Hub) -> None:
+def test_the_example_of_the_model_card_runs_with_the_import_changed(hub: Hub) -> None:
     del hub
     from bertmill import BertModel, BertTokenizer
 
@@ -69,3 +69,22 @@ def test_the_first_example_of_the_documentation_runs_with_the_import_changed(hub
     output = model(**encoded_input)
     assert output.last_hidden_state.shape == (1, encoded_input.input_ids.shape[1], model.config.hidden_size)
     assert output.pooler_output.shape == (1, model.config.hidden_size)
+
+
+def test_the_first_example_of_the_documentation_runs_with_the_classes_of_bert(hub: Hub) -> None:
+    del hub
+    from bertmill import BertForMaskedLM, BertTokenizer
+
+    tokenizer = BertTokenizer.from_pretrained(NAME)
+    model = BertForMaskedLM.from_pretrained(NAME, dtype=torch.float16, device_map="auto", attn_implementation="sdpa")
+    text = "Plants create [MASK] through a process known as photosynthesis."
+    inputs = tokenizer(text, return_tensors="pt").to(model.device)
+
+    with torch.no_grad():
+        outputs = model(**inputs)
+        predictions = outputs.logits
+
+    masked_index = torch.where(inputs["input_ids"] == tokenizer.mask_token_id)[1]
+    predicted_token_id = predictions[0, masked_index].argmax(dim=-1)
+    predicted_token = tokenizer.decode(predicted_token_id)
+    assert predicted_token in tokenizer.vocab
