@@ -98,6 +98,14 @@ def test_sequence_labels_of_each_kind_give_the_loss_of_hugging_face(num_labels: 
     assert_equals_hugging_face(ours, theirs, padded_inputs(V), {"labels": labels})
 
 
+@pytest.mark.parametrize("problem_type", ["regression", "multi_label_classification"])
+def test_sequence_labels_are_never_reshaped(problem_type: str) -> None:
+    model = BertForSequenceClassification(BertConfig(**SMALL, num_labels=3, problem_type=problem_type))
+    inputs = padded_inputs(SMALL["vocab_size"])  # six sequences
+    with pytest.raises(UsageError, match=r"labels have shape \[3, 6\], but the logits have shape \[6, 3\]"):
+        model(**inputs, labels=torch.rand(3, 6))
+
+
 @pytest.mark.parametrize("side", ["left", "holes"])
 @pytest.mark.parametrize("name", ["BertForMaskedLM", "BertForTokenClassification"])
 def test_causal_models_match_hugging_face_wherever_the_padding_is(name: str, side: str) -> None:
