@@ -31,6 +31,7 @@ from transformers.utils import find_labels
 import bertmill
 from bertmill import BertConfig, BertForMaskedLM, BertForPreTraining, BertModel, PackedBatch
 from bertmill.checkpoint.names import find_model
+from bertmill.errors import UsageError
 
 V = SMALL["vocab_size"]
 
@@ -100,7 +101,7 @@ def test_sequence_labels_of_each_kind_give_the_loss_of_hugging_face(num_labels: 
 
 @pytest.mark.parametrize("problem_type", ["regression", "multi_label_classification"])
 def test_sequence_labels_are_never_reshaped(problem_type: str) -> None:
-    model = BertForSequenceClassification(BertConfig(**SMALL, num_labels=3, problem_type=problem_type))
+    model = bertmill.BertForSequenceClassification(BertConfig(**SMALL, num_labels=3, problem_type=problem_type))
     inputs = padded_inputs(SMALL["vocab_size"])  # six sequences
     with pytest.raises(UsageError, match=r"labels have shape \[3, 6\], but the logits have shape \[6, 3\]"):
         model(**inputs, labels=torch.rand(3, 6))
