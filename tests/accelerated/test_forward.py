@@ -1,4 +1,4 @@
-"""An accelerated model stays the object it is: copying, saving, converting, unwrapping."""
+"""An accelerated model can be copied, saved, converted and unwrapped like an untouched one."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_pickled_model_is_a_plain_one_that_can_be_accelerated() -> None:
         assert counts(plain) == (1, {})
 
 
-def test_a_pickled_model_can_be_read_without_bertmill(tmp_path: Path) -> None:
+def test_a_pickled_model_can_be_read_without_bertmill() -> None:
     fast, _ = pair("BertModel")
     fast(**inputs_for(""))
     assert b"bertmill." not in pickle.dumps(fast)

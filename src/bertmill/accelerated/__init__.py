@@ -1,4 +1,4 @@
-"""BERT models of `transformers` that compute with bertmill's kernels and stay the objects they are."""
+"""BERT models of `transformers` that compute with bertmill and otherwise stay unchanged."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""`accelerate(model)`: a BERT of `transformers` computes with bertmill and stays the object it is."""
+"""`accelerate(model)`: a BERT model of `transformers` computes with bertmill and otherwise stays unchanged."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Linear layers, embeddings and LayerNorms are shared as objects, so the twin needs nothing when parameters are converted,
 moved, loaded or resized, and calls whatever replaces a leaf (LoRA). Containers and dropouts are bertmill's; what they
-read from the model (training or not, p, gradient checkpointing) is mirrored before every call.
+depend on (training mode, p, gradient checkpointing) is copied from the model before every call.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from bertmill.model.layers import BertIntermediate
 
 
 class Twin:
-    """Computes what `model` would. It is valid as long as the modules of `model` are `modules`."""
+    """Computes the outputs of `model`. It is valid as long as the modules of `model` are `modules`."""
 
     def __init__(self, model: Any, modules: Sequence[nn.Module], compute_padding: bool) -> None:
         check_kinds(model)
