@@ -43,7 +43,7 @@ class ModelOutput(Mapping[str, Any]):
         )
 
     def __post_init__(self) -> None:
-        first = fields(self)[2].name
+        first = fields(self)[2].name  # after hidden_states and attentions
         given = getattr(self, first)
         if isinstance(given, Mapping):  # `type(output)(dict)`: how accelerate copies an output
             for name in (first, *given):

@@ -19,7 +19,7 @@ def padded_length(
     longest: int, padding: Padding, max_length: int | None, multiple: int | None, model_max_length: int
 ) -> int | None:
     """The length to pad to, rounded up to a multiple of `multiple`; None for no padding."""
-    padding = str(getattr(padding, "value", padding)) if not isinstance(padding, bool) else padding  # type: ignore[assignment]
+    padding = getattr(padding, "value", padding)  # of an enum of `transformers`
     if padding not in (True, False, "longest", "max_length", "do_not_pad"):
         raise UsageError(f"unknown padding {padding!r}", remedy="use longest, max_length or do_not_pad")
     if padding in (False, "do_not_pad"):
