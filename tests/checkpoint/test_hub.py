@@ -40,7 +40,7 @@ def test_a_commit_can_be_selected(hub: Hub) -> None:
         find_model(NAME, "../../main")
 
 
-def test_a_broken_transfer_is_continued(hub: Hub, hub_files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_transfer_is_resumed(hub: Hub, hub_files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 10_000)
     hub.breaks_after = 50_000
     folder = find_model(NAME)
