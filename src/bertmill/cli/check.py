@@ -1,6 +1,6 @@
 """`bertmill check`: runs all checks of a folder and prints their results.
 
-With --accept, a folder that passes all other checks gets a manifest with the present hashes of its files.
+With --accept, the hashes are not compared: a folder that passes all other checks gets a new manifest.
 """
 
 from __future__ import annotations
@@ -32,4 +32,4 @@ def run(settings: CheckSettings) -> None:
         raise IntegrityError(f"{len(failed)} of {len(checks)} checks failed: {', '.join(failed)}", where=path)
     if settings.accept:
         describer.accept(path)
-        print(f"accepted: {MANIFEST} has the hashes of the present files")
+        print(f"accepted: {MANIFEST} now has the hashes of the files")
