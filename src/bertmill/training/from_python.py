@@ -53,7 +53,7 @@ def finetune(
         given["out"] = out
     contents = {}
     for name, rows in {"train": train, "dev": dev}.items():
-        if isinstance(rows, str | Path) or (name == "dev" and isinstance(rows, float)):
+        if isinstance(rows, str | Path) or (name == "dev" and isinstance(rows, int | float)):
             given[name] = str(rows)
         else:
             contents[name] = to_json_lines(rows)
