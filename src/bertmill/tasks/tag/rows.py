@@ -25,7 +25,7 @@ from bertmill.rows.columns import Columns, parse_columns
 from bertmill.rows.formats import RECORDS, read_records
 from bertmill.rows.labels import require_printable
 from bertmill.rows.row import Record, Row
-from bertmill.rows.source import RowFile
+from bertmill.rows.source import PARALLEL_FORMAT, RowFile
 from bertmill.tasks.base import TaskOptions
 from bertmill.tasks.tag.schemes import Entity, iob2
 from bertmill.tasks.tag.sentences import read_sentences
@@ -125,7 +125,7 @@ def _format(file: RowFile, columns: Columns | None, labelled: bool) -> str:
     given = file.settings.format
     if file.tags is not None:
         file.require_default("columns")
-        if file.format in RECORDS or given not in (None, "sentences"):
+        if file.format in RECORDS or given not in (None, PARALLEL_FORMAT):
             remedy = "provide a text file with one sentence per line"
             raise UsageError(f"tags cannot be used with the format {file.format}", where=file.path, remedy=remedy)
     if given is None and file.format not in RECORDS:
