@@ -1,7 +1,7 @@
 """Bad rows: the error classes, the counts, and the limit.
 
-A bad row stops reading, or is skipped and counted. If more rows are bad than the setting `max_bad_rows` allows, or all
-of them, reading stops in either case. A limit on their number applies after every bad row. A limit on their fraction
+A bad row stops reading, or is skipped and counted. Reading also stops if more rows are skipped than the setting
+`max_bad_rows` allows, or all of them. A limit on their number applies after every bad row. A limit on their fraction
 applies at the end of a file, and after every bad row once 1,000 rows have been read.
 """
 
