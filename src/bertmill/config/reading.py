@@ -69,7 +69,7 @@ def read_settings(
     from_file = {} if toml_path is None else read_toml(toml_path)
     given = {**from_file, **flags}
     stored: dict[str, Any] = {}
-    hints = []
+    hints: list[str] = []
     if issubclass(kind, TrainingSettings) and given.get("resume"):
         stored = _stored(kind, given)
         hints = [] if stored else [f"there is no run to resume in {given['out']}"]
