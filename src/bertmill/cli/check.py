@@ -10,6 +10,7 @@ from bertmill.config.commands import CheckSettings
 from bertmill.corpus.facts import is_corpus
 from bertmill.errors import BertmillError, IntegrityError, UsageError
 from bertmill.storage import MANIFEST
+from bertmill.text.printable import escaped
 
 
 def run(settings: CheckSettings) -> None:
@@ -24,7 +25,7 @@ def run(settings: CheckSettings) -> None:
     failed = []
     for name, check in checks.items():
         try:
-            print(f"ok     {name}: {check()}")
+            print(escaped(f"ok     {name}: {check()}"))
         except BertmillError as error:
             print(f"WRONG  {name}: {error}")
             failed.append(name)
