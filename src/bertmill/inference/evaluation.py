@@ -67,7 +67,7 @@ class Evaluation:
     metrics: dict[str, float]
     intervals: dict[str, tuple[float, float]]
     baseline: Baseline
-    warning: str  # that the model may have learned nothing; empty if it did
+    warning: str  # if the model may have learned nothing; otherwise empty
     classes: ClassReport
     reliability: list[ConfidenceBin]  # empty if the task gives no probabilities
     errors: list[Error]  # the worst first
@@ -150,7 +150,7 @@ def evaluate(
 
 
 def _warning(baseline: Baseline, metrics: Metrics, bounds: Bounds, metric: str, errors: Sequence[str]) -> str:
-    """The metrics whose intervals include the baseline, with advice; empty if there are none."""
+    """The metrics that do not beat the baseline beyond their intervals, with advice; empty if all of them do."""
     doubtful = []
     for name in (metric, *errors):
         low, high = bounds[name]
