@@ -135,8 +135,8 @@ def test_columns_of_a_header_are_found_by_name(read_text: Callable[..., Any]) ->
         ("a b\tO O\n \tO O\n", {}, "a.tsv:2: words must be a non-empty list"),
         ("a b\n", {"format": "sentences"}, "a.tsv:1: the line has 1 column, but column 2 is needed; separate words and "
          "tags with a tab, or set tags to a file"),
-        ("EU rejects it\nPeter\n", {}, "a.tsv:2: the line has 1 column, but the first line has 3; correct it, or "
-         "set format=sentences if every line is a sentence"),
+        ("EU rejects it\nPeter\n", {}, "a.tsv:2: the line has 1 column, but the first line has 3; correct it, set "
+         "format=sentences if every line is a sentence, or set on_bad_row=skip"),
     ],
 )  # fmt: skip
 def test_a_bad_line_is_reported_with_its_place(

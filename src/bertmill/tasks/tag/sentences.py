@@ -55,7 +55,7 @@ class _Layout:
         if len(values) != self.num_columns:
             what = f"the line has {counted(len(values), 'column')}, but the first line has {self.num_columns}"
             may_be_sentence = self.is_detected and not self.has_sentences
-            remedy = "correct it, or set format=sentences if every line is a sentence" if may_be_sentence else None
+            remedy = "correct it, set format=sentences if every line is a sentence" if may_be_sentence else None
             return BadRowError("different number of columns", what, remedy)
         if self.has_sentences:
             return None
