@@ -156,7 +156,7 @@ def verify_manifest(folder: Path, names: Collection[str] | None = None) -> None:
     expected = manifest_entries(folder)
     problems = [problem for name in names or expected if (problem := difference(folder, name, expected.get(name)))]
     if problems:
-        remedy = "copy or create the folder again; if you changed a model on purpose, accept it with `bertmill check`"
+        remedy = "copy or create the folder again; accept deliberate changes to a model with `bertmill check --accept`"
         raise IntegrityError("; ".join(problems), where=folder, remedy=remedy)
 
 

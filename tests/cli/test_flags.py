@@ -336,3 +336,29 @@ def test_the_value_of_an_unknown_flag_is_not_a_second_problem() -> None:
         settings_from_words("predict", words)
     assert "unexpected argument" not in str(caught.value)
     assert "'3'" not in str(caught.value)
+    with pytest.raises(UsageError) as caught:
+        settings_from_words("predict", ["model", "--text", "a", "--lr", "3"])
+    assert "either a file" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("task", "words", "flags"),
+    [
+        ("classify", ["--tags", "seq.out"], ["--tags"]),
+        (
+            "answer",
+            ["--separator", "-", "--quotes", "no", "--dev-tags", "x"],
+            ["--separator", "--quotes", "--dev-tags"],
+        ),
+        ("tag", ["--preset=sst2", "--no-truncate"], ["--preset", "--truncate"]),
+    ],
+)
+def test_a_flag_that_does_not_apply_to_the_task_is_the_only_problem(
+    capsys: pytest.CaptureFixture[str], task: str, words: list[str], flags: list[str]
+) -> None:
+    for ordered in ([task, *words], [*words, task]):
+        with pytest.raises(UsageError) as caught:
+            finetune_words(*ordered)
+        assert str(caught.value) == " · ".join(f"{flag} does not apply to this task" for flag in flags)
+    text = help_of(capsys, "finetune", task)
+    assert not any(flag in text for flag in flags)

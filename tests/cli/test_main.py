@@ -185,6 +185,16 @@ def test_a_failed_write_has_exit_code_6_and_an_unusable_name_2(
     assert done.stderr == f"bertmill: {file or 'standard output'}: {os.strerror(number)}\n"
 
 
+def test_control_characters_in_the_name_of_a_file_that_fails_are_escaped(
+    bertmill: RunCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_settings: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), "a\x1b[1m\n.csv")
+
+    monkeypatch.setattr("bertmill.cli.check.run", fail)
+    assert bertmill("check", "folder").stderr == "bertmill: a\\x1b[1m\\n.csv: Input/output error\n"
+
+
 def test_python_m_bertmill_is_the_same_program() -> None:
     done = subprocess.run([sys.executable, "-m", "bertmill", "--version"], capture_output=True, text=True)
     assert done.stdout.startswith("bertmill ")

@@ -25,6 +25,16 @@ def folder(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.parametrize("command", ["inspect", "check"])
+def test_control_characters_in_the_name_of_a_folder_are_escaped(
+    command: str, bertmill: RunCommand, folder: Path
+) -> None:
+    done = bertmill(command, folder.rename(folder.with_name("a\x1b[1m")))
+    assert done.returncode == 0
+    assert "a\\x1b[1m" in done.stdout
+    assert "\x1b" not in done.stdout
+
+
 def test_inspect_describes_a_model(bertmill: RunCommand, folder: Path) -> None:
     done = bertmill("inspect", folder)
     assert done.returncode == 0

@@ -209,10 +209,11 @@ def test_raw_text_gets_words_tags_and_entities_with_their_offsets(
     assert {("LOC", "New York", "New York"), ("LOC", "Paris", "Paris")} <= set(found)
     file = tmp_path / "texts.txt"
     file.write_text(text + "\n", encoding="utf-8")
+    request = ["predict", tagger, file, "--format", "lines", "--quiet"]
     lines = [f"{word}\t{tag}\n" for word, tag in zip(answer["words"], answer["tags"], strict=True)]
-    assert run_main("predict", tagger, file, "--output-format", "conll", "--quiet") == "".join(lines) + "\n"
-    assert "LOC New York" in run_main("predict", tagger, file, "--output-format", "table", "--quiet")
-    assert json.loads(run_main("predict", tagger, file, "--quiet"))["id"] == 1
+    assert run_main(*request, "--output-format", "conll") == "".join(lines) + "\n"
+    assert "LOC New York" in run_main(*request, "--output-format", "table")
+    assert json.loads(run_main(*request))["id"] == 1
     records = tmp_path / "records.jsonl"
     mixed = [{"id": "a", "tokens": ["new", "york"]}, {"id": "b", "text": "paris"}]
     records.write_text("".join(json.dumps(record) + "\n" for record in mixed), encoding="utf-8")

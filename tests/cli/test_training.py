@@ -26,3 +26,8 @@ def test_speed_excludes_evaluation_on_dev(monkeypatch: pytest.MonkeyPatch, capsy
     printed = capsys.readouterr().err.splitlines()
     assert printed[0] == "step 10  dev: loss 0.25, mean squared error 0.5"
     assert "20 examples/s" in printed[1]
+
+
+def test_control_characters_in_remarks_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    TrainingDisplay(quiet=False).remark("loaded from a\x1b[1m")
+    assert capsys.readouterr().err == "loaded from a\\x1b[1m\n"

@@ -83,14 +83,16 @@ class Outputs(NamedTuple):
     outputs: list[np.ndarray]
     targets: list[Any]
 
-    def evaluate(self, metric: str, *, is_tuned_on_them: bool = False) -> Evaluation:
+    def evaluate(self, metric: str, *, is_tuned_on_examples: bool = False) -> Evaluation:
         kind = NumberRow if isinstance(self.task, Regress) else ClassRow
         row = kind("f.tsv:2", ("a text",))
         examples = [Example(row, (), target) for target in self.targets]
         outputs = list(zip(examples, self.outputs, strict=True))
         with mock.patch("bertmill.inference.evaluation.stream_outputs", return_value=outputs):
             device = torch.device("cpu")
-            return evaluate(self.task, torch.nn.Identity(), [], device, 0, metric, is_tuned_on_them=is_tuned_on_them)
+            return evaluate(
+                self.task, torch.nn.Identity(), [], device, 0, metric, is_tuned_on_examples=is_tuned_on_examples
+            )
 
 
 def classes(num_right: int) -> Outputs:
@@ -135,14 +137,14 @@ def test_thresholds_tuned_on_the_same_rows_do_not_hide_that_nothing_was_learned(
     noise = Outputs(tuned, list(scores), list(targets))
     biased = noise.evaluate("micro_f1")
     assert biased.intervals["micro_f1"][0] > biased.baseline.metrics["micro_f1"]
-    assert "not clearly better" in noise.evaluate("micro_f1", is_tuned_on_them=True).warning
+    assert "not clearly better" in noise.evaluate("micro_f1", is_tuned_on_examples=True).warning
     signal = Outputs(tuned, list(scores + targets), list(targets))
-    assert signal.evaluate("micro_f1", is_tuned_on_them=True).warning == ""
+    assert signal.evaluate("micro_f1", is_tuned_on_examples=True).warning == ""
 
 
 def test_a_single_row_may_be_the_whole_dev_set() -> None:
     one = Outputs(Classify(("a", "b"), multi_label=True), [np.array([1.0, -1.0])], [(1.0, 0.0)])
-    assert one.evaluate("micro_f1", is_tuned_on_them=True).num_rows == 1
+    assert one.evaluate("micro_f1", is_tuned_on_examples=True).num_rows == 1
 
 
 def test_bins_of_confidence_hold_every_decision_once(runner: Runner, rows_file: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bertmill.config.commands import RowSettings
 from bertmill.errors import UsageError
-from bertmill.rows.columns import Columns, given_columns, parse_columns, recognise_columns
+from bertmill.rows.columns import Columns, given_columns, parse_columns, recognize_columns
 
 # Columns from settings
 
@@ -97,8 +97,8 @@ def test_presets_and_columns_cannot_be_combined() -> None:
 def test_texts_pairs_and_labels_are_recognized_if_they_are_unambiguous(
     names: list[str], expected: Columns | None
 ) -> None:
-    assert recognise_columns(names) == expected
-    assert recognise_columns(names, labelled=True) == (expected if expected and expected.label else None)
+    assert recognize_columns(names) == expected
+    assert recognize_columns(names, labelled=True) == (expected if expected and expected.label else None)
 
 
 @pytest.mark.parametrize(
@@ -115,12 +115,12 @@ def test_texts_pairs_and_labels_are_recognized_if_they_are_unambiguous(
 def test_choices_are_recognized_in_several_columns_or_a_list(
     names: list[str], lists: list[str], choices: tuple[str, ...]
 ) -> None:
-    columns = recognise_columns(names, lists)
+    columns = recognize_columns(names, lists)
     assert columns is not None
     assert columns.choices == choices
 
 
 @given(names=st.lists(st.text("textlab 12SMS", max_size=6)))
 def test_recognized_columns_are_columns_of_the_file(names: list[str]) -> None:
-    columns = recognise_columns(names)
+    columns = recognize_columns(names)
     assert columns is None or set(columns.names) <= set(names)

@@ -105,6 +105,7 @@ def test_literal_quotes_can_be_read_from_a_csv(
         ("a.csv", 'sep=|\na|"b;c"\n', {}, [["a", "b;c"]]),
         ("a.csv", '"sep=\t"\na\tb\n', {}, [["a", "b"]]),
         ("a.csv", "sep=,\na,b\n", {}, [["a", "b"]]),
+        ("a.csv", "sep=;\na;b\n", {"separator": ";"}, [["a", "b"]]),
         ("a.tsv", "sep=;\na;b\n", {}, [["sep=;"], ["a;b"]]),
         ("a.csv", "a b\nc;d\n", {}, [["a b"], ["c;d"]]),
         ("a.csv", "a;b\n", {"separator": ","}, [["a;b"]]),

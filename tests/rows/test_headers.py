@@ -74,7 +74,7 @@ def test_a_label_that_only_the_first_row_has_is_reported(tmp_path: Path) -> None
     num_rows, notices = read(tmp_path, f"clase\t{long_name}", *ROWS, **BY_NUMBER)
     assert num_rows == 9
     assert notices == [
-        f"1: only this row has the label clase; if it is a header, set columns to 'text={long_name},label=clase'"
+        f"1: only this row has the label 'clase'; if it is a header, set columns to 'text={long_name},label=clase'"
     ]
 
 
@@ -91,6 +91,6 @@ def test_a_header_that_occurs_again_is_reported(tmp_path: Path) -> None:
 
 def test_a_single_row_whose_label_is_the_name_of_its_column_is_reported(tmp_path: Path) -> None:
     assert read(tmp_path, "label\ttext", *ROWS, "label\tsome text")[1] == [
-        "10: only this row has the label label; if it is a header, remove it"
+        "10: only this row has the label 'label'; if it is a header, remove it"
     ]
     assert read(tmp_path, "spam\tSMS", *ROWS, columns="text=SMS,label=spam") == (8, [])  # also a class

@@ -135,6 +135,8 @@ def test_several_lists_of_rows_are_ambiguous(tmp_path: Path) -> None:
         UsageError, match=r"several lists of rows: train \(2\), dev \(2\); name one of them, as in a.json#train"
     ):
         rows(tmp_path, {"train": RECORDS, "dev": RECORDS})
+    with pytest.raises(UsageError, match=r"rows: 0 \(2\), .*, 9 \(2\) …; name one of them, as in a.json#0$"):
+        rows(tmp_path, {str(number): RECORDS for number in range(1000)})
 
 
 @given(records=st.lists(st.fixed_dictionaries({"text": st.text(), "label": st.integers()}), min_size=1, max_size=5))

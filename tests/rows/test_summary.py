@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertmill.rows.summary import quantiles, summarise
+from bertmill.rows.summary import quantiles, summarize
 from tests.rows.factory import LabelledRow, read_labelled, row_file
 
 
@@ -35,7 +35,7 @@ def test_the_summary_lists_counts_and_sample_rows() -> None:
         LabelledRow("train:4", ("one two",), "good"),
     ]
     dev = [LabelledRow("dev:1", ("one two",), "odd")]
-    assert list(summarise(train, dev, count_words, one_label)) == [
+    assert list(summarize(train, dev, count_words, one_label)) == [
         "train: 4 rows; pieces: min 1, 50% 2, 90% 100, 99% 100, max 100",
         "dev: 1 row; pieces: min 2, 50% 2, 90% 2, 99% 2, max 2",
         "label good: train 3 (75.0%), dev 0 (0.0%)",
@@ -53,7 +53,7 @@ def test_the_summary_lists_counts_and_sample_rows() -> None:
 
 def test_control_characters_in_a_file_name_are_escaped() -> None:
     rows = [LabelledRow("a\x1b[31m\n.tsv:1", ("one",), "good")]
-    lines = list(summarise(rows, rows, count_words, one_label))
+    lines = list(summarize(rows, rows, count_words, one_label))
     assert "a\\x1b[31m\\n.tsv:1, label good" in lines
 
 
@@ -70,20 +70,20 @@ def test_a_quantile_is_the_smallest_length_that_covers_its_fraction_of_the_rows(
 
 def test_the_length_of_a_row_is_that_of_all_its_texts() -> None:
     row = LabelledRow("a:1", ("a b", "c", "d e f"), "g")
-    lines = list(summarise([row], [row], count_words, one_label))
+    lines = list(summarize([row], [row], count_words, one_label))
     assert lines[0] == "train: 1 row; pieces: min 6, 50% 6, 90% 6, 99% 6, max 6"
     assert lines[-3:] == ["    a b", "    c", "    d e f"]
 
 
 def test_only_twenty_labels_are_listed() -> None:
     rows = rows_of(*(f"label{number}" for number in range(23)))
-    lines = list(summarise(rows, rows, count_words, one_label))
+    lines = list(summarize(rows, rows, count_words, one_label))
     assert sum(line.startswith("label ") for line in lines) == 20
     assert "… and 3 more labels" in lines
 
 
 def test_many_numbers_are_summarized_by_their_range() -> None:
-    lines = list(summarise(rows_of(*map(str, range(30)), "29"), rows_of("2.5"), count_words, one_label))
+    lines = list(summarize(rows_of(*map(str, range(30)), "29"), rows_of("2.5"), count_words, one_label))
     assert lines[2:4] == [
         "labels of train: from 0 to 29, mean 14.97",
         "labels of dev: from 2.5 to 2.5, mean 2.5",
@@ -91,18 +91,18 @@ def test_many_numbers_are_summarized_by_their_range() -> None:
 
 
 def test_labels_are_counted_if_one_of_them_is_not_a_number() -> None:
-    lines = list(summarise(rows_of(*map(str, range(30))), rows_of("other"), count_words, one_label))
+    lines = list(summarize(rows_of(*map(str, range(30))), rows_of("other"), count_words, one_label))
     assert "label 0: train 1 (3.3%), dev 0 (0.0%)" in lines
 
 
 def test_rows_without_labels_have_no_range() -> None:
-    lines = list(summarise(rows_of(*map(str, range(30))), rows_of(""), count_words, split_label))
+    lines = list(summarize(rows_of(*map(str, range(30))), rows_of(""), count_words, split_label))
     assert [line for line in lines if line.startswith("labels")] == ["labels of train: from 0 to 29, mean 14.5"]
 
 
 def test_every_label_of_a_row_is_counted_and_a_sample_may_have_no_label() -> None:
     rows = rows_of("", "a", "a|b", "a|b")
-    lines = list(summarise(rows, rows, count_words, split_label))
+    lines = list(summarize(rows, rows, count_words, split_label))
     assert lines[2:4] == ["label a: train 3 (75.0%), dev 3 (75.0%)", "label b: train 2 (50.0%), dev 2 (50.0%)"]
     assert [line for line in lines if line.startswith("a:")] == [
         "a:1, label none",
@@ -113,7 +113,7 @@ def test_every_label_of_a_row_is_counted_and_a_sample_may_have_no_label() -> Non
 
 def test_control_characters_do_not_reach_the_terminal() -> None:
     row = LabelledRow("a:1", ("one\x1b[31m\ntwo",), "x\x07")
-    lines = list(summarise([row], [row], count_words, one_label))
+    lines = list(summarize([row], [row], count_words, one_label))
     assert all(line.isprintable() for line in lines)
 
 
@@ -122,4 +122,4 @@ def test_texts_in_both_train_and_dev_are_found(data: Path) -> None:
         list(read_labelled(row_file(data / f"chnsenticorp/{part}.tsv", columns="text=1,label=2")))
         for part in ("train", "dev")
     )
-    assert "338 dev rows also occur in train" in summarise(train, dev, len, one_label)
+    assert "338 dev rows also occur in train" in summarize(train, dev, len, one_label)

@@ -10,6 +10,7 @@ import pytest
 
 from bertmill.errors import IntegrityError
 from bertmill.rows.columns import Columns
+from bertmill.rows.source import RowFile
 from bertmill.rows.trained import recorded_rows, trained_rows
 from tests.rows.factory import read_labelled, row_file, write
 
@@ -42,6 +43,16 @@ def test_columns_by_number_are_recorded_as_such(tmp_path: Path) -> None:
     trained = trained_rows(recorded, "m")
     assert trained is not None
     assert trained.columns == Columns("1", label="2", has_header=False)
+
+
+def test_a_file_with_parallel_tags_has_one_sentence_per_line() -> None:
+    file = RowFile("seq.in", tags=Path("seq.out"))
+    recorded = recorded_rows(file)
+    assert recorded == {"suffix": ".in", "format": "sentences"}
+    new, trained = row_file("new.in"), trained_rows(recorded, "m")
+    assert trained is not None
+    trained.apply_to(new)
+    assert new.format == "sentences"
 
 
 def test_columns_are_not_recorded_for_formats_without_columns(tmp_path: Path) -> None:

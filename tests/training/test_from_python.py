@@ -124,6 +124,8 @@ def test_a_start_that_was_killed_can_be_repeated(tiny: Path, rows: list[dict[str
         ({"dev": None}, UsageError, "rows must be a list of dicts, a table of columns or a path, not NoneType"),
         ({"model": "nowhere"}, UsageError, "there is no model folder 'nowhere'"),
         ({"task": "clasify"}, UsageError, "there is no task called 'clasify'; did you mean classify"),
+        ({"dev": 1}, UsageError, "^dev: must be a fraction between 0 and 1 or a file name"),
+        ({"max_bad_rows": "9%"}, UsageError, "^max_bad_rows needs on_bad_row skip$"),
         ({"epochs": -1}, UsageError, r"^epochs: input should be greater than 0 \(got -1\)$"),
         ({"lr": 1, "seed": "x"}, UsageError, "^seed: .* · there is no setting lr; did you mean learning_rate"),
     ],

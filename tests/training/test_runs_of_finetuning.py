@@ -264,6 +264,8 @@ def test_parallel_files_of_tags_may_move_but_not_change(
     capsys.readouterr()
     assert main([*evaluate, "--worst", "0"]) == 0
     assert capsys.readouterr().out.startswith("30 rows\n")
+    assert main(["predict", str(run / "model"), str(dev), "--quiet"]) == 0
+    assert capsys.readouterr().out.count("\n") == 30
     shutil.rmtree(run / "model")
     resume = ["finetune", "--resume", "--out", str(run), "--quiet"]
     moved = dev_tags.rename(tmp_path / "moved.out")

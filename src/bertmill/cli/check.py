@@ -1,6 +1,6 @@
 """`bertmill check`: runs all checks of a folder and prints their results.
 
-With --accept, a folder that passes all other checks gets a manifest with the present hashes of its files.
+With --accept, the hashes are not compared: a folder that passes all other checks gets a new manifest.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from bertmill.config.commands import CheckSettings
 from bertmill.corpus.facts import is_corpus
 from bertmill.errors import BertmillError, IntegrityError, UsageError
 from bertmill.storage import MANIFEST
+from bertmill.text.printable import escaped
 
 
 def run(settings: CheckSettings) -> None:
@@ -25,7 +26,7 @@ def run(settings: CheckSettings) -> None:
     failed = []
     for name, check in checks.items():
         try:
-            print(f"ok     {name}: {check()}")
+            print(escaped(f"ok     {name}: {check()}"))
         except BertmillError as error:
             print(f"WRONG  {name}: {error}")
             failed.append(name)
@@ -33,4 +34,4 @@ def run(settings: CheckSettings) -> None:
         raise IntegrityError(f"{len(failed)} of {len(checks)} checks failed: {', '.join(failed)}", where=path)
     if settings.accept:
         describer.accept(path)
-        print(f"accepted: {MANIFEST} has the hashes of the present files")
+        print(f"accepted: {MANIFEST} now has the hashes of the files")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bertmill.config.commands import FillSettings
 from bertmill.inference.predictor import load
-from bertmill.text.printable import json_line
+from bertmill.text.printable import escaped, json_line
 
 
 def run(settings: FillSettings) -> None:
@@ -21,4 +21,4 @@ def run(settings: FillSettings) -> None:
             if len(of_masks) > 1:
                 print(f"  [MASK] {number}")
             for guess in of_mask:
-                print(f"  {guess['score']:7.2%}  {guess['token_str']}")
+                print(f"  {guess['score']:7.2%}  {escaped(guess['token_str'])}")

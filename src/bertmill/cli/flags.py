@@ -46,7 +46,11 @@ def settings_from_words(command: str, words: Sequence[str]) -> Settings | None:
     known, rest = parser.parse_known_intermixed_args(list(words))
     flags = vars(known)
     toml_path = Path(flags.pop("config")) if "config" in flags else None
-    return read_settings(kind, flags, unknown_words=_unknown(rest), toml_path=toml_path)
+    unused = [name for name in flags if name in getattr(kind, "unused", ())]
+    for name in unused:
+        del flags[name]
+    unknown = [*(flag_of(name, kind.model_fields[name]) for name in unused), *_unknown(rest)]
+    return read_settings(kind, flags, unknown_words=unknown, toml_path=toml_path)
 
 
 def _unknown(rest: Sequence[str]) -> list[str]:
@@ -109,7 +113,8 @@ def _in_files(key: str, known: argparse.Namespace) -> str | None:
 def make_parser(command: str, kind: type[Settings]) -> argparse.ArgumentParser:
     """A parser with one flag per field of `kind`; flags that are not given are absent from its result.
 
-    Help is grouped: required settings, common settings, options of the task, other settings.
+    Help is grouped: required settings, common settings, options of the task, other settings. Flags that do not apply to
+    the task are parsed with their values, but not in help.
     """
     parser = _Parser(
         prog=f"bertmill {command}",
@@ -124,8 +129,8 @@ def make_parser(command: str, kind: type[Settings]) -> argparse.ArgumentParser:
     titles = ("required", "common", "task", "other")  # argparse omits empty groups
     groups = {title: parser.add_argument_group(f"{title} settings") for title in titles}
     for name, field in sorted(kind.model_fields.items(), key=lambda item: POSITIONAL not in item[1].metadata):
-        if name not in getattr(kind, "unused", ()):
-            _add_field(groups[_group(field, name not in of_command)], name, field)
+        is_shown = name not in getattr(kind, "unused", ())
+        _add_field(groups[_group(field, name not in of_command)], name, field, is_shown=is_shown)
     others = parser.add_argument_group("files and help")
     others.add_argument("--config", metavar="FILE.toml", help="read settings from a file; flags take precedence")
     others.add_argument(*HELP_FLAGS, action="help", help="show this help")
@@ -153,10 +158,11 @@ def _group(field: FieldInfo, is_option: bool) -> str:
     return "common" if COMMON in field.metadata or POSITIONAL in field.metadata else "other"
 
 
-def _add_field(parser: argparse._ArgumentGroup, name: str, field: FieldInfo) -> None:
+def _add_field(parser: argparse._ArgumentGroup, name: str, field: FieldInfo, *, is_shown: bool) -> None:
     kind, is_list = _value_type(field.annotation)
     names = f": {', '.join(_REGISTRIES[name])}" if name in _REGISTRIES else ""
     help_text = f"{field.description or ''}{names}{_default_text(field)}".replace("%", "%%")
+    help_text = help_text if is_shown else argparse.SUPPRESS
     key, flag = key_of(name, field), flag_of(name, field)
     if POSITIONAL in field.metadata:
         nargs = "*" if is_list else "?"  # the file of --config may provide it instead

@@ -1,6 +1,6 @@
 """The folder that `inspect` or `check` describes: a model, a vocabulary or a corpus.
 
-Each kind has a module with `facts(path)`, `sentences(facts)` and `checks(path)`.
+Each kind has a module with the functions of `Describer`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Describer(Protocol):
         """The checks of `bertmill check` by name; each returns what it found, or raises."""
 
     def accept(self, path: Path) -> None:
-        """Record the present content of the files in the manifest; not for corpora, which have an identity."""
+        """Record the present hashes of the files in the manifest. Not for corpora, which are identified by theirs."""
 
 
 def describer_for(path: Path) -> Describer:

@@ -24,4 +24,4 @@ def run(settings: InspectSettings) -> None:
         from bertmill.cli.corpus_folder import instance_lines
 
         for line in instance_lines(path, settings):
-            print(line)
+            print(escaped(line))

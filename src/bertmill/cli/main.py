@@ -26,6 +26,7 @@ from bertmill.errors import (
     UsageError,
     kind_of_os_error,
 )
+from bertmill.text.printable import escaped
 from bertmill.version import __version__
 
 COMMANDS = {
@@ -110,7 +111,7 @@ def _with_notes(message: str, error: BaseException) -> str:
 
 
 def _failed(message: str, exit_code: int) -> int:
-    say(f"bertmill: {message}")
+    say(escaped(f"bertmill: {message}"))  # it may name a file
     return exit_code
 
 

@@ -41,8 +41,6 @@ def run(settings: PredictSettings) -> None:
     runner = Runner(settings.model, settings.device, settings)
     runner = runner.with_options(**settings.model_dump(include=set(runner.task.PredictOptions.model_fields)))
     task = runner.task
-    if settings.safe_csv and settings.output_format != "csv":
-        raise UsageError("--safe-csv needs --output-format csv")
     write = partial(_write_csv, is_safe=True) if settings.safe_csv else _writer(settings.output_format, task)
     file = RowFile(settings.file or "--text", settings)
     rows = [_request(settings, task)] if settings.file is None else runner.read(file, labelled=False)

@@ -11,7 +11,7 @@ from bertmill.config.text_commands import TokenizeSettings
 from bertmill.errors import UsageError
 from bertmill.text.encoding import Encoding
 from bertmill.text.files import read_lines
-from bertmill.text.printable import json_line
+from bertmill.text.printable import escaped, json_line
 from bertmill.text.repair import Repairs, repair_text
 from bertmill.text.tokenizer import BertTokenizer
 
@@ -61,6 +61,7 @@ def _table(texts: list[str], encoding: Encoding) -> str:
     lines = [f"{'piece':<20} {'id':>6}  {'characters':<12} {'word':>4}  covers"]
     rows = zip(encoding.tokens, encoding.ids, encoding.offsets, encoding.word_ids, encoding.sequence_ids, strict=True)
     for piece, number, (start, end), word, sequence in rows:
+        piece = escaped(piece)
         shown = set_cell_size(piece, 20) if cell_len(piece) < 20 else piece  # an ideograph is two columns wide
         if sequence is None:
             lines.append(f"{shown} {number:>6}")

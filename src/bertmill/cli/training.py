@@ -15,6 +15,7 @@ from typing import Self
 from bertmill.cli.progress import LINE_INTERVAL_S, make_bar, time_left
 from bertmill.cli.streams import say
 from bertmill.machine import matrix_product_rate
+from bertmill.text.printable import escaped
 from bertmill.training.objective_trainable import PretrainingBeginning
 from bertmill.training.progress import Beginning, Line, Listener
 from bertmill.training.recipe import OPERATIONS_PER_WEIGHT
@@ -81,7 +82,7 @@ class TrainingDisplay(Listener):
 
     def remark(self, text: str) -> None:
         if not self._quiet:
-            self._print(text)
+            self._print(escaped(text))
 
     def _print(self, text: str) -> None:
         if self._bar is not None:

@@ -161,7 +161,7 @@ class FinetuneSettings(TrainingSettings, RowSettings, WindowSettings):
         "0.1", description="dev set: a file, or a fraction of the training rows"
     )
     tags: Annotated[Path | None, PATH, MAY_MOVE] = Field(None, description=TAGS)
-    dev_tags: Annotated[Path | None, PATH, MAY_MOVE] = Field(None, description="the same file for a dev file")
+    dev_tags: Annotated[Path | None, PATH, MAY_MOVE] = Field(None, description="file with the tags of a --dev file")
     epochs: Annotated[float, COMMON] = Field(3.0, gt=0, le=1e6, description="train for this many epochs")
     learning_rate: Annotated[float, COMMON] = Field(
         5e-5, gt=0, description="peak learning rate, reached after a tenth of the steps"
@@ -193,8 +193,10 @@ class EvaluateSettings(RowSettings, WindowSettings):
     model: Annotated[str, Field(description="fine-tuned model folder"), POSITIONAL]
     file: Annotated[str, Field(description="file of labeled rows; - is standard input"), POSITIONAL]
     tags: Path | None = Field(None, description=TAGS)
-    show_all: bool = Field(False, alias="all", description="show all classes and confused pairs, not only the first")
-    sort_by: Literal["rows", "f1", "name"] = Field("rows", description="order of classes: most rows, lowest F1, name")
+    show_all: bool = Field(False, alias="all", description="show all classes and confused pairs")
+    sort_by: Literal["rows", "f1", "name"] = Field(
+        "rows", description="order of the classes: most rows, lowest F1, or name"
+    )
     worst: int = Field(5, ge=0, description="number of errors to show, the most confident first")
     device: str = Field("auto", description="device: cpu, cuda or auto")
     threads: Threads | None = Field(None, description="threads to use (default: one per core)")
@@ -222,6 +224,12 @@ class PredictSettings(RowSettings, WindowSettings):
             raise ValueError("after MODEL, give either a file (- is standard input) or --text")
         if self.file is not None and any(each is not None for each in (self.pair, self.question, *self.choice)):
             raise ValueError("--pair, --question and --choice need --text, not a file")
+        return self
+
+    @model_validator(mode="after")
+    def _safe_csv_is_csv(self) -> Self:
+        if self.safe_csv and self.output_format != "csv":
+            raise ValueError("--safe-csv needs --output-format csv")
         return self
 
 
@@ -259,7 +267,9 @@ class CheckSettings(Settings):
     """Verify a model, a vocabulary or a corpus: hashes, shapes, values and counts. Exits with 4 if a check fails."""
 
     folder: Folder
-    accept: bool = Field(False, description="record the hashes of files changed on purpose if all other checks pass")
+    accept: bool = Field(
+        False, description="if all other checks pass, record the present hashes of files that you changed"
+    )
 
 
 class ReportSettings(Settings):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,6 +33,7 @@ RUN_FILE = "config.toml"  # identifies a run folder
 RUN_FORMAT = 1
 MAX_TOML_BYTES = 1 << 20
 _DAMAGED_REMEDY = "restore the file, or start a new run"
+_FLAG = re.compile(r"--([a-z]+(?:-[a-z]+)*)")
 _EXTENDED = "extended"  # marks a run that had finished, until it has finished again
 _FINGERPRINT = "settings_sha256"
 _BY_RUN = ("size", *DURATIONS, "metric", "eval_every", "max_length", "stride", "truncate")  # the run decides if None
@@ -66,25 +68,29 @@ def read_settings(
     """Validate all layers as `kind`; one UsageError lists all problems."""
     from_file = {} if toml_path is None else read_toml(toml_path)
     given = {**from_file, **flags}
-    if issubclass(kind, TrainingSettings) and given.get("resume") and "out" not in given:
-        raise UsageError("--out is required to resume a run: its folder")
+    stored: dict[str, Any] = {}
+    hints: list[str] = []
+    if issubclass(kind, TrainingSettings) and given.get("resume"):
+        stored = _stored(kind, given)
+        hints = [] if stored else [f"there is no run to resume in {given['out']}"]
     problems = [_unknown_word(word, kind) for word in unknown_words]
-    stored = _stored(kind, given) if issubclass(kind, TrainingSettings) and given.get("resume") else {}
     try:
         settings = kind.model_validate({**stored, **given})
     except ValidationError as error:
-        problems += [_problem(kind, dict(detail), flags, toml_path) for detail in error.errors()]
+        # A conflict between fields may follow from an unknown flag, whose value was read as an argument.
+        details = [detail for detail in error.errors() if detail["loc"] or not problems]
+        problems += [_problem(kind, dict(detail), flags, toml_path) for detail in details]
     if problems:
-        if given.get("resume") and "out" in given and not stored:
-            problems.insert(0, f"there is no run to resume in {given['out']}")
-        raise UsageError(" · ".join(problems))
+        raise UsageError(" · ".join([*hints, *problems]))
     return settings
 
 
 def _stored(kind: type[TrainingSettings], given: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of the run to resume, if there is one, without those that `given` replaces."""
-    path = Path(str(given.get("out"))) / RUN_FILE
-    if "out" not in given or not path.exists():
+    if "out" not in given:
+        raise UsageError("--out is required to resume a run: its folder")
+    path = Path(str(given["out"])) / RUN_FILE
+    if not path.exists():
         return {}
     command = next(name for name, settings in COMMAND_SETTINGS.items() if issubclass(kind, settings))
     stored = _read_run(path, command)
@@ -237,7 +243,7 @@ def _is_longer(name: str, given: TrainingSettings, before: TrainingSettings) -> 
 
 def _cannot_change(names: Sequence[str], path: Path) -> UsageError:
     what = f"{', '.join(names)} cannot change when a run is resumed"
-    return UsageError(what, where=path, remedy="omit it, or start a new run")
+    return UsageError(what, where=path, remedy=f"omit {'it' if len(names) == 1 else 'them'}, or start a new run")
 
 
 def with_whole_paths(settings: TrainingT) -> TrainingT:
@@ -267,8 +273,7 @@ def movable_fields(settings: TrainingSettings) -> dict[str, Any]:
 
 def _problem(kind: type[Settings], detail: dict[str, Any], flags: Mapping[str, Any], toml_path: Path | None) -> str:
     """A pydantic error as a message that names the flag, or the file and its key."""
-    message = str(detail["msg"]).removeprefix("Value error, ")
-    message = message[0].lower() + message[1:]
+    message = _message(detail)
     if not detail["loc"]:  # a conflict between fields
         return message
     key = str(detail["loc"][0])
@@ -285,14 +290,19 @@ def _problem(kind: type[Settings], detail: dict[str, Any], flags: Mapping[str, A
 
 def problem_in_python(kind: type[Settings], detail: dict[str, Any]) -> str:
     """A pydantic error as a message that names the setting."""
-    message = str(detail["msg"]).removeprefix("Value error, ")
-    message = message[0].lower() + message[1:]
-    if not detail["loc"]:  # a conflict between fields
-        return message
+    message = _message(detail)
+    if not detail["loc"]:  # a conflict between fields, which names their flags
+        return _FLAG.sub(lambda flag: flag[1].replace("-", "_"), message)
     name = str(detail["loc"][0])
     if detail["type"] == "extra_forbidden":
         return f"there is no setting {name}{suggestion(name, list(kind.model_fields))}"
     return f"{name}: {message} (got {detail['input']!r})"
+
+
+def _message(detail: Mapping[str, Any]) -> str:
+    """The message of a pydantic error, beginning in lower case."""
+    message = str(detail["msg"]).removeprefix("Value error, ")
+    return message[0].lower() + message[1:]
 
 
 def _unknown_word(word: str, kind: type[Settings]) -> str:

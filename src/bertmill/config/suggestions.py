@@ -1,14 +1,14 @@
 """Suggestions for unknown names.
 
-In this order: our name for what other tools call so, the name with the smallest edit distance, a name with the same
-beginning.
+In this order: our name for a setting that other tools call by this name, the name with the smallest edit distance, a
+name with the same beginning.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-# Other tools' name of a setting → ours; of several, the one that the command has. Names are without leading dashes.
+# Names of settings in other tools → our names, of which a command has at most one. Without leading dashes.
 _OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "lr": ("learning-rate",),
     "peak-lr": ("learning-rate",),
@@ -86,7 +86,7 @@ def suggestion(word: str, known: Sequence[str]) -> str:
 
 
 def _similar(word: str, names: Sequence[str]) -> list[str]:
-    """The names that `word` may be a misspelling of, or have the same beginning; the most similar first."""
+    """The names that `word` may be a misspelling of, then those with the same beginning; the most similar first."""
     max_distance = (len(word) + 1) // _LETTERS_PER_ERROR
     distances = {name: _distance(word, name) for name in names if abs(len(name) - len(word)) <= max_distance}
     misspelled = sorted((name for name in distances if distances[name] <= max_distance), key=lambda n: distances[n])

@@ -1,7 +1,6 @@
 """The facts about a corpus in its manifest, checked where they are read.
 
-A manifest can be damaged or edited although its files are intact. Types and ranges are therefore checked once, for all
-readers.
+A manifest can be damaged or edited although its files are intact, so types and ranges are checked here for all readers.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class Evaluation:
     metrics: dict[str, float]
     intervals: dict[str, tuple[float, float]]
     baseline: Baseline
-    warning: str  # if the model may have learned nothing, else empty
+    warning: str  # if the model may have learned nothing; otherwise empty
     classes: ClassReport
     reliability: list[ConfidenceBin]  # empty if the task gives no probabilities
     errors: list[Error]  # the worst first
@@ -75,11 +75,7 @@ class Evaluation:
     @property
     def summary(self) -> str:
         """The selecting metric next to the baseline, on one line."""
-        low, high = self.intervals[self.metric]
-        return (
-            f"{_words(self.metric)} {self.metrics[self.metric]:.4f} (95% CI: {low:.4f} … {high:.4f}), "
-            f"baseline {self.baseline.metrics[self.metric]:.4f} ({self.baseline.shown})"
-        )
+        return f"{_compared(self.metric, self.metrics, self.intervals, self.baseline)} ({self.baseline.shown})"
 
     def to_json(self) -> dict[str, Any]:
         """The evaluation as `bertmill evaluate --json` prints it."""
@@ -117,12 +113,13 @@ def evaluate(
     num_errors: int,
     metric: str,
     *,
-    is_tuned_on_them: bool = False,
+    is_tuned_on_examples: bool = False,
     ran: Progress = ignore_progress,
 ) -> Evaluation:
     """Compare predictions for labeled examples with the labels; keep the `num_errors` worst errors.
 
-    `metric` is compared with the baseline. Say with `is_tuned_on_them` if the task was tuned on these examples.
+    `metric` decides whether the model beats the baseline. If the task was tuned on these examples, each half of them is
+    judged by the task tuned on the other half.
     """
     outputs = list(stream_outputs(task, model, examples, device, ran))
     scores = scores_of(task, outputs)
@@ -137,7 +134,7 @@ def evaluate(
     baseline = Baseline(constant, task.metrics(constant_scores))
     bounds = intervals(task.metrics, scores)
     metrics = task.metrics(scores)
-    is_biased = is_tuned_on_them and len(outputs) > 1
+    is_biased = is_tuned_on_examples and len(outputs) > 1
     judged, judged_bounds = _cross_validated(task, metric, scores) if is_biased else (metrics, bounds)
     return Evaluation(
         len(outputs),
@@ -153,24 +150,30 @@ def evaluate(
 
 
 def _warning(baseline: Baseline, metrics: Metrics, bounds: Bounds, metric: str, errors: Sequence[str]) -> str:
-    """What is not better than the baseline beyond its interval; empty if everything is."""
+    """The metrics that do not beat the baseline beyond their intervals, with advice; empty if all of them do."""
     doubtful = []
     for name in (metric, *errors):
         low, high = bounds[name]
         constant = baseline.metrics[name]
         if (high >= constant) if name in errors else (low <= constant):
-            value = f"{_words(name)} {metrics[name]:.4f} (95% CI: {low:.4f} … {high:.4f})"
-            doubtful.append(f"{value}, baseline {constant:.4f}")
+            doubtful.append(_compared(name, metrics, bounds, baseline))
     if not doubtful:
         return ""
     what = f"the model is not clearly better than the baseline, {baseline.shown}: {'; '.join(doubtful)}"
     return f"{what}. Train longer or on more rows, or check the columns and labels."
 
 
-def _cross_validated(task: AnyTask, metric: str, scores: Scores) -> tuple[Metrics, Bounds]:
-    """The metrics and intervals if each half of the rows is decided by the task tuned on the other half.
+def _compared(name: str, metrics: Metrics, bounds: Bounds, baseline: Baseline) -> str:
+    """A metric with its interval, next to the baseline."""
+    low, high = bounds[name]
+    value = f"{name.replace('_', ' ')} {metrics[name]:.4f} (95% CI: {low:.4f} … {high:.4f})"
+    return f"{value}, baseline {baseline.metrics[name]:.4f}"
 
-    A task tuned on the same rows seems to beat the baseline even without a signal.
+
+def _cross_validated(task: AnyTask, metric: str, scores: Scores) -> tuple[Metrics, Bounds]:
+    """The metrics and intervals if each half of the rows is judged by the task tuned on the other half.
+
+    A task tuned on the rows it is judged by can seem to beat the baseline although it learned nothing.
     """
     rows = np.arange(len(scores))
     halves = (rows % 2 == 0, rows % 2 == 1)
@@ -185,10 +188,6 @@ def _cross_validated(task: AnyTask, metric: str, scores: Scores) -> tuple[Metric
         return found
 
     return metrics(rows), intervals(metrics, rows)
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")
 
 
 def _reliability(task: AnyTask, outputs: Sequence[tuple[Example, Array]]) -> list[ConfidenceBin]:

@@ -60,7 +60,7 @@ class Predictor:
         listed = _listed(inputs)
         given = [each for each in listed if not is_missing(each)]
         if num_missing := len(listed) - len(given):
-            text = f"{num_missing:,} of {counted(len(listed), 'input')} missing (None or NaN); their prediction is None"
+            text = f"None is predicted for {num_missing:,} of {counted(len(listed), 'input')}: missing (None or NaN)"
             warnings.warn(text, stacklevel=2)
         predictions = iter(_predictions(self._task_runner(), given))
         return [None if is_missing(each) else next(predictions) for each in listed]

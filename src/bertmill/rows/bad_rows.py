@@ -1,7 +1,7 @@
 """Bad rows: the error classes, the counts, and the limit.
 
-A bad row stops reading, or is skipped and counted. If more rows are bad than the setting `max_bad_rows` allows, or all
-of them, reading stops in either case. A limit on their number applies after every bad row. A limit on their fraction
+A bad row stops reading, or is skipped and counted. Reading also stops if more rows are skipped than the setting
+`max_bad_rows` allows, or all of them. A limit on their number applies after every bad row. A limit on their fraction
 applies at the end of a file, and after every bad row once 1,000 rows have been read.
 """
 
@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 
 from bertmill.config.fields import are_too_many
 from bertmill.errors import DataError
-from bertmill.text.printable import counted, escaped, one_line
+from bertmill.text.printable import counted, escaped, listed, one_line
 from bertmill.text.repair import Repairs
 
 ROWS_BEFORE_STOPPING = 1000
-_MAX_LISTED = 10
 _MAX_CHARACTERS = 40  # of a label in a message
 
 
@@ -34,14 +33,14 @@ class UnknownLabelError(BadRowError):
 
     def __init__(self, kind: str, num_rows: Mapping[str, int], known: Sequence[str], place: str) -> None:
         self.kind, self.num_rows, self.known = kind, num_rows, known
-        allowed = _shortened(known)
+        allowed = listed(known)
         if len(num_rows) == 1:
             ((label, count),) = num_rows.items()
             rows = f" ({counted(count, 'row')})" if count > 1 else ""
             what, them = f"the {kind} {_quoted(label)}{rows} is not one of {allowed}", "it"
         else:
             by_count = sorted(num_rows.items(), key=lambda item: -item[1])
-            found = _shortened([f"{_quoted(label)} ({counted(count, 'row')})" for label, count in by_count])
+            found = listed([f"{_quoted(label)} ({counted(count, 'row')})" for label, count in by_count])
             what, them = f"{counted(len(num_rows), kind)} are not among {allowed}: {found}", "them"
         remedy = f"correct {them}, or add {them} to the training data"
         super().__init__(f"unknown {kind}", what, remedy, where=place)
@@ -92,22 +91,18 @@ class RowCounts:
         """Yield notes for the user after all rows are read. `where` names the file if there are several."""
         yield from map(escaped, self.notices)  # they name files
         skipped, repaired = self._skipped_text if self.skipped else "", str(self.repairs) if self.repairs else ""
-        texts = {"corrected": _listed(self.corrected), "skipped": skipped, "repaired": repaired}
+        texts = {"corrected": _with_counts(self.corrected), "skipped": skipped, "repaired": repaired}
         yield from (f"{verb}{where}: {text}" for verb, text in texts.items() if text)
 
     @property
     def _skipped_text(self) -> str:
         labels = [f"{_quoted(label)} {count:,}" for label, count in self.unknown.most_common()]
-        unknown = f"; unknown: {_shortened(labels)}" if labels else ""
-        return f"{self.skipped.total():,} of {self.num_rows:,} rows ({_listed(self.skipped)}{unknown})"
+        unknown = f"; unknown: {listed(labels)}" if labels else ""
+        return f"{self.skipped.total():,} of {self.num_rows:,} rows ({_with_counts(self.skipped)}{unknown})"
 
 
-def _listed(counts: Counter[str]) -> str:
-    return _shortened([f"{what} {count:,}" for what, count in counts.most_common() if count])
-
-
-def _shortened(parts: Sequence[str]) -> str:
-    return ", ".join(parts[:_MAX_LISTED]) + " …" * (len(parts) > _MAX_LISTED)
+def _with_counts(counts: Counter[str]) -> str:
+    return listed([f"{what} {count:,}" for what, count in counts.most_common() if count])
 
 
 def _quoted(label: str) -> str:

@@ -135,7 +135,7 @@ def parse_columns(text: str) -> Columns:
     return replace(columns, has_header=not are_numbers)
 
 
-def recognise_columns(names: Sequence[str], lists: Collection[str] = (), labelled: bool = False) -> Columns | None:
+def recognize_columns(names: Sequence[str], lists: Collection[str] = (), labelled: bool = False) -> Columns | None:
     """Find the columns by their common names. Returns None if the text, or a required label, cannot be recognized.
 
     `lists` are the columns that hold lists of values.

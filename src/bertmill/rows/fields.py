@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from bertmill.errors import DataError, UsageError
 from bertmill.rows.bad_rows import ROWS_BEFORE_STOPPING, BadRowError
-from bertmill.rows.columns import Columns, given_columns, recognise_columns
+from bertmill.rows.columns import Columns, given_columns, recognize_columns
 from bertmill.rows.formats import RECORDS, TABLES, Cells, Unfold, read_records, read_table
 from bertmill.rows.headers import check_for_header, numbered, with_header_notice
 from bertmill.rows.labeled_texts import LABEL_PREFIX, read_class_folder, read_fasttext
@@ -108,7 +108,7 @@ def _table_records(file: RowFile, rows: Iterator[Cells], wanted: Wanted) -> tupl
 
 def _has_header(file: RowFile, names: Sequence[str], others: Sequence[Sequence[str]], wanted: Wanted) -> bool:
     """Whether the first row of a table, which has these `names`, is a header."""
-    recognized = recognise_columns(names, labelled=wanted.label)
+    recognized = recognize_columns(names, labelled=wanted.label)
     known = [each for each in (given_columns(file.settings), file.trained_columns, recognized) if each is not None]
     has_known_name = any(each.has_header and not set(each.names).isdisjoint(names) for each in known)
     return has_known_name or looks_like_header(names, others)
@@ -142,11 +142,11 @@ def _named_records(
     sample = Sample.of_records([record.fields for record in good])
     first = good[0]
     if optional_label:
-        first = next((record for record in good if recognise_columns(list(record.fields), labelled=True)), first)
+        first = next((record for record in good if recognize_columns(list(record.fields), labelled=True)), first)
     names = list(first.fields)
     lists = [name for name, value in first.fields.items() if isinstance(value, list)]
     columns = file.columns = _choose_columns(file, names, wanted, sample, first.place, lists)
-    is_recognized = given_columns(file.settings) is None and columns == recognise_columns(names, lists)
+    is_recognized = given_columns(file.settings) is None and columns == recognize_columns(names, lists)
     return _refuse_new_pairs(records) if is_recognized and columns.pair is None else records, columns
 
 
@@ -181,7 +181,7 @@ def _choose_columns(
     """Return the columns of a file with these header names or keys. Raises DataError if they cannot be determined."""
     columns = given_columns(file.settings)
     if columns is None:
-        columns = recognise_columns(names, lists, wanted.label)
+        columns = recognize_columns(names, lists, wanted.label)
         if columns is None and len(names) == 1 and file.format in TABLES and not wanted.label:
             columns = Columns("1", has_header=False)
         if file.trained_columns is not None:
@@ -248,7 +248,7 @@ def _refuse_new_pairs(records: Iterable[Record]) -> Iterator[Record]:
     for record in records:
         names = tuple(record.fields)
         if names not in without_pair:
-            columns = recognise_columns(names)
+            columns = recognize_columns(names)
             if columns is None or columns.pair is None:
                 without_pair.add(names)
             else:

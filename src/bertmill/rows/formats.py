@@ -61,10 +61,10 @@ def read_table(file: RowFile, lines: Iterator[Line] | None = None) -> Iterator[C
     first, lines = first_lines(lines or file.lines(), 1)
     has_quotes = (file.settings.quotes or ("standard" if is_csv else "literal")) == "standard"
     separator = file.settings.separator or ("," if is_csv else "\t")
+    named = _NAMED_SEPARATOR.fullmatch(first[0].text) if is_csv and first else None
+    if named:
+        next(lines)
     if is_csv and first and file.settings.separator is None:
-        named = _NAMED_SEPARATOR.fullmatch(first[0].text)
-        if named:
-            next(lines)
         separator = named[1] if named else _separator_in(first[0].text, has_quotes)
         if separator != ",":
             name = {";": "semicolons", "\t": "tabs"}.get(separator, repr(separator))

@@ -47,7 +47,7 @@ def with_header_notice(
         file.counts.notices.append(f"{place}: the header occurs again as a row ({num_repeated:,} ×); remove it")
     elif num_same == 1 < num_rows and is_name(name):
         remedy = "remove it" if columns.has_header else _by_name(columns, cells)
-        what = f"only this row has the label {one_line(name)}; if it is a header, {remedy}"
+        what = f"only this row has the label {one_line(name)!r}; if it is a header, {remedy}"
         file.counts.notices.append(f"{place}: {what}")
 
 

@@ -23,6 +23,7 @@ from typing import Any
 
 from bertmill.errors import DataError, UsageError
 from bertmill.text.files import Line
+from bertmill.text.printable import listed
 
 MAX_JSON_CHARACTERS = 1 << 28  # of a whole file
 
@@ -98,7 +99,7 @@ def at_key(content: Any, file: str, key: str | None) -> Any:
     if not isinstance(content, JsonObject):
         raise UsageError(f"the file is not an object with a key {key!r}", where=file, remedy="omit it")
     if key not in content:
-        raise UsageError(f"the file has no key {key!r}", where=file, remedy=f"its keys are {', '.join(content)}")
+        raise UsageError(f"the file has no key {key!r}", where=file, remedy=f"its keys are {listed(list(content))}")
     return content[key]
 
 
@@ -107,7 +108,7 @@ def listed_rows(content: Any, file: str) -> Iterator[tuple[str, Any]]:
     if isinstance(content, JsonObject):
         lists = {key: value for key, value in content.items() if _is_list_of_rows(value)}
         if len(lists) > 1:
-            keys = ", ".join(f"{key} ({len(rows):,})" for key, rows in lists.items())
+            keys = listed([f"{key} ({len(rows):,})" for key, rows in lists.items()])
             remedy = f"name one of them, as in {file}#{next(iter(lists))}"
             raise UsageError(f"the file has several lists of rows: {keys}", where=file, remedy=remedy)
         content = next(iter(lists.values())) if lists else _transposed(content)

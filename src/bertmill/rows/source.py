@@ -24,6 +24,7 @@ RowT = TypeVar("RowT", bound=Row)
 
 FORMATS = ("tsv", "csv", "jsonl", "json", "parquet", "fasttext")
 FOLDER = "folder"  # the format of a folder with one subfolder per class
+PARALLEL_FORMAT = "sentences"  # the format of a file whose tags are in a parallel file: one sentence per line
 
 
 @dataclass

@@ -23,7 +23,7 @@ _NUM_SAMPLES = 3
 _QUANTILES = {"min": 0.0, "50%": 0.5, "90%": 0.9, "99%": 0.99, "max": 1.0}
 
 
-def summarise(
+def summarize(
     train: Sequence[RowT],
     dev: Sequence[RowT],
     count_pieces: Callable[[str], int],

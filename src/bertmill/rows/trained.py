@@ -3,11 +3,13 @@
     "rows": {"suffix": ".csv", "separator": ";", "columns": {"text": "comentario", "label": "clase", …}}
 
 - The columns are used for every file that has them (fields.py).
-- Format, separator and quotes are used for files with the same suffix, if none of the three is set.
+- Format, separator and quotes are used for files with the same suffix, if none of the three is set. If the tags were in
+  a parallel file, the format is `sentences`.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
@@ -15,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from bertmill.config.fields import Quotes, Separator
 from bertmill.errors import IntegrityError
 from bertmill.rows.columns import Columns, given_columns
-from bertmill.rows.source import RowFile
+from bertmill.rows.source import PARALLEL_FORMAT, RowFile
 from bertmill.text.files import format_suffix
 
 _FORMAT_SETTINGS = ("format", "separator", "quotes")
@@ -50,12 +52,14 @@ class TrainedRows(BaseModel):
 def recorded_rows(file: RowFile) -> dict[str, Any]:
     """The entry of bertmill.json for a file of training rows that has been read."""
     settings = {name: getattr(file.settings, name) for name in _FORMAT_SETTINGS}
+    if file.tags is not None:
+        settings["format"] = PARALLEL_FORMAT
     columns = file.columns or given_columns(file.settings)
     recorded = TrainedRows(suffix=format_suffix(file.path), columns=columns, **settings)
     return recorded.model_dump(mode="json", exclude_defaults=True)
 
 
-def trained_rows(recorded: Any, where: Any) -> TrainedRows | None:
+def trained_rows(recorded: Any, where: str | Path) -> TrainedRows | None:
     """The settings in the metadata of a model folder; None if there are none. IntegrityError if they are invalid."""
     if recorded is None:
         return None

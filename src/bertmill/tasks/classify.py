@@ -42,7 +42,7 @@ from bertmill.tasks.label_sets import (
 )
 from bertmill.tasks.metrics import ClassReport, class_metrics, label_set_metrics, report_classes, report_label_sets
 from bertmill.tasks.sequence import SequenceTask, TextRow, read_texts
-from bertmill.text.printable import counted, one_line
+from bertmill.text.printable import counted, listed, one_line
 from bertmill.text.tokenizer import BertTokenizer
 
 MULTI_LABEL = "multi_label_classification"
@@ -333,7 +333,7 @@ def parse_class_weights(text: str, counts: Counter[str]) -> tuple[float, ...]:
             what = f"class_weights: expected LABEL=NUMBER with a positive number, got {part!r}"
             raise UsageError(what, remedy="correct it, or use balanced")
         if label not in counts or label in weights:
-            remedy = f"the labels are {', '.join(counts)}"
+            remedy = f"the labels are {listed(list(counts))}"
             raise UsageError(f"class_weights: {part!r} names an unknown or repeated label", remedy=remedy)
         weights[label] = as_number(weight)
     return tuple(weights.get(label, 1.0) for label in counts)

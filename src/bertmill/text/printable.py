@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 # C0 and C1, marks that change the direction of text, line and paragraph separators, and lone surrogates, which stand
@@ -25,6 +26,11 @@ def escaped(text: str, *, keep: str = "") -> str:
 def json_line(value: Any) -> str:
     """One line of JSON: readable, and without control characters."""
     return _CONTROL.sub(lambda found: json.dumps(found[0])[1:-1], json.dumps(value, ensure_ascii=False))
+
+
+def listed(parts: Sequence[str], limit: int = 10) -> str:
+    """The first parts, separated by commas: `a, b …`."""
+    return ", ".join(parts[:limit]) + " …" * (len(parts) > limit)
 
 
 def counted(number: int, noun: str) -> str:

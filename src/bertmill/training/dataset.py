@@ -14,7 +14,7 @@ from bertmill.errors import DataError
 from bertmill.rows.columns import PRESET_METRICS
 from bertmill.rows.source import RowFile
 from bertmill.rows.split import split_rows
-from bertmill.rows.summary import summarise
+from bertmill.rows.summary import summarize
 from bertmill.rows.trained import recorded_rows
 from bertmill.tasks.base import AnyTask, Example, encode_rows
 from bertmill.text.printable import counted, escaped
@@ -52,7 +52,7 @@ def read_dataset(settings: FinetuneSettings, kind: type[AnyTask], windows: Windo
     dev_examples = list(encode_rows(task, dev, windows, dev_file))
     if not train_examples or not dev_examples:
         raise DataError("no usable rows are left for training or for evaluation", where=dev_file.path)
-    summary = summarise(
+    summary = summarize(
         [example.row for example in train_examples],
         [example.row for example in dev_examples],
         cache(lambda text: len(windows.ids(text))),  # many questions share a passage

@@ -84,7 +84,7 @@ def evaluate_finetuning(
 ) -> tuple[Evaluation, dict[str, Any]]:
     """Evaluate a fine-tuned model on the dev examples; also returns the content of evaluation.json."""
     is_tuned = task is not data.task
-    evaluation = evaluate(task, model, data.dev, device, NUM_ERRORS, data.metric, is_tuned_on_them=is_tuned)
+    evaluation = evaluate(task, model, data.dev, device, NUM_ERRORS, data.metric, is_tuned_on_examples=is_tuned)
     wrong = [error.row for error in evaluation.errors[: NUM_SEQUENCES // 2]]
     examples = [next(each for each in data.dev if each.row is row) for row in wrong]
     examples += [each for each in data.dev[:NUM_SEQUENCES] if not any(each is other for other in examples)]

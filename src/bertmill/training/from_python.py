@@ -53,7 +53,7 @@ def finetune(
         given["out"] = out
     contents = {}
     for name, rows in {"train": train, "dev": dev}.items():
-        if isinstance(rows, str | Path) or (name == "dev" and isinstance(rows, float)):
+        if isinstance(rows, str | Path) or (name == "dev" and isinstance(rows, int | float)):
             given[name] = str(rows)
         else:
             contents[name] = to_json_lines(rows)
@@ -93,7 +93,7 @@ def _rows_in(run: RunFolder, contents: Mapping[Path, bytes], *, resume: bool) ->
             _write_rows(run, contents, written, resume=resume)
         yield
     except BaseException:
-        if not run.config.exists():
+        if written and not run.config.exists():
             for path in written:
                 path.unlink(missing_ok=True)
             with suppress(OSError):  # it is not empty

@@ -125,6 +125,42 @@ def test_input_for_prediction_may_be_lines_of_text(tmp_path: Path) -> None:
     assert [(words(row), row.tags) for row in again] == [(["Hello", "there"], None)]
 
 
+@pytest.mark.parametrize(
+    ("content", "format_", "expected"),
+    [("\nEU\tB-ORG\nagrees\tO\n", "conll", ["EU", "agrees"]), ("EU agrees\tB-ORG O\n", "sentences", ["EU", "agrees"])],
+)
+def test_lines_of_text_that_may_have_tags_need_a_format(
+    tmp_path: Path, content: str, format_: str, expected: list[str]
+) -> None:
+    with pytest.raises(DataError, match=r"a\.txt:[12]: the line has a tab; set format to conll or sentences if tabs"):
+        read(tmp_path / "a.txt", content, labelled=False)
+    assert words(read(tmp_path / "a.txt", content, labelled=False, format=format_)[0]) == expected
+    assert read(tmp_path / "a.txt", content, labelled=False, format="lines")[0].texts == (
+        content.strip().split("\n")[0],
+    )
+
+
+@pytest.mark.parametrize(("name", "is_reported"), [("a.txt", True), ("-", False)])
+def test_lines_in_a_file_like_the_training_rows_are_reported(
+    name: str, is_reported: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_open", lambda _: io.BufferedReader(io.BytesIO(b"EU B-ORG\nagrees O\n")))
+    for settings in ({}, {"format": "lines"}):
+        file = RowFile(name, RowSettings(**settings))
+        TrainedRows(suffix=".txt").apply_to(file)
+        assert len(list(read_words(file, labelled=False))) == 2
+        what = "each line is read as a text; if words have tags as in training, set format to conll or sentences"
+        assert file.counts.notices == ([f"{name}: {what}"] if is_reported and not settings else [])
+
+
+def test_bytes_that_are_not_utf_8_are_reported(tmp_path: Path) -> None:
+    path = tmp_path / "a.conll"
+    path.write_bytes("Málaga LOC\nis O\n".encode("cp1252"))
+    file = RowFile(str(path))
+    assert words(next(read_words(file, labelled=True)))[0] == "M\ufffdlaga"
+    assert any("some bytes are not UTF-8" in notice for notice in file.counts.notices)
+
+
 def test_files_like_the_training_rows_have_the_same_columns(tmp_path: Path) -> None:
     def read_again(name: str, *, labelled: bool = True, **settings: Any) -> list[WordsRow]:
         (tmp_path / name).write_text("1\tgood\tA\n2\tfilm\tB\n", encoding="utf-8")

@@ -3,7 +3,8 @@
     records    {"words": […], "tags": […]}, or {"text": …, "entities": [{"start": …, "end": …, "label": …}, …]} with
                character offsets, or CLUENER's {"text": …, "label": {"name": {"叶老桂": [[9, 11]]}}}, where 11 is the
                last character; .jsonl, .json or .parquet
-    lines      one untagged text per line, for prediction only; .txt files and standard input
+    lines      one untagged text per line, for prediction only; .txt files and standard input, unless the first line
+               has a tab, which may separate words and tags
     conll, sentences, parallel files: see sentences.py
 
 The setting `columns` selects other columns (`text=1,label=4`) or fields (`text=tokens,label=ner_tags`). A text without
@@ -18,17 +19,17 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from bertmill.errors import UsageError
+from bertmill.errors import DataError, UsageError
 from bertmill.rows.bad_rows import BadRowError
 from bertmill.rows.columns import Columns, parse_columns
 from bertmill.rows.formats import RECORDS, read_records
 from bertmill.rows.labels import require_printable
 from bertmill.rows.row import Record, Row
-from bertmill.rows.source import RowFile
+from bertmill.rows.source import PARALLEL_FORMAT, RowFile
 from bertmill.tasks.base import TaskOptions
 from bertmill.tasks.tag.schemes import Entity, iob2
 from bertmill.tasks.tag.sentences import read_sentences
-from bertmill.text.files import STANDARD_INPUT, format_suffix, read_file
+from bertmill.text.files import STANDARD_INPUT, first_lines, format_suffix
 from bertmill.text.printable import counted
 from bertmill.text.words import Span, find_words, join_words
 
@@ -104,10 +105,19 @@ def _records(file: RowFile, columns: Columns | None, labelled: bool) -> Iterator
     file_format = _format(file, columns, labelled)
     if file_format in RECORDS:
         return (_named(record, columns, labelled) for record in read_records(file))
-    if file_format == "lines":
-        lines = read_file(file.path, encoding=file.settings.encoding, repairs=file.counts.repairs)
-        return (Record(line.place, {"words": line.text}) for line in lines if line.text)
-    return read_sentences(file, columns, labelled)
+    return _untagged_records(file) if file_format == "lines" else read_sentences(file, columns, labelled)
+
+
+def _untagged_records(file: RowFile) -> Iterator[Record]:
+    """Yield a record per line of text. Raises DataError if no format is set and the file may have tags."""
+    first, lines = first_lines(file.lines(), 1)
+    if file.settings.format is None and first and "\t" in first[0].text:
+        remedy = "set format to conll or sentences if tabs separate words and tags, or to lines if each line is a text"
+        raise DataError("the line has a tab", where=first[0].place, remedy=remedy)
+    if file.settings.format is None and file.is_like_trained:
+        what = "each line is read as a text; if words have tags as in training, set format to conll or sentences"
+        file.counts.notices.append(f"{file.path}: {what}")
+    return (Record(line.place, {"words": line.text}) for line in lines if line.text)
 
 
 def _format(file: RowFile, columns: Columns | None, labelled: bool) -> str:
@@ -115,7 +125,7 @@ def _format(file: RowFile, columns: Columns | None, labelled: bool) -> str:
     given = file.settings.format
     if file.tags is not None:
         file.require_default("columns")
-        if file.format in RECORDS or given not in (None, "sentences"):
+        if file.format in RECORDS or given not in (None, PARALLEL_FORMAT):
             remedy = "provide a text file with one sentence per line"
             raise UsageError(f"tags cannot be used with the format {file.format}", where=file.path, remedy=remedy)
     if given is None and file.format not in RECORDS:

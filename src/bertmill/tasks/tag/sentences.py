@@ -3,12 +3,13 @@
     conll      one word per line with its tag in the last column, separated by tabs or spaces; an empty line ends a
                sentence; comments (# …) are skipped if tabs separate the columns
     sentences  one sentence per line: its words, a tab, and its tags; spaces separate words and tags. A sentence without
-               spaces has one tag per character if it is Chinese or has several tags. Lines without a tab that start
-               with # are skipped. With `RowFile.tags`, another file has the tags on the same lines
+               spaces is one word if it has one tag; with several tags, each character is a word. Without tags, each
+               character is a word if the sentence is Chinese. Lines without a tab that start with # are skipped.
+               With `RowFile.tags`, another file has the tags on the same lines
 
-Without the setting `format`, the first line decides that is not empty, a comment, a header or -DOCSTART-. It has the
-format `sentences` if tabs separate its columns and its tag column holds several tags; otherwise, it has the format
-`conll`. Common column names in the first line are a header. -DOCSTART- lines are skipped.
+Without the setting `format`, the first line that is not empty, a comment, a header or -DOCSTART- decides: the format is
+`sentences` if tabs separate its columns and its tag column holds several tags, otherwise `conll`. Common column names
+in the first line are a header. -DOCSTART- lines are skipped.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ class _Layout:
         """Return what is wrong with the cells of a line."""
         if len(values) != self.num_columns:
             what = f"the line has {counted(len(values), 'column')}, but the first line has {self.num_columns}"
-            is_sentence = self.is_detected and not self.has_sentences
-            remedy = "correct it, set format=sentences if every line is a sentence" if is_sentence else None
+            may_be_sentence = self.is_detected and not self.has_sentences
+            remedy = "correct it, set format=sentences if every line is a sentence" if may_be_sentence else None
             return BadRowError("different number of columns", what, remedy)
         if self.has_sentences:
             return None
@@ -71,9 +72,10 @@ class _Layout:
 
 def read_sentences(file: RowFile, columns: Columns | None, labelled: bool) -> Iterator[Record]:
     """Yield records with the field `words` and, if labeled, `tags`."""
-    lines = _lines(file, file.path)
+    lines = file.lines()
     if file.tags is not None:
-        yield from _parallel_records(lines, _lines(file, str(file.tags)), file)
+        tag_lines = read_file(str(file.tags), encoding=file.settings.encoding, repairs=file.counts.repairs)
+        yield from _parallel_records(lines, tag_lines, file)
         return
     first, lines = _first(lines)
     if first is None:
@@ -86,10 +88,6 @@ def read_sentences(file: RowFile, columns: Columns | None, labelled: bool) -> It
     layout = _find_layout(first, columns, file, labelled)
     read = _sentence_records if layout.has_sentences else _conll_records
     yield from read(lines, layout)
-
-
-def _lines(file: RowFile, path: str) -> Iterator[Line]:
-    return read_file(path, encoding=file.settings.encoding, repairs=file.counts.repairs)
 
 
 def _first(lines: Iterator[Line]) -> tuple[Line | None, Iterator[Line]]:
@@ -204,10 +202,10 @@ def _parts(text: str) -> list[str]:
 
 
 def _words(text: str, tags: list[str] | None) -> list[str]:
-    """Split a sentence into words at spaces, or into characters if there are no spaces."""
+    """Split a sentence into words at spaces, or into characters if it has no spaces but is more than one word."""
     words = _parts(text)
-    is_one_word = len(words) == 1 and not _IDEOGRAPH.search(text) and (tags is None or len(tags) <= 1)
-    return list(words[0]) if len(words) == 1 and not is_one_word else words
+    has_several = bool(_IDEOGRAPH.search(text)) if tags is None else len(tags) > 1
+    return list(words[0]) if len(words) == 1 and has_several else words
 
 
 def _conll_records(lines: Iterator[Line], layout: _Layout) -> Iterator[Record]:

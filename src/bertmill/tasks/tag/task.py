@@ -56,9 +56,10 @@ class Tag(Task[WordsRow, TagExample]):
     """Tag every word: parts of speech, entities, Chinese word segmentation.
 
     rows:     {"words": ["in", "Paris"], "tags": ["O", "B-LOC"]}, or a "text" with "entities"
-              (start, end, label); .jsonl, .json, .parquet; other files (conll) have one word per line,
-              its tag in the last column after a tab or space, and an empty line after each sentence,
-              or (sentences) one sentence per line, a tab and its tags, which may be in --tags instead
+              (start, end, label); .jsonl, .json, .parquet;
+              other files have one word per line, its tag in the last column, and an empty line after
+              each sentence (conll), or one sentence per line: its words, a tab and its tags (sentences);
+              the tags of sentences may be in another file (--tags)
     columns:  text (the words), label (the tags)
     metrics:  f1 (default), strict_f1, accuracy; only accuracy for tags that do not mark spans
     """
