@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bertmill.demo.folder import MINILM, QUICK
+from bertmill.demo.rows import Sizes
 from tests.conftest import RunCommand
 from tests.program import PROGRAM
 
@@ -23,11 +26,20 @@ MOMENTS = (
 )
 
 
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quick demo takes a fifth of its time. The slow tests, of docs/demo.md too, run the real one."""
+    rows = Sizes(classify=(70, 70), tag=(120, 60), pair=(40, 10), answer=(40, 20))
+    tunings = tuple(replace(tuning, epochs=1) if tuning.start == MINILM else tuning for tuning in QUICK.tunings)
+    monkeypatch.setattr("bertmill.demo.folder.QUICK", replace(QUICK, steps=60, rows=rows, tunings=tunings))
+
+
 def read_results(folder: Path) -> dict[str, Any]:
     results: dict[str, Any] = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     return results
 
 
+@pytest.mark.usefixtures("small")
 def test_a_demo_prints_a_table_and_predictions_and_writes_a_report(bertmill: RunCommand, tmp_path: Path) -> None:
     done = bertmill("demo", "--quick", "--out", "demo")
     assert done.returncode == 0, done.stderr

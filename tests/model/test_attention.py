@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention import varlen
 
 from bertmill.model import attention
 from bertmill.model.attention import attend, attend_partial, attend_with_weights, plain_attention
@@ -119,7 +120,7 @@ def test_partial_queries_with_dropout_match_the_reference(hidden: bool) -> None:
 def test_the_flat_kernel_matches_the_reference(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     layout, qkv = make_layout(causal), random_qkv()
     reference, _ = attend_with_weights(qkv, layout, HEADS, NO_DROPOUT)
-    monkeypatch.setattr(attention.varlen, "varlen_attn", slow_kernel)
+    monkeypatch.setattr(varlen, "varlen_attn", slow_kernel)
     monkeypatch.setattr(attention, "_has_flat_kernel", lambda *_: True)
     assert_same_outputs_and_gradients(attend(qkv, layout, HEADS, NO_DROPOUT), reference, qkv)
 

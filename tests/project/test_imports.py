@@ -69,9 +69,18 @@ def test_no_file_has_a_generic_name() -> None:
     assert not [path for path in SOURCE.rglob("*") if path.stem in generic_names]
 
 
-def test_settings_rows_registries_and_the_tokenizer_do_not_import_torch() -> None:
+def test_settings_rows_registries_the_tokenizer_and_reports_do_not_import_torch() -> None:
     modules = (
         "bertmill.config.reading, bertmill.text.tokenizer, bertmill.rows.columns, bertmill.rows.split, bertmill.tasks"
     )
-    code = f"import sys, {modules}, bertmill.corpus.objectives; sys.exit('torch' in sys.modules)"
+    more = "bertmill.corpus.objectives, bertmill.cli.report"
+    code = f"import sys, {modules}, {more}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_loading_a_model_does_not_import_the_compiler_of_torch() -> None:
+    """It takes a second."""
+    code = (
+        "import sys, bertmill; bertmill.BertModel.from_pretrained('minilm'); sys.exit('torch._dynamo' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 
 import pytest
 
 from bertmill.cli.main import main
 from bertmill.text.tokenizer import BertTokenizer
-from bertmill.training.final_evaluation import MAX_CHARACTERS, MAX_CLASSES, clipped, write_evaluation
+from bertmill.training.final_evaluation import MAX_CLASSES, write_evaluation
 from tests.finetuned import finetune_words
 from tests.training.pretraining import pretrain
-
-
-def test_clipping_bounds_texts_lists_and_numbers() -> None:
-    value = {
-        "text": "x" * 5000,
-        "numbers": [1 / 3, math.nan, math.inf, 7, True, None],
-        "short": "<b>",
-        "long": [1] * 9999,
-    }
-    result = clipped(value)
-    assert result["text"].startswith("x" * MAX_CHARACTERS + " … (5,000 characters)")
-    assert result["numbers"] == [0.3333333, None, None, 7, True, None]
-    assert result["short"] == "<b>"
-    assert len(result["long"]) == 2000
 
 
 def test_the_file_is_bounded_for_long_texts_and_many_classes(tmp_path: Path) -> None:

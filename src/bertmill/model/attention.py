@@ -15,7 +15,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn.attention import varlen
 
 from bertmill.model.dropout import Dropout, shifted
 from bertmill.model.packing import Group, Layout
@@ -129,6 +128,8 @@ def _has_flat_kernel(qkv: Tensor, layout: Layout, num_heads: int, dropout: Dropo
 
 def _attend_flat(qkv: Tensor, layout: Layout, num_heads: int) -> Tensor:
     """Attend in all sequences with one call. Untested on a GPU: tests replace the kernel with a slow equivalent."""
+    from torch.nn.attention import varlen  # imported here because it takes a second
+
     lengths = torch.tensor(layout.batch.lengths, device=qkv.device)
     bounds = F.pad(lengths.cumsum(0), (1, 0)).to(torch.int32)  # [B + 1]
     longest = max(layout.batch.lengths)

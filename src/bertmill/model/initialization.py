@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from bertmill.checkpoint.huggingface import canonical
 from bertmill.model.config import BertConfig
@@ -37,3 +42,21 @@ def set_first_value(name: str, tensor: Tensor, config: BertConfig) -> None:
         nn.init.trunc_normal_(tensor, std=uncut, a=-_CUT_AT * uncut, b=_CUT_AT * uncut)
         if canonical(name) == "embeddings.word_embeddings.weight" and config.pad_token_id is not None:
             tensor[config.pad_token_id].zero_()
+
+
+@contextmanager
+def without_values() -> Iterator[None]:
+    """Modules built in this context have parameters with shapes but no values: they are on the device `meta`."""
+    with torch.device("meta"), _NoInitialization():
+        yield
+
+
+class _NoInitialization(TorchFunctionMode):
+    """Skips the functions of torch.nn.init. On the device `meta` they set nothing, but import torch._dynamo (1 s)."""
+
+    def __torch_function__(
+        self, function: Callable[..., Any], types: Any, arguments: tuple[Any, ...] = (), named: Any = None
+    ) -> Any:
+        if getattr(function, "__module__", None) == nn.init.__name__:
+            return named["tensor"]
+        return function(*arguments, **(named or {}))

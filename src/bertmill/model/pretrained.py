@@ -26,7 +26,7 @@ from bertmill.errors import UsageError
 from bertmill.model.config import BertConfig
 from bertmill.model.dropout import draw_outside_compiled_code
 from bertmill.model.encoder import Encoded
-from bertmill.model.initialization import initialize_parameter, set_first_value
+from bertmill.model.initialization import initialize_parameter, set_first_value, without_values
 from bertmill.model.layers import BertLayer
 from bertmill.model.loading import copy_second_names, device_in, loading_info, number_format, without_unused_inputs
 from bertmill.model.outputs import ModelOutput, Result
@@ -107,7 +107,7 @@ class BertPreTrainedModel(nn.Module, metaclass=_ModelClass):
             config = BertConfig.from_file_settings(folder.settings, folder.path / CONFIG_FILE)
         require_none_left({name: value for name, value in settings.items() if not hasattr(config, name)}, cls.__name__)
         config = BertConfig.of(config).with_settings(**settings)
-        with nullcontext() if cls._is_custom() else torch.device("meta"):
+        with nullcontext() if cls._is_custom() else without_values():
             model = cls(config, **parts)
         wanted = model.shapes()
         tensors, report = load_tensors(folder, wanted, heads=model._heads(), ignore_shapes=ignore_mismatched_sizes)
@@ -149,7 +149,7 @@ class BertPreTrainedModel(nn.Module, metaclass=_ModelClass):
         Embedding and LayerNorm, or modules with the same call signature (LoRA, quantization). The decoder of an MLM
         head is tied if it was tied before. The modules also decide between training and evaluation mode.
         """
-        with torch.device("meta"):
+        with without_values():
             model = cls(config, **parts)
         leaves = [name for name, module in model.named_modules() if module._parameters and not module._modules]
         missing = [name for name in leaves if name not in modules]
@@ -164,7 +164,7 @@ class BertPreTrainedModel(nn.Module, metaclass=_ModelClass):
     @classmethod
     def compare(cls, folder: ModelFolder, config: BertConfig) -> LoadReport:
         """Return the report of `from_pretrained`, or raise its error, without reading any weights."""
-        with torch.device("meta"):
+        with without_values():
             return plan_loading(folder, cls(config).shapes())[1]
 
     def shapes(self) -> dict[str, tuple[int, ...]]:

@@ -17,7 +17,7 @@ from typing import Any
 from bertmill.config.reading import RUN_FILE
 from bertmill.report.run_data import MAX_POINTS, read_run_data
 from bertmill.storage import write_file
-from bertmill.training.final_evaluation import clipped
+from bertmill.training.clipping import clipped
 from bertmill.training.state import RunFolder
 from bertmill.version import __version__
 

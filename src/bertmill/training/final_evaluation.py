@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from bertmill.storage import write_file
 from bertmill.tasks.base import AnyTask
 from bertmill.tasks.metrics import intervals
 from bertmill.text.tokenizer import BertTokenizer
+from bertmill.training.clipping import clipped
 from bertmill.training.dataset import Dataset
 from bertmill.training.objective_trainable import (
     HELDOUT_BATCH,
@@ -40,10 +40,7 @@ NUM_INSTANCES = 6  # with predictions
 GROUP = 8  # instances to resample together, since neighbors may come from the same document
 MAX_POSITIONS = 16  # with predictions per instance
 NUM_GUESSES = 5  # per position
-MAX_CHARACTERS = 2000  # per text
-MAX_ITEMS = 2000  # per list, such as the words of a text
 MAX_CLASSES = 2000  # the most frequent
-SIGNIFICANT_DIGITS = 7  # as precise as float32
 
 
 def write_evaluation(path: Path, content: dict[str, Any]) -> None:
@@ -63,20 +60,6 @@ def write_evaluation(path: Path, content: dict[str, Any]) -> None:
 
 def _joined(error: dict[str, Any]) -> str:
     return " | ".join(error["expected"])
-
-
-def clipped(value: Any) -> Any:
-    """The same JSON value with long texts cut off, floats rounded, and None for non-finite numbers."""
-    match value:
-        case str() if len(value) > MAX_CHARACTERS:
-            return f"{value[:MAX_CHARACTERS]} … ({len(value):,} characters)"
-        case float():
-            return float(f"{value:.{SIGNIFICANT_DIGITS}g}") if math.isfinite(value) else None
-        case dict():
-            return {clipped(name): clipped(each) for name, each in value.items()}
-        case list() | tuple():
-            return [clipped(each) for each in value[:MAX_ITEMS]]
-    return value
 
 
 def evaluate_finetuning(
