@@ -253,6 +253,7 @@ def test_methods_of_transformers_describe_a_model() -> None:
     assert model.is_gradient_checkpointing
     model.set_input_embeddings(nn.Embedding(CONFIG.vocab_size, CONFIG.hidden_size))
     assert model.get_output_embeddings().weight is model.bert.embeddings.word_embeddings.weight
+    assert model.base_model.get_output_embeddings() is None
     assert model.config.get_text_config() is model.config
     assert model.config.to_diff_dict()["hidden_size"] == CONFIG.hidden_size
     assert "layer_norm_eps" not in model.config.to_diff_dict()

@@ -228,14 +228,14 @@ class BertConfig(BaseModel):
         return cls.from_dict(config.to_dict())
 
     @classmethod
-    def from_pretrained(cls, name_or_folder: str | Path, **settings: Any) -> Self:
+    def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **settings: Any) -> Self:
         """Read the settings of a model folder, an installed model or a model of the hub; `settings` replace fields.
 
         Hugging Face's arguments for loading are accepted, too (see `bertmill.checkpoint.arguments`).
         """
         hub = hub_arguments(settings)
         drop_accepted(settings, LOADING)
-        folder = find_model(name_or_folder, **hub)
+        folder = find_model(pretrained_model_name_or_path, **hub)
         return cls.from_file_settings(read_model_settings(folder), folder / CONFIG_FILE).with_settings(**settings)
 
     @classmethod

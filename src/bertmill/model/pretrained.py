@@ -64,17 +64,17 @@ class BertPreTrainedModel(nn.Module, metaclass=_ModelClass):
     @overload
     @classmethod
     def from_pretrained(
-        cls, name_or_folder: str | Path, *, output_loading_info: Literal[False] = ..., **settings: Any
+        cls, pretrained_model_name_or_path: str | Path, *, output_loading_info: Literal[False] = ..., **settings: Any
     ) -> Self: ...
     @overload
     @classmethod
     def from_pretrained(
-        cls, name_or_folder: str | Path, *, output_loading_info: Literal[True], **settings: Any
+        cls, pretrained_model_name_or_path: str | Path, *, output_loading_info: Literal[True], **settings: Any
     ) -> tuple[Self, dict[str, Any]]: ...
     @classmethod
     def from_pretrained(
         cls,
-        name_or_folder: str | Path,
+        pretrained_model_name_or_path: str | Path,
         *,
         config: Any = None,
         new_classifier: bool = False,
@@ -100,7 +100,7 @@ class BertPreTrainedModel(nn.Module, metaclass=_ModelClass):
         drop_accepted(settings, LOADING)
         parts = {name: settings.pop(name) for name in cls._parts() if name in settings}
         given = None if config is None else BertConfig.of(config).to_dict()
-        folder = open_folder(find_model(name_or_folder, **hub), default_settings=given)
+        folder = open_folder(find_model(pretrained_model_name_or_path, **hub), default_settings=given)
         classifier = [name for name in folder.tensors if new_classifier and name.startswith("classifier.")]
         ignored = [folder.tensors.pop(name).name for name in classifier]
         if config is None:
@@ -253,6 +253,10 @@ class BertPreTrainedModel(nn.Module, metaclass=_ModelClass):
     def can_generate(cls) -> bool:
         """As in Hugging Face: False, because these models have no `generate`."""
         return False
+
+    def get_output_embeddings(self) -> nn.Linear | None:
+        """As in Hugging Face: None, except in models with an MLM head."""
+        return None
 
     def resize_token_embeddings(self, new_num_tokens: int) -> nn.Embedding:
         """As in Hugging Face: resize the vocabulary in place. Existing rows are kept, new rows initialized."""

@@ -82,7 +82,9 @@ class BertTokenizer(TokenizerVocabulary):
         self.add_special_tokens({"additional_special_tokens": [*additional_special_tokens, *extra_special_tokens]})
 
     @classmethod
-    def from_pretrained(cls, name: str | Path, *, check_hashes: bool = True, **settings: Any) -> BertTokenizer:
+    def from_pretrained(
+        cls, pretrained_model_name_or_path: str | Path, *, check_hashes: bool = True, **settings: Any
+    ) -> BertTokenizer:
         """Load a `vocab.txt`, or the tokenizer of a model folder, an installed model or a model of the hub.
 
         `settings` are arguments of the class, which override those in the files, or Hugging Face's arguments for
@@ -91,7 +93,7 @@ class BertTokenizer(TokenizerVocabulary):
         """
         hub = hub_arguments(settings)
         drop_accepted(settings, LOADING)
-        path = find_model_or_file(name, **hub)
+        path = find_model_or_file(pretrained_model_name_or_path, **hub)
         files = read_tokenizer_files(path, check_hashes=check_hashes)
         arguments = {"name_or_path": str(path), **files.arguments(), **settings}
         require_none_left({name: None for name in arguments if name not in _ARGUMENTS}, "BertTokenizer")
