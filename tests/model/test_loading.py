@@ -84,9 +84,9 @@ def test_arguments_that_change_nothing_are_accepted(folder: Path) -> None:
     assert model.pooler is None
     assert model.config.hidden_dropout_prob == 0.0
     BertTokenizer({piece: number for number, piece in enumerate(SPECIAL_TOKENS)}).save_pretrained(folder)
-    given = {"revision": "main", "trust_remote_code": False, "local_files_only": True}
-    assert len(BertTokenizer.from_pretrained(folder, use_fast=True, **given)) == len(SPECIAL_TOKENS)
-    assert BertConfig.from_pretrained(folder, **given).to_dict() == BertConfig.from_pretrained(folder).to_dict()
+    given = {"pretrained_model_name_or_path": folder, "revision": "main", "local_files_only": True}
+    assert len(BertTokenizer.from_pretrained(use_fast=True, trust_remote_code=False, **given)) == len(SPECIAL_TOKENS)
+    assert BertConfig.from_pretrained(**given).to_dict() == BertConfig.from_pretrained(folder).to_dict()
 
 
 @pytest.mark.parametrize(
