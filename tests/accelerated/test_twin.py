@@ -288,6 +288,19 @@ def test_neither_accelerating_nor_building_the_twin_draws_random_numbers() -> No
     assert torch.equal(torch.get_rng_state(), before)
 
 
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("side", ["right", "none"])
+def test_a_second_derivative_is_an_error(side: str, training: bool) -> None:
+    fast, _ = pair("BertForSequenceClassification", attention_probs_dropout_prob=0.1)
+    inputs = inputs_for("", side=side)
+    vectors = torch.randn(*inputs.pop("input_ids").shape, SMALL["hidden_size"], requires_grad=True)
+    loss = fast.train(training)(inputs_embeds=vectors, **inputs, labels=torch.tensor([0, 1] * 3)).loss
+    (gradient,) = torch.autograd.grad(loss, vectors, create_graph=True)
+    with pytest.raises(RuntimeError, match=r"differentiate twice|is not implemented"):
+        gradient.sum().backward()
+    assert counts(fast) == (1, {})
+
+
 class Watched(nn.Module):
     def __init__(self, calls: list[int]) -> None:
         super().__init__()

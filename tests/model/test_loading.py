@@ -237,7 +237,7 @@ def test_inputs_that_bert_does_not_use_are_ignored() -> None:
 
 def test_a_subclass_gets_the_inputs_that_its_forward_takes() -> None:
     class Counted(BertForSequenceClassification):
-        def forward(self, input_ids: Tensor, num_items_in_batch: int = 0) -> Any:  # type: ignore[override]
+        def forward(self, input_ids: Tensor, num_items_in_batch: int = 1) -> Any:  # type: ignore[override]
             return super().forward(input_ids).logits / num_items_in_batch
 
     torch.manual_seed(0)

@@ -267,9 +267,7 @@ class CheckSettings(Settings):
     """Verify a model, a vocabulary or a corpus: hashes, shapes, values and counts. Exits with 4 if a check fails."""
 
     folder: Folder
-    accept: bool = Field(
-        False, description="if all other checks pass, record the present hashes of files that you changed"
-    )
+    accept: bool = Field(False, description="record the hashes of changed files if all other checks pass")
 
 
 class ReportSettings(Settings):

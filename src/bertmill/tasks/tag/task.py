@@ -57,9 +57,9 @@ class Tag(Task[WordsRow, TagExample]):
 
     rows:     {"words": ["in", "Paris"], "tags": ["O", "B-LOC"]}, or a "text" with "entities"
               (start, end, label); .jsonl, .json, .parquet;
-              other files have one word per line, its tag in the last column, and an empty line after
-              each sentence (conll), or one sentence per line: its words, a tab and its tags (sentences);
-              the tags of sentences may be in another file (--tags)
+              other files have one word per line with its tag in the last column, and an empty line
+              after each sentence (conll); or one sentence per line: its words, a tab and its tags
+              (sentences), which may be in another file (--tags)
     columns:  text (the words), label (the tags)
     metrics:  f1 (default), strict_f1, accuracy; only accuracy for tags that do not mark spans
     """
