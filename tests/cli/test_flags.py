@@ -337,7 +337,7 @@ def test_the_value_of_an_unknown_flag_is_not_a_second_problem() -> None:
     assert "unexpected argument" not in str(caught.value)
     assert "'3'" not in str(caught.value)
     with pytest.raises(UsageError) as caught:
-        settings_from_words("predict", ["model", "--text", "a", "--lr", "3"])
+        settings_from_words("predict", ["--lr", "3", "model", "--text", "a"])
     assert "either a file" not in str(caught.value)
 
 
