@@ -96,6 +96,12 @@ def test_wrong_inputs_give_the_error_of_the_untouched_model(given: dict[str, Any
     assert sum(counts(fast)[1].values()) == 1
 
 
+def test_a_span_head_with_three_outputs_gives_the_error_of_the_untouched_model() -> None:
+    for model in pair("BertForQuestionAnswering", num_labels=3):
+        with pytest.raises(ValueError, match="too many values to unpack"):
+            model(**inputs_for(""))
+
+
 def test_labels_of_any_shape_that_fits_are_accepted() -> None:
     labels = torch.randint(0, V, (B * T,))
     assert_falls_back(*pair("BertForMaskedLM"), "labels and inputs of different shapes", labels=labels)

@@ -280,10 +280,11 @@ class BertForQuestionAnswering(BertPreTrainedModel):
         inputs = self.pack(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, every_column=whole)
         encoded = self.bert.encode(inputs.batch, output_attentions, output_hidden_states)
         logits = encoded.layout.as_given(self.qa_outputs(encoded.states))  # [n, 2]
+        start_logits, end_logits = logits.unbind(1)
         loss = None
         if start_positions is not None and end_positions is not None:
             loss = span_loss(logits, start_positions, end_positions, inputs.batch.lengths)
-        return self.wrap(SpanOutput(loss, logits[:, 0], logits[:, 1]), inputs, encoded, return_dict)
+        return self.wrap(SpanOutput(loss, start_logits, end_logits), inputs, encoded, return_dict)
 
 
 class BertForMultipleChoice(BertPreTrainedModel):
