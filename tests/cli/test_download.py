@@ -21,8 +21,12 @@ def test_a_model_is_downloaded_by_name_and_announced_in_one_line(hub: Hub, bertm
 
 
 def test_a_copy_is_a_complete_model_folder(hub: Hub, bertmill: RunCommand, tmp_path: Path) -> None:
+    folder = Path(bertmill("download", NAME).stdout.strip())
+    (folder / "pytorch_model.bin").write_text("another program's")
     assert bertmill("download", NAME, "--out", "copy", "--quiet").stderr == ""
     assert bertmill("check", "copy").returncode == 0
+    copied = {path.name for path in (tmp_path / "copy").iterdir()}
+    assert {path.name for path in folder.iterdir()} - copied == {"pytorch_model.bin"}
     result = bertmill("download", NAME, "--out", "copy")
     assert (result.returncode, result.stderr) == (
         2,

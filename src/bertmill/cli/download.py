@@ -10,6 +10,8 @@ from bertmill.errors import UsageError
 from bertmill.storage import MANIFEST, new_folder
 from bertmill.text.printable import escaped
 
+_SUFFIXES = (".json", ".safetensors", ".txt")  # other programs may have cached pickle files as well
+
 
 def run(settings: DownloadSettings) -> None:
     """Download the model; with `out`, copy its files there."""
@@ -19,7 +21,7 @@ def run(settings: DownloadSettings) -> None:
     if settings.out is not None:
         with new_folder(settings.out) as temporary:
             for path in folder.iterdir():
-                if path.is_file() and path.name != MANIFEST:  # a manifest of this folder is written
+                if path.suffix in _SUFFIXES and path.name != MANIFEST:  # a manifest of this folder is written
                     shutil.copyfile(path, temporary / path.name)
         folder = settings.out
     print(escaped(str(folder)))
