@@ -51,6 +51,14 @@ def no_network() -> Iterator[None]:
     assert not attempts
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _small_matrix_products() -> Iterator[None]:
+    """Use small matrices to measure the peak rate at the start of a pre-training run; large ones take half a second."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bertmill.machine.RATE_SIZES", (256,))
+        yield
+
+
 @pytest.fixture(scope="session")
 def data() -> Path:
     """The folder of real data, from BERTMILL_DATA. Skips the test if the variable or the folder is missing."""

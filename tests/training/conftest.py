@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -44,14 +43,6 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer = BertTokenizer.from_pretrained(folder / "vocab.txt")
     build_corpus([str(folder / "text.txt")], tokenizer, folder / "corpus", workers=1)
     return folder / "corpus"
-
-
-@pytest.fixture(scope="package", autouse=True)
-def _small_matrix_products() -> Iterator[None]:
-    """Use small matrices to measure the peak rate at the start of a pre-training run; large ones take half a second."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bertmill.machine.RATE_SIZES", (256,))
-        yield
 
 
 @pytest.fixture

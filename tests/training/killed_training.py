@@ -1,7 +1,7 @@
-"""Executes a training run that is repeatedly killed and resumed until it ends: a program for test_resume.py.
+"""Executes training runs that are repeatedly killed and resumed until they end: a program for test_resume.py.
 
-    killed_training.py MODE COMMAND FLAGS…     prints how often it was killed
-MODE is one of
+It reads lines with a JSON list `[MODE, COMMAND, FLAGS…]`, and prints for each how often the run was killed. MODE is one
+of
 - `random:N:SEED[:SECONDS]`: kill N times, each at most SECONDS after the start
 - `saving:EVERY`: kill at every EVERYth change of the disk while checkpoints are saved
 - the name of a signal: send it once, while the training runs
@@ -10,6 +10,7 @@ Children are forked from this process, which has imported everything and compute
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -34,6 +35,7 @@ def start(flags: list[str], kill_at_change: int | None = None) -> int:
     child = os.fork()
     if child:
         return child
+    os.dup2(2, 1)  # stdout is for the numbers of kills
     torch.set_num_threads(1)
     # With --compile, each start compiles again, as after a reboot.
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{flags[flags.index('--out') + 1]}-compiled-{os.getpid()}"
@@ -102,12 +104,14 @@ def by_signal(flags: list[str], name: str) -> int:
     return 1
 
 
-if __name__ == "__main__":
-    mode, *flags = sys.argv[1:]
+def execute(mode: str, flags: list[str]) -> int:
     kind, *numbers = mode.split(":")
     if kind == "random":
-        print(at_random_moments(flags, *numbers))
-    elif kind == "saving":
-        print(while_saving(flags, *numbers))
-    else:
-        print(by_signal(flags, kind))
+        return at_random_moments(flags, *numbers)
+    return while_saving(flags, *numbers) if kind == "saving" else by_signal(flags, kind)
+
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        mode, *flags = json.loads(line)
+        print(execute(mode, flags), flush=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from typing import Any
 import pytest
 
 from bertmill.cli.main import main
+
+Killed = Callable[..., int]
 
 PROGRAM = Path(__file__).with_name("killed_training.py")
 # The runs to interrupt. `saving` has no evaluation, since each kill repeats its steps, and removes its checkpoints at
@@ -50,7 +53,34 @@ def outcome(run: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, Any]]:
+def killed() -> Iterator[Killed]:
+    """Executes a run that is killed as `mode` says (killed_training.py), and returns how often it was killed."""
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(
+            [sys.executable, str(PROGRAM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        commands, answers = process.stdin, process.stdout
+
+        def execute(mode: str, training: str, corpus: Path, out: Path, *more: str) -> int:
+            print(json.dumps([mode, *flags_of(training, corpus, out, *more)]), file=commands, flush=True)
+            answer = answers.readline()
+            if not answer:
+                errors.seek(0)
+            assert answer, errors.read()
+            return int(answer)
+
+        yield execute
+        commands.close()
+        answers.close()
+        assert process.wait() == 0
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(
+    corpus: Path, killed: Killed, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], dict[str, Any]]:
     """Returns the outcome of an uninterrupted run, which is executed once."""
 
     @cache
@@ -64,14 +94,6 @@ def uninterrupted(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Cal
         return result
 
     return made
-
-
-def killed(mode: str, training: str, corpus: Path, out: Path, *more: str) -> int:
-    """Execute a run that is killed as `mode` says (killed_training.py) and return how often it was killed."""
-    command = [sys.executable, str(PROGRAM), mode, *flags_of(training, corpus, out, *more)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return int(done.stdout.split()[-1])
 
 
 @pytest.mark.parametrize(
@@ -88,7 +110,12 @@ def killed(mode: str, training: str, corpus: Path, out: Path, *more: str) -> int
     ],
 )
 def test_an_interrupted_run_matches_an_uninterrupted_one(
-    mode: str, training: str, corpus: Path, uninterrupted: Callable[[str], dict[str, Any]], tmp_path: Path
+    mode: str,
+    training: str,
+    corpus: Path,
+    killed: Killed,
+    uninterrupted: Callable[[str], dict[str, Any]],
+    tmp_path: Path,
 ) -> None:
     assert killed(mode, training, corpus, tmp_path / "run") > 0
     assert outcome(tmp_path / "run") == uninterrupted(training)
@@ -107,7 +134,7 @@ def test_workers_do_not_change_what_is_learned(
 @pytest.mark.usefixtures("compiler")
 @pytest.mark.parametrize("flags", [[], ["--dropout", "0", "--threads", "2"]])
 def test_an_interrupted_compiled_run_matches_an_uninterrupted_one(
-    flags: list[str], corpus: Path, tmp_path: Path
+    flags: list[str], corpus: Path, killed: Killed, tmp_path: Path
 ) -> None:
     killed("random:0:0", "long", corpus, tmp_path / "whole", "--compile", *flags)
     killed("SIGTERM", "long", corpus, tmp_path / "broken", "--compile", *flags)
