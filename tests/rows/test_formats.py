@@ -217,9 +217,11 @@ def test_the_search_for_quoted_cells_takes_linear_time(tmp_path: Path) -> None:
     assert_linear_time(read, '"' * 400_001)
 
 
-@pytest.mark.parametrize("line", [f"{'x' * 999},1\n", "\n" * 1000], ids=["long", "blank"])
+@pytest.mark.parametrize(
+    ("line", "limit"), [(f"{'x' * 999},1\n", 1.5e6), ("\n" * 1000, 3.2e6)], ids=["long", "blank"]
+)
 def test_a_quote_that_is_never_closed_needs_bounded_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, limit: float
 ) -> None:
     monkeypatch.setattr("bertmill.rows.formats._MAX_ROW_CHARACTERS", 1 << 19)
     file = write(tmp_path / "a.csv", 'text,label\n"open,1\n' + line * 2_000)
@@ -228,7 +230,7 @@ def test_a_quote_that_is_never_closed_needs_bounded_memory(
         cells(file)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 3.2e6
+    assert peak < limit
 
 
 @pytest.mark.parametrize("name", ["a.tsv", "a.csv"])
