@@ -217,9 +217,7 @@ def test_the_search_for_quoted_cells_takes_linear_time(tmp_path: Path) -> None:
     assert_linear_time(read, '"' * 400_001)
 
 
-@pytest.mark.parametrize(
-    ("line", "limit"), [(f"{'x' * 999},1\n", 1.5e6), ("\n" * 1000, 3.2e6)], ids=["long", "blank"]
-)
+@pytest.mark.parametrize(("line", "limit"), [(f"{'x' * 999},1\n", 1.5e6), ("\n" * 1000, 3.2e6)], ids=["long", "blank"])
 def test_a_quote_that_is_never_closed_needs_bounded_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, limit: float
 ) -> None:
