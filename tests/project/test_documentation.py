@@ -6,7 +6,8 @@
 - A block that takes more than 30 s has `<!-- slow -->` on the previous line and runs in `make slow`.
 - README.zh.md shows the same blocks as README.md, which run only once.
 
-Plain `bertmill` and `python -c` commands and `python` blocks run in this process, all other commands in a shell.
+Plain `bertmill` and `python -c` commands run in this process, also on several lines or with `|| true` or `|| echo "exit
+code $?"` after them, and so do `python` blocks. All other commands run in a shell.
 """
 
 import os
@@ -27,6 +28,7 @@ PAGES = sorted([ROOT / "README.md", ROOT / "README.zh.md", *(ROOT / "docs").glob
 BLOCK = re.compile(r"(<!-- slow -->\n)?^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # These run the tests or install packages. The test only checks that they exist.
 NOT_RUN_HERE = {"make test", "make check", "make slow", "make bench", "make docs"}
+SHOW_CODE = 'echo "exit code $?"'
 # Plain and quoted words, with nothing that a shell would expand, redirect or execute.
 PLAIN = re.compile(r"""(bertmill|python -c) ([\w ./:=+,@%-]|'[^']*'|"[^"$`\\!]*")*""")
 
@@ -78,11 +80,13 @@ def test_commands_print_the_output_on_the_page(block: Block, tmp_path: Path, req
 
 
 def run_command(command: str, folder: Path, environment: dict[str, str]) -> program.Result:
-    if is_plain(command):
-        name, *words = shlex.split(command)
-        if name == "bertmill":
-            return program.run_here(words, folder, environment=environment)
-        return run_python(words[1], folder, environment)
+    tried, otherwise = split_alternative(command)
+    if is_plain(tried):
+        done = run_plain(tried, folder, environment)
+        if otherwise is None or done.returncode == 0:
+            return done
+        shown = f"exit code {done.returncode}\n" if otherwise == SHOW_CODE else ""
+        return program.Result(done.args, 0, done.stdout + shown, done.stderr)
     outside_make = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     return subprocess.run(
         ["bash", "-c", command],
@@ -91,6 +95,20 @@ def run_command(command: str, folder: Path, environment: dict[str, str]) -> prog
         capture_output=True,
         text=True,
     )
+
+
+def split_alternative(command: str) -> tuple[str, str | None]:
+    """Split a command, written on one line, and what a shell runs instead of failing, if that is a known command."""
+    command = command.replace("\\\n", " ")
+    tried, bars, otherwise = command.partition(" || ")
+    return (tried, otherwise) if bars and otherwise in ("true", SHOW_CODE) else (command, None)
+
+
+def run_plain(command: str, folder: Path, environment: dict[str, str]) -> program.Result:
+    name, *words = shlex.split(command)
+    if name == "bertmill":
+        return program.run_here(words, folder, environment=environment)
+    return run_python(words[1], folder, environment)
 
 
 def run_python(code: str, folder: Path, environment: dict[str, str]) -> program.Result:
@@ -145,6 +163,32 @@ def test_a_different_output_does_not_match() -> None:
 )
 def test_only_plain_commands_run_without_a_shell(command: str, plain: bool) -> None:
     assert is_plain(command) == plain
+
+
+@pytest.mark.parametrize(
+    ("command", "parts"),
+    [
+        ("bertmill check a", ("bertmill check a", None)),
+        ("bertmill check a || true", ("bertmill check a", "true")),
+        ('bertmill check \\\n    a || echo "exit code $?"', ("bertmill check      a", 'echo "exit code $?"')),
+        ("bertmill check a || rm a", ("bertmill check a || rm a", None)),
+        ("bertmill check a || true; rm a", ("bertmill check a || true; rm a", None)),
+    ],
+)
+def test_alternatives_and_line_ends_are_split_off(command: str, parts: tuple[str, str | None]) -> None:
+    assert split_alternative(command) == parts
+    assert is_plain(split_alternative(command)[0]) == (" rm" not in command)
+
+
+@pytest.mark.parametrize("command", ["bertmill check absent", "bertmill tokenize --model minilm --text a"])
+@pytest.mark.parametrize("ending", [" || true", ' || echo "exit code $?"'])
+def test_alternatives_have_the_same_result_as_in_a_shell(command: str, ending: str, tmp_path: Path) -> None:
+    environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    here = run_command(command + ending, tmp_path, environment)
+    there = subprocess.run(
+        ["bash", "-c", command + ending], cwd=tmp_path, env=os.environ | environment, capture_output=True
+    )
+    assert (here.returncode, here.stdout, here.stderr) == (0, there.stdout.decode(), there.stderr.decode())
 
 
 def test_both_readmes_show_the_same_commands() -> None:
