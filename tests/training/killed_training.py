@@ -1,4 +1,5 @@
-"""Executes training runs that are repeatedly killed and resumed until they end: a program for test_resume.py.
+"""Executes training runs that are repeatedly killed and resumed until they end: a program for test_resume.py and
+test_finetune.py.
 
 It reads lines with a JSON list `[MODE, COMMAND, FLAGS…]`, and prints for each how often the run was killed. MODE is one
 of

@@ -73,9 +73,10 @@ def test_a_run_that_is_killed_and_resumed_is_bit_identical(
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert main([*finetune_words(tiny, rows_file, whole, **more), "--quiet"]) == 0
     words = [*finetune_words(tiny, rows_file, killed, **more), "--resume"]
-    done = subprocess.run([sys.executable, PROGRAM, mode, *words], capture_output=True, text=True)
+    command = json.dumps([mode, *words])
+    done = subprocess.run([sys.executable, PROGRAM], input=command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout.split()[-1]) > 2  # kills
+    assert int(done.stdout) > 2  # kills
     assert outcome(killed) == outcome(whole)
     if more["learning_rate"] < 1e-6:  # nothing improves: patience ends the run, kills or not
         metadata = read_metadata(killed / "model")
