@@ -132,7 +132,7 @@ def selected_pieces(labels: Tensor | None) -> Tensor | None:
 def classification_loss(logits: Tensor, labels: Tensor, problem_type: str | None) -> Tensor:
     """Return the squared error, cross-entropy or binary cross-entropy.
 
-    Without `problem_type`, the number of logits and the number format of `labels` decide which.
+    Without `problem_type`, the number of logits and the dtype of `labels` decide which.
     """
     if problem_type is None:
         if logits.shape[1] == 1:
@@ -144,10 +144,10 @@ def classification_loss(logits: Tensor, labels: Tensor, problem_type: str | None
     targets = labels[:, None] if labels.ndim == 1 and logits.shape[1] == 1 else labels
     if targets.shape != logits.shape:
         raise UsageError(f"labels have shape {list(labels.shape)}, but the logits have shape {list(logits.shape)}")
-    targets = targets.to(logits.dtype)
-    if problem_type == "regression":
-        return F.mse_loss(logits, targets)
-    return F.binary_cross_entropy_with_logits(logits, targets)
+    # As in Hugging Face, float32 labels are not rounded to the lower precision that logits have under autocast.
+    dtype = torch.promote_types(logits.dtype, targets.dtype if targets.is_floating_point() else torch.float32)
+    loss = F.mse_loss if problem_type == "regression" else F.binary_cross_entropy_with_logits
+    return loss(logits.to(dtype), targets.to(dtype))
 
 
 def span_loss(logits: Tensor, start_positions: Tensor, end_positions: Tensor, lengths: Sequence[int]) -> Tensor:
