@@ -12,16 +12,20 @@ from pathlib import Path
 
 import transformers
 from torch import nn
-from transformers import modeling_layers
+from transformers import masking_utils, modeling_layers
 from transformers.models.bert import modeling_bert
-from transformers.utils import output_capturing
+from transformers.utils import generic, output_capturing
 
 from bertmill.accelerated import theirs
 from tests.accelerated.models import untouched
 from tests.model.equality import CLASSES
 
-VERSION = "5.22.2"
-SOURCE = "30e9e3794c350b21a2d375878630274fc42dc373142f77cb9ca615377842d288"
+SOURCES = {
+    modeling_bert: "30e9e3794c350b21a2d375878630274fc42dc373142f77cb9ca615377842d288",
+    generic: "a97067244e842edc1fcaa77f0b57ea8e81d821105f6fe65311b77ccebf86f897",
+    output_capturing: "a188aeb10cca3a3238d7df1d4e3c08b44dac283ba5b8b7a7cafd2d2bbc532e7c",
+    masking_utils: "931b92cf0deeb7a4925259a30c905bbf4d645fda88c6eebbc9e61770f5abaa89",
+}
 PARTS = """
 embeddings BertEmbeddings
 embeddings.word_embeddings Embedding
@@ -55,9 +59,10 @@ pooler.activation Tanh
 """
 
 
-def test_the_version_and_the_source_of_the_models_are_those_that_were_checked() -> None:
-    assert transformers.__version__ == VERSION
-    assert hashlib.sha256(Path(modeling_bert.__file__).read_bytes()).hexdigest() == SOURCE
+def test_the_version_and_the_sources_are_those_that_were_checked() -> None:
+    assert transformers.__version__ == theirs.SUPPORTED
+    for module, expected in SOURCES.items():
+        assert hashlib.sha256(Path(module.__file__).read_bytes()).hexdigest() == expected, module.__name__
 
 
 def test_models_have_the_parts_that_the_twin_replaces_or_shares() -> None:
@@ -78,7 +83,7 @@ def test_layers_have_the_private_names_that_are_read() -> None:
     assert isinstance(layer, modeling_layers.GradientCheckpointingLayer)
     assert layer.gradient_checkpointing is False
     assert layer.attention.self.is_causal is False
-    assert callable(theirs.activation(layer.intermediate))
+    assert callable(getattr(layer.intermediate, theirs.activation_name(layer.intermediate)))
     for name in ("_attn_implementation", "is_decoder", "add_cross_attention", "problem_type", "return_dict"):
         assert hasattr(transformers.BertConfig(), name)
     assert not hasattr(transformers.BertConfig(), "is_causal")
@@ -97,3 +102,9 @@ def test_hooks_of_transformers_are_harmless_and_others_are_not() -> None:
     def output_capturing_hook() -> None: ...
 
     assert not theirs.is_harmless(output_capturing_hook)
+
+
+def test_no_class_counts_as_patched() -> None:
+    assert not theirs.PATCHED
+    assert theirs.has_own_attention("sdpa")
+    assert theirs.has_own_attention("eager")

@@ -1,4 +1,4 @@
-"""BERT models of `transformers` that compute with bertmill and otherwise stay unchanged."""
+"""`transformers` BERT models that run on bertmill's kernels and otherwise stay unchanged."""
 
 from typing import Final
 

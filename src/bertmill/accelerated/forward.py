@@ -58,13 +58,13 @@ class State:
         self.served += 1
         return outputs if _wants_dict(model, given) else outputs.to_tuple()
 
-    def fell_back(self, reason: str, model: nn.Module) -> None:
+    def fell_back(self, why: NotServed, model: nn.Module) -> None:
         """Count a call that the model's own forward computes. The first one warns."""
         if not self.fallbacks:
-            name = type(model).__name__
-            message = f"this call of {name} runs without acceleration: {reason}; see bertmill.acceleration(model)"
+            reason = why.reason if why.details is None else f"{why.reason} ({why.details})"
+            message = f"this {type(model).__name__} call is not accelerated: {reason}; see bertmill.acceleration(model)"
             warnings.warn(message, stacklevel=5)  # the line that calls the model
-        self.fallbacks[reason] += 1
+        self.fallbacks[why.reason] += 1
 
 
 def state_of(model: nn.Module) -> State | None:
@@ -72,13 +72,18 @@ def state_of(model: nn.Module) -> State | None:
     return model.__dict__.get(STATE)
 
 
+def check_own_forward(model: nn.Module) -> None:
+    """Raise UsageError if another library has replaced the forward of `model`."""
+    cls = type(model)
+    own = model.__dict__.get("forward")
+    if own is not None and getattr(own, "__func__", own) not in (cls.forward, _forwards.get(cls)):
+        what = f"the forward of {cls.__name__} was replaced by another library"
+        raise UsageError(what, where="accelerate", remedy="accelerate the model before that")
+
+
 def install(model: nn.Module, state: State) -> None:
     """Give `model` the accelerated forward."""
     cls = type(model)
-    own = model.__dict__.get("forward")
-    if own is not None and getattr(own, "__func__", None) not in (cls.forward, _forwards.get(cls)):
-        what = f"the forward of {cls.__name__} was replaced by another library"
-        raise UsageError(what, where="accelerate", remedy="accelerate the model before that")
     model.__dict__[STATE] = state
     model.__dict__["forward"] = MethodType(_forward_of(cls), model)
     model.__dict__[_REPLICATE] = MethodType(_replicate_for_data_parallel, model)
@@ -96,41 +101,40 @@ def uninstall(model: nn.Module) -> None:
 def _forward_of(cls: type[nn.Module]) -> Any:
     if cls in _forwards:
         return _forwards[cls]
-    original = cls.forward
-    signature = inspect.signature(original)
+    signature = inspect.signature(cls.forward)
 
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         state = state_of(self)
         # Not counted while compiling, because the counts would become conditions of the compiled code.
         if state is not None and not torch.compiler.is_compiling():
-            reason, outputs = _served(state, self, signature, args, kwargs)
-            if reason is None:
+            why, outputs = _served(state, self, signature, args, kwargs)
+            if why is None:
                 return outputs
-            state.fell_back(reason, self)
-        return original(self, *args, **kwargs)
+            state.fell_back(why, self)
+        return cls.forward(self, *args, **kwargs)  # looked up now, because the class may be patched
 
     # Not functools.wraps: libraries that unwrap a model follow `__wrapped__` back to the original.
-    forward.__signature__, forward.__doc__ = signature, original.__doc__  # type: ignore[attr-defined]
+    forward.__signature__, forward.__doc__ = signature, cls.forward.__doc__  # type: ignore[attr-defined]
     _forwards[cls] = forward
     return forward
 
 
 def _served(
     state: State, model: Any, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[str | None, Any]:
-    """Return the reason why the call cannot be served, or None and the outputs."""
+) -> tuple[NotServed | None, Any]:
+    """Return why the call cannot be served, or None and the outputs."""
     try:
         given = signature.bind(model, *args, **kwargs).arguments
     except TypeError:
-        return "arguments that do not fit the signature", None
+        return NotServed("arguments that do not fit the signature"), None
     given |= given.pop("kwargs", {})
     del given["self"]
     try:
         return None, state.serve(model, given)
-    except NotServed as reason:
-        return str(reason), None
-    except BertmillError:  # ids out of range, shapes that do not fit, pruned heads
-        return "inputs or layers that bertmill rejects", None
+    except NotServed as why:
+        return why, None
+    except BertmillError as error:  # ids out of range, shapes that do not fit, pruned heads
+        return NotServed("unsupported inputs or layers", error.what), None
 
 
 def _wants_dict(model: Any, given: dict[str, Any]) -> bool:
