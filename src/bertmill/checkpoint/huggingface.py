@@ -169,7 +169,7 @@ def _weight_files(folder: Path) -> list[Path]:
 
 
 def _shard(folder: Path, index_path: Path, name: str) -> Path:
-    # Only plain file names are allowed; the file itself may be a link, as in the hub's cache.
+    # Only plain file names are allowed; the file itself may be a link, as in the Hugging Face cache.
     if name in ("", ".", "..") or any(character in name for character in "/\\\0"):
         raise IntegrityError(f"the file name {name!r} points outside the folder", where=index_path)
     if not (folder / name).is_file():

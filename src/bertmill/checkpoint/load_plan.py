@@ -106,7 +106,9 @@ def plan_loading(
         more = [f"and {len(problems) - _MAX_LISTED} more"] if len(problems) > _MAX_LISTED else []
         listed = "; ".join(problems[:_MAX_LISTED] + more)
         raise IntegrityError(f"the weights do not match the settings: {listed}", where=folder.path)
-    _check_vocabulary(folder.path, wanted[by_canonical[_PIECE_EMBEDDING]][0])
+    embedding = by_canonical[_PIECE_EMBEDDING]
+    if embedding in sources:  # not if its shape is ignored
+        _check_vocabulary(folder.path, wanted[embedding][0])
     return sources, report
 
 

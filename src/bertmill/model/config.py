@@ -54,7 +54,7 @@ _INERT: dict[str, Any] = {
     "eos_token_id": None,
     "finetuning_task": None,
 }
-# Not written back: facts about the program and number format that saved the file, and references to code.
+# Not written back: facts about the program and dtype that saved the file, and references to code.
 _NOT_KEPT = ("auto_map", "torch_dtype", "dtype", "transformers_version", "_name_or_path")
 _DEFAULTS = {**_INERT, **{name: values[0] for name, values in _ONLY_VALUES.items()}}
 
@@ -220,7 +220,7 @@ class BertConfig(BaseModel):
 
     @classmethod
     def of(cls, config: Any) -> Self:
-        """Return `config`, converted if it is a config object of `transformers`."""
+        """Return `config`, converted if it is a `transformers` config."""
         if isinstance(config, cls):
             return config
         if not hasattr(config, "to_dict"):
@@ -229,7 +229,7 @@ class BertConfig(BaseModel):
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **settings: Any) -> Self:
-        """Read the settings of a model folder, an installed model or a model of the hub; `settings` replace fields.
+        """Read the settings of a model folder, an installed model or a model on the Hub; `settings` replace fields.
 
         Hugging Face's arguments for loading are accepted, too (see `bertmill.checkpoint.arguments`).
         """

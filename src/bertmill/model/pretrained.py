@@ -28,7 +28,7 @@ from bertmill.model.dropout import draw_outside_compiled_code
 from bertmill.model.encoder import Encoded
 from bertmill.model.initialization import initialize_parameter, set_first_value, without_values
 from bertmill.model.layers import BertLayer
-from bertmill.model.loading import copy_second_names, device_in, loading_info, number_format, without_unused_inputs
+from bertmill.model.loading import copy_second_names, device_in, dtype_of, loading_info, without_unused_inputs
 from bertmill.model.outputs import ModelOutput, Result
 from bertmill.model.padding import Inputs, pack
 
@@ -36,7 +36,7 @@ ModelT = TypeVar("ModelT")
 
 
 class _ModelClass(type):
-    """Converts a config of `transformers` before a model is built from it, also in subclasses."""
+    """Converts a `transformers` config before a model is built from it, also in subclasses."""
 
     def __call__(cls: type[ModelT], config: Any, *arguments: Any, **more: Any) -> ModelT:
         return super().__call__(BertConfig.of(config), *arguments, **more)  # type: ignore[misc, no-any-return]
@@ -85,10 +85,10 @@ class BertPreTrainedModel(nn.Module, metaclass=_ModelClass):
         output_loading_info: bool = False,
         **settings: Any,
     ) -> Self | tuple[Self, dict[str, Any]]:
-        """Load a model folder, an installed model or a model of the hub, in evaluation mode.
+        """Load a model folder, an installed model or a model on the Hub, in evaluation mode.
 
         - With `new_classifier`, the classifier in the folder is ignored and a new one initialized.
-        - `dtype` or `torch_dtype` is float32 unless given; "auto" is the number format of the folder.
+        - `dtype` or `torch_dtype` is float32 unless given; "auto" is the dtype of the folder.
         - `device_map` is a device, {"": device} or "auto".
         - With `ignore_mismatched_sizes`, tensors of another shape are initialized.
         - With `output_loading_info`, returns the model and a dict of the differences.
@@ -121,7 +121,7 @@ class BertPreTrainedModel(nn.Module, metaclass=_ModelClass):
             model.initialize(report.new)
         model.tie_weights()
         model.load_report = report
-        model = model.to(device_in(device_map), number_format(dtype or torch_dtype, folder)).eval()
+        model = model.to(device_in(device_map), dtype_of(dtype or torch_dtype, folder)).eval()
         return (model, loading_info(report)) if output_loading_info else model
 
     @classmethod
@@ -337,5 +337,5 @@ class BertPreTrainedModel(nn.Module, metaclass=_ModelClass):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Number format of the parameters."""
+        """Dtype of the parameters."""
         return next(self.parameters()).dtype
