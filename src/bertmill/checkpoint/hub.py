@@ -19,19 +19,24 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bertmill.checkpoint.files import (
+    CONFIG_FILE,
+    INDEX_FILE,
+    METADATA_FILE,
+    PICKLED_FILE,
+    TOKENIZER_FILES,
+    VOCABULARY_FILES,
+    WEIGHTS_FILE,
+    weight_files,
+)
 from bertmill.errors import BertmillError, IntegrityError, MissingError, ResourceError, UsageError
-from bertmill.storage import read_json
+from bertmill.storage import MANIFEST
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import ModelInfo, RepoSibling
 
 DEFAULT_REVISION = "main"
-WEIGHTS_FILE = "model.safetensors"
-INDEX_FILE = "model.safetensors.index.json"
-PICKLED_FILE = "pytorch_model.bin"
-CONFIG_FILE = "config.json"
-TOKENIZER_FILES = ("tokenizer.json", "vocab.txt")  # one of them is required
-OTHER_FILES = ("tokenizer_config.json", "special_tokens_map.json", "bertmill.json", "manifest.json")
+OPTIONAL_FILES = (*TOKENIZER_FILES, "special_tokens_map.json", METADATA_FILE, MANIFEST)
 
 logger = logging.getLogger("bertmill")
 
@@ -57,10 +62,7 @@ def cached_model(name: str, revision: str | None = None, cache_dir: str | Path |
     folder = _usable_model(name, revision, cache_dir)
     if folder is None:
         return None
-    found = (
-        try_to_load_from_cache(name, each, cache_dir=cache_dir, revision=folder.name)
-        for each in (*TOKENIZER_FILES, *OTHER_FILES)
-    )
+    found = (try_to_load_from_cache(name, each, cache_dir=cache_dir, revision=folder.name) for each in OPTIONAL_FILES)
     return folder if all(each is not None for each in found) else None
 
 
@@ -74,7 +76,7 @@ def _usable_model(name: str, revision: str | None, cache_dir: str | Path | None)
     folder = Path(config).parent
     for path in folder.iterdir():
         _refuse_link_out(path, cache_dir)
-    is_usable = _has_weights(folder) and any((folder / each).is_file() for each in TOKENIZER_FILES)
+    is_usable = _has_weights(folder) and any((folder / each).is_file() for each in VOCABULARY_FILES)
     return folder if is_usable else None
 
 
@@ -153,7 +155,7 @@ def _record_missing_files(name: str, info: ModelInfo, cache_dir: str | Path | No
     from huggingface_hub import errors, hf_hub_download, try_to_load_from_cache
 
     existing = {each.rfilename for each in info.siblings or ()}
-    for each in (*TOKENIZER_FILES, *OTHER_FILES):
+    for each in OPTIONAL_FILES:
         if each in existing or try_to_load_from_cache(name, each, cache_dir=cache_dir, revision=info.sha) is not None:
             continue
         with suppress(errors.RemoteEntryNotFoundError):
@@ -185,13 +187,10 @@ def _refuse_link_out(path: Path, cache_dir: str | Path | None) -> None:
 
 
 def _has_weights(folder: Path) -> bool:
-    if (folder / WEIGHTS_FILE).is_file():
-        return True
-    if not (folder / INDEX_FILE).is_file():
+    try:
+        return bool(weight_files(folder))
+    except BertmillError:
         return False
-    shards = read_json(folder / INDEX_FILE).get("weight_map")
-    names = {name for name in shards.values() if isinstance(name, str)} if isinstance(shards, dict) else set()
-    return bool(names) and all(Path(name).name == name and (folder / name).is_file() for name in names)
 
 
 def _needed_files(name: str, info: ModelInfo) -> list[RepoSibling]:
@@ -210,9 +209,9 @@ def _needed_files(name: str, info: ModelInfo) -> list[RepoSibling]:
             "then the same with AutoTokenizer"
         )
         raise MissingError(f"the repository {name!r} has {found}", remedy=remedy if PICKLED_FILE in files else None)
-    if not any(each in files for each in TOKENIZER_FILES):
-        raise MissingError(f"the repository {name!r} has no tokenizer ({' or '.join(TOKENIZER_FILES)})")
-    names = [*weights, *TOKENIZER_FILES, *OTHER_FILES, CONFIG_FILE]
+    if not any(each in files for each in VOCABULARY_FILES):
+        raise MissingError(f"the repository {name!r} has no tokenizer ({' or '.join(VOCABULARY_FILES)})")
+    names = [*weights, *OPTIONAL_FILES, CONFIG_FILE]
     return [files[each] for each in names if each in files]
 
 

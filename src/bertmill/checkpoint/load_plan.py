@@ -14,7 +14,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from bertmill.checkpoint.huggingface import HEADS, VOCABULARY_FILE, ModelFolder, canonical
+from bertmill.checkpoint.files import VOCABULARY_FILE
+from bertmill.checkpoint.huggingface import HEADS, ModelFolder, canonical
 from bertmill.checkpoint.tensors import FLOAT_TYPES, Shape, StoredTensor, read_tensors
 from bertmill.errors import IntegrityError
 

@@ -15,16 +15,16 @@ from typing import Any, Unpack
 
 from bertmill.checkpoint import hub
 from bertmill.checkpoint.arguments import HubArguments
-from bertmill.checkpoint.hub import CONFIG_FILE as CONFIG_FILE
+from bertmill.checkpoint.files import CONFIG_FILE as CONFIG_FILE
+from bertmill.checkpoint.files import METADATA_FILE as METADATA_FILE
+from bertmill.checkpoint.files import VOCABULARY_FILES
 from bertmill.config.reading import RUN_FILE
 from bertmill.errors import MissingError, UnfinishedRunError, UsageError
 from bertmill.storage import MANIFEST, MAX_MANIFEST_BYTES, read_json, require_format, safe_join
 
 GROUP = "bertmill.models"
 MODEL_OF_RUN = "model"
-VOCABULARY_FILES = ("vocab.txt", "tokenizer.json")
 MODELS_TO_SHOW = 3
-METADATA_FILE = "bertmill.json"  # in a model folder: its task, settings and provenance
 METADATA_FORMAT = 1
 MAX_SHOWN = 100  # characters of a name that does not exist
 

@@ -43,7 +43,7 @@ class ModelOutput(Mapping[str, Any]):
         )
 
     def __post_init__(self) -> None:
-        first = fields(self)[2].name  # after hidden_states and attentions
+        first = next(each.name for each in fields(self) if not each.kw_only)
         given = getattr(self, first)
         if isinstance(given, Mapping):  # `type(output)(dict)`: how accelerate copies an output
             for name in (first, *given):
@@ -79,8 +79,8 @@ class ModelOutput(Mapping[str, Any]):
         return replace(self, **changed)
 
     def _present(self) -> dict[str, Any]:
-        hidden_states, attentions, *own = (field.name for field in fields(self) if field.name not in self.BESIDE)
-        named = ((name, getattr(self, name)) for name in (*own, hidden_states, attentions))
+        own_first = sorted(fields(self), key=lambda each: bool(each.kw_only))  # hidden states and attentions last
+        named = ((each.name, getattr(self, each.name)) for each in own_first if each.name not in self.BESIDE)
         return {name: value for name, value in named if value is not None}
 
 
