@@ -11,7 +11,7 @@ import transformers
 from torch import Tensor, nn
 
 import bertmill
-from bertmill.accelerated import replacement
+from bertmill.accelerated import replacement, transformers_internals
 from bertmill.errors import UsageError
 from tests.accelerated.models import counts, inputs_for, pair, untouched
 from tests.model.equality import SMALL
@@ -76,8 +76,8 @@ def test_other_objects_are_an_error(thing: Any) -> None:
 def test_without_a_supported_transformers_the_error_says_what_to_install(
     module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, "bertmill.accelerated.theirs", raising=False)
-    monkeypatch.delattr("bertmill.accelerated.theirs", raising=False)
+    monkeypatch.delitem(sys.modules, "bertmill.accelerated.transformers_internals", raising=False)
+    monkeypatch.delattr("bertmill.accelerated.transformers_internals", raising=False)
     monkeypatch.delattr("transformers.models.bert.modeling_bert", raising=False)
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(UsageError, match=r"^accelerate: requires transformers 5.22.2 \(.*\); pip install tr"):
@@ -122,9 +122,9 @@ def test_accelerating_again_changes_the_options_and_starts_new_counts() -> None:
 
 def test_another_version_of_transformers_warns_once(monkeypatch: pytest.MonkeyPatch) -> None:
     replacement._warn_about_version.cache_clear()
-    monkeypatch.setattr(transformers, "__version__", "5.99.0")
+    monkeypatch.setattr(transformers_internals, "SUPPORTED", "5.0.0")
     models = nn.ModuleList([untouched("BertModel"), untouched("BertModel")])
-    with pytest.warns(UserWarning, match=r"was tested with transformers 5\.22\.2, but 5\.99\.0 is installed") as warned:
+    with pytest.warns(UserWarning, match=r"was tested with transformers 5\.0\.0, but 5\.22\.2 is installed") as warned:
         bertmill.accelerate(models)
     bertmill.accelerate(models)  # warnings are errors in tests
     assert len(warned) == 1

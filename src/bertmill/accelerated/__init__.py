@@ -2,4 +2,4 @@
 
 from typing import Final
 
-STATE: Final = "_bertmill"  # the attribute of an accelerated model that has its options, twin and counts
+STATE: Final = "_bertmill"  # the attribute of an accelerated model that has its options, shared model and counts

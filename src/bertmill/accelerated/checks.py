@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.nn.modules import module as torch_module
 
-from bertmill.accelerated import theirs
+from bertmill.accelerated import transformers_internals as internals
 
 # Arguments that are not inputs. The last two change nothing in these models.
 SETTINGS = ("return_dict", "output_attentions", "output_hidden_states", "num_items_in_batch", "use_cache")
@@ -39,10 +39,10 @@ def check_call(model: Any, given: Mapping[str, Any], states: Any, weights: Any) 
         raise NotServed("a decoder or causal attention")
     if config._attn_implementation not in ("sdpa", "eager"):
         raise NotServed(f"attention implementation {config._attn_implementation}")
-    if not theirs.has_own_attention(config._attn_implementation):
+    if not internals.has_own_attention(config._attn_implementation):
         raise NotServed("a custom attention function")
     if weights:
-        raise NotServed("output_attentions")  # what theirs returns depends on the attention implementation
+        raise NotServed("output_attentions")  # what transformers returns depends on the attention implementation
     if states not in (True, False, None):
         raise NotServed("hidden states of selected layers")
     if states and torch.is_grad_enabled() and _needs_gradients(model, given):
@@ -102,38 +102,42 @@ def check_hooks(model: nn.Module, modules: Sequence[nn.Module], replaced: Mappin
     """
     for module in modules[1:]:
         own = module.__dict__
-        if own["_forward_hooks"] and not all(map(theirs.is_harmless, own["_forward_hooks"].values())):
+        if own["_forward_hooks"] and not all(map(internals.is_harmless, own["_forward_hooks"].values())):
             raise NotServed(f"a hook on {_name_of(module, model)}")
         if own["_forward_pre_hooks"] or own["_backward_hooks"] or own["_backward_pre_hooks"]:
             raise NotServed(f"a hook on {_name_of(module, model)}")
         if "forward" in own:
-            function, kind = getattr(own["forward"], "__func__", None), type(module)
-            if function is None or (function is not kind.forward and function is not replaced.get(kind)):
+            function, module_type = getattr(own["forward"], "__func__", None), type(module)
+            if function is None or (function is not module_type.forward and function is not replaced.get(module_type)):
                 raise NotServed(f"a replaced forward of {_name_of(module, model)}")
 
 
-def check_kinds(model: nn.Module) -> None:
+def check_module_types(model: nn.Module) -> None:
     """Check that all modules below `model` are of kinds that bertmill replaces or can call with rows of pieces."""
     for name, module in model.named_modules():
-        kind = type(module)
-        known = kind in theirs.CONTAINERS or kind in theirs.LEAVES or theirs.is_adapter(module)
-        if not (known or module is model or name.rpartition(".")[2] in theirs.ACTIVATIONS):
+        module_type = type(module)
+        known = module_type in internals.CONTAINERS or module_type in internals.LEAVES or internals.is_adapter(module)
+        if not (known or module is model or name.rpartition(".")[2] in internals.ACTIVATIONS):
             # With its module, because a quantized layer is also called Linear.
-            raise NotServed(f"{name} is a {kind.__module__}.{kind.__qualname__}")
+            raise NotServed(f"{name} is a {module_type.__module__}.{module_type.__qualname__}")
 
 
 def forwards_of(modules: Sequence[nn.Module]) -> dict[type[nn.Module], Any]:
     """Return the forwards that the classes of `modules` should have: those of `transformers` and torch."""
-    for kind in {type(module) for module in modules} & theirs.PATCHED:
-        raise NotServed(f"a patched forward of {kind.__name__}")
-    return {kind: theirs.FORWARDS[kind] for kind in map(type, modules) if kind in theirs.FORWARDS}
+    for module_type in {type(module) for module in modules} & internals.PATCHED:
+        raise NotServed(f"a patched forward of {module_type.__name__}")
+    return {
+        module_type: internals.FORWARDS[module_type]
+        for module_type in map(type, modules)
+        if module_type in internals.FORWARDS
+    }
 
 
 def check_forwards(forwards: Mapping[type[nn.Module], Any]) -> None:
     """Check that classes still have the forwards that they had when `transformers` was imported."""
-    for kind, forward in forwards.items():
-        if kind.forward is not forward:
-            raise NotServed(f"a patched forward of {kind.__name__}")
+    for module_type, forward in forwards.items():
+        if module_type.forward is not forward:
+            raise NotServed(f"a patched forward of {module_type.__name__}")
 
 
 def check_parameters(parameters: Sequence[Mapping[str, Tensor | None]]) -> None:

@@ -1,8 +1,8 @@
-"""The forward of accelerated models, and what they keep: options, twin and counts.
+"""The forward of accelerated models, and what they keep: options, shared model and counts.
 
 The forward is a bound function in the dict of the instance, under its old name and with its old signature. So deepcopy
 binds it to the copy, pickling gives back a plain model, and Trainer and pipelines find the arguments they look for. It
-hands a call to the twin, or to the class's own forward if the twin cannot serve it.
+hands a call to the shared model, or to the class's own forward if that cannot serve it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import nn
 
 from bertmill.accelerated import STATE
 from bertmill.accelerated.checks import SETTINGS, NotServed, check_call, check_hooks, modules_of
-from bertmill.accelerated.twin import Twin
+from bertmill.accelerated.shared_model import SharedModel
 from bertmill.errors import BertmillError, UsageError
 
 _REPLICATE = "_replicate_for_data_parallel"
@@ -26,14 +26,14 @@ _forwards: dict[type, Any] = {}  # by class
 
 
 class State:
-    """The options, twin and counts of an accelerated model."""
+    """The options, shared model and counts of an accelerated model."""
 
     def __init__(self, logits: bool, compute_padding: bool) -> None:
         self.logits = logits
         self.compute_padding = compute_padding
         self.served = 0
         self.fallbacks: Counter[str] = Counter()
-        self._twin: Twin | None = None
+        self._shared_model: SharedModel | None = None
 
     def __deepcopy__(self, memo: object) -> State:
         return State(self.logits, self.compute_padding)
@@ -51,14 +51,14 @@ class State:
         check_call(model, inputs, states, weights)
         modules = modules_of(model)
         check_hooks(model, modules, _forwards)
-        twin = self._twin
-        if twin is None or twin.modules != modules:
-            twin = self._twin = Twin(model, modules, self.compute_padding)
-        outputs = twin(inputs, bool(states), self.logits)
+        shared = self._shared_model
+        if shared is None or shared.modules != modules:
+            shared = self._shared_model = SharedModel(model, modules, self.compute_padding)
+        outputs = shared(inputs, bool(states), self.logits)
         self.served += 1
         return outputs if _wants_dict(model, given) else outputs.to_tuple()
 
-    def fell_back(self, why: NotServed, model: nn.Module) -> None:
+    def record_fallback(self, why: NotServed, model: nn.Module) -> None:
         """Count a call that the model's own forward computes. The first one warns."""
         if not self.fallbacks:
             reason = why.reason if why.details is None else f"{why.reason} ({why.details})"
@@ -110,7 +110,7 @@ def _forward_of(cls: type[nn.Module]) -> Any:
             why, outputs = _served(state, self, signature, args, kwargs)
             if why is None:
                 return outputs
-            state.fell_back(why, self)
+            state.record_fallback(why, self)
         return cls.forward(self, *args, **kwargs)  # looked up now, because the class may be patched
 
     # Not functools.wraps: libraries that unwrap a model follow `__wrapped__` back to the original.

@@ -89,7 +89,7 @@ def _warn_about_version() -> None:
     """Warn, once, if the installed version of `transformers` is not the one that acceleration was tested with."""
     import transformers
 
-    from bertmill.accelerated.theirs import SUPPORTED
+    from bertmill.accelerated.transformers_internals import SUPPORTED
 
     if transformers.__version__ != SUPPORTED:
         message = (
@@ -102,18 +102,18 @@ def _warn_about_version() -> None:
 def _bert_models(model: Any) -> list[nn.Module]:
     """Return the outermost `transformers` BERT models in `model`."""
     try:
-        from bertmill.accelerated import theirs
+        from bertmill.accelerated import transformers_internals as internals
     except (ImportError, AttributeError) as error:  # not installed, or a version with other private names
         what = f"requires transformers 5.22.2 ({error})"
         raise UsageError(what, where="accelerate", remedy="pip install transformers==5.22.2") from None
     found, below = [], [model] if isinstance(model, nn.Module) else []
     for each in below:  # grows during the loop
-        if type(each) in theirs.MODELS:
+        if type(each) in internals.MODELS:
             found.append(each)
         else:
             below.extend(each.children())
     if not found:
-        names = ", ".join(each.__name__ for each in theirs.MODELS)
+        names = ", ".join(each.__name__ for each in internals.MODELS)
         what = f"{type(model).__name__} contains no transformers BERT model that bertmill can accelerate"
         raise UsageError(what, where="accelerate", remedy=f"pass one of {names}, or a model that contains one")
     return found

@@ -88,7 +88,7 @@ def hub_arguments(arguments: dict[str, Any]) -> HubArguments:
     return cast(HubArguments, taken)
 
 
-def drop_accepted(arguments: dict[str, Any], table: dict[str, Accepted]) -> None:
+def check_and_drop(arguments: dict[str, Any], table: dict[str, Accepted]) -> None:
     """Remove the arguments in `table` from `arguments`; UsageError for a value that is not accepted."""
     for name in [name for name in arguments if name in table]:
         value = arguments.pop(name)

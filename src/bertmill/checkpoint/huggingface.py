@@ -19,7 +19,7 @@ from torch import Tensor
 from bertmill.checkpoint.files import CONFIG_FILE as CONFIG_FILE
 from bertmill.checkpoint.files import INDEX_FILE as INDEX_FILE
 from bertmill.checkpoint.files import MAX_JSON_BYTES, METADATA_FILE, TOKENIZER_FILES, WEIGHTS_FILE, weight_files
-from bertmill.checkpoint.labels import settle_labels
+from bertmill.checkpoint.labels import resolve_labels
 from bertmill.checkpoint.names import not_a_model, read_metadata
 from bertmill.checkpoint.tensors import StoredTensor, stored_tensors, write_tensors
 from bertmill.errors import IntegrityError, UsageError
@@ -112,7 +112,7 @@ def open_folder(
             tensors[name] = stored
     biases = [tensors[head].shape for head in ("classifier.bias", "qa_outputs.bias") if head in tensors]
     try:
-        settings, remarks = settle_labels(settings, [shape[0] for shape in biases if len(shape) == 1])
+        settings, remarks = resolve_labels(settings, [shape[0] for shape in biases if len(shape) == 1])
     except UsageError as error:
         raise IntegrityError(error.what, where=folder / CONFIG_FILE) from None
     return ModelFolder(folder, settings, tensors, remarks)

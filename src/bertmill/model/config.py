@@ -16,9 +16,9 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from bertmill.checkpoint.arguments import LOADING, drop_accepted, hub_arguments
+from bertmill.checkpoint.arguments import LOADING, check_and_drop, hub_arguments
 from bertmill.checkpoint.huggingface import CONFIG_FILE, read_model_settings
-from bertmill.checkpoint.labels import MAX_LABELS, default_labels, settle_labels
+from bertmill.checkpoint.labels import MAX_LABELS, default_labels, resolve_labels
 from bertmill.checkpoint.names import find_model
 from bertmill.config.reading import unknown_name
 from bertmill.errors import IntegrityError, UsageError
@@ -95,7 +95,7 @@ class BertConfig(BaseModel):
         if "is_decoder" in settings:
             settings["causal"] = settings.pop("is_decoder")
         try:
-            super().__init__(**settle_labels(settings)[0])
+            super().__init__(**resolve_labels(settings)[0])
         except ValidationError as error:
             raise _in_our_words(error) from None
 
@@ -234,7 +234,7 @@ class BertConfig(BaseModel):
         Hugging Face's arguments for loading are accepted, too (see `bertmill.checkpoint.arguments`).
         """
         hub = hub_arguments(settings)
-        drop_accepted(settings, LOADING)
+        check_and_drop(settings, LOADING)
         folder = find_model(pretrained_model_name_or_path, **hub)
         return cls.from_file_settings(read_model_settings(folder), folder / CONFIG_FILE).with_settings(**settings)
 

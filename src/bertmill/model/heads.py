@@ -20,7 +20,7 @@ from bertmill.model.cross_entropy import linear_cross_entropy
 from bertmill.model.dropout import Dropout
 from bertmill.model.encoder import Encoded
 from bertmill.model.layers import ACTIVATIONS, is_plain_linear
-from bertmill.model.outputs import NOWHERE
+from bertmill.model.outputs import MASKED_LOGIT
 from bertmill.model.packing import IGNORED_LABEL
 from bertmill.model.pretrained import BertPreTrainedModel
 
@@ -152,7 +152,7 @@ def classification_loss(logits: Tensor, labels: Tensor, problem_type: str | None
 
 def span_loss(logits: Tensor, start_positions: Tensor, end_positions: Tensor, lengths: Sequence[int]) -> Tensor:
     """Return the mean cross-entropy of start and end for `logits` [n, 2], ignoring positions beyond a sequence."""
-    padded = pad_sequence(logits.split(list(lengths)), batch_first=True, padding_value=NOWHERE)  # [B, T, 2]
+    padded = pad_sequence(logits.split(list(lengths)), batch_first=True, padding_value=MASKED_LOGIT)  # [B, T, 2]
     limits = torch.tensor(lengths, device=logits.device)
     losses = []
     for scores, positions in ((padded[..., 0], start_positions), (padded[..., 1], end_positions)):

@@ -64,7 +64,7 @@ def loading_info(report: LoadReport) -> dict[str, Any]:
     }
 
 
-def copy_second_names(module: nn.Module, state: dict[str, Any], prefix: str, _metadata: Any) -> None:
+def clone_tied_parameters(module: nn.Module, state: dict[str, Any], prefix: str, _metadata: Any) -> None:
     """In a state dict, copy tied parameters under their second name: safetensors rejects tensors that share memory."""
     first_names = {name for name, _ in module.named_parameters()}
     for name, _ in module.named_parameters(remove_duplicate=False):

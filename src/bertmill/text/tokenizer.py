@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast, get_args
 
-from bertmill.checkpoint.arguments import LOADING, SAVING, drop_accepted, hub_arguments, require_none_left
+from bertmill.checkpoint.arguments import LOADING, SAVING, check_and_drop, hub_arguments, require_none_left
 from bertmill.checkpoint.names import find_model_or_file
 from bertmill.errors import UsageError
 from bertmill.text.encoding import BatchEncoding, Encoding, TextPieces, array_kind, as_arrays
@@ -92,7 +92,7 @@ class BertTokenizer(TokenizerVocabulary):
         the manifest of its folder.
         """
         hub = hub_arguments(settings)
-        drop_accepted(settings, LOADING)
+        check_and_drop(settings, LOADING)
         path = find_model_or_file(pretrained_model_name_or_path, **hub)
         files = read_tokenizer_files(path, check_hashes=check_hashes)
         arguments = {"name_or_path": str(path), **files.arguments(), **settings}
@@ -104,7 +104,7 @@ class BertTokenizer(TokenizerVocabulary):
 
         Hugging Face tools can read them. `arguments` are Hugging Face's (see `bertmill.checkpoint.arguments`).
         """
-        drop_accepted(arguments, SAVING)
+        check_and_drop(arguments, SAVING)
         require_none_left(arguments, "save_pretrained")
         settings = {name: getattr(self, name) for name in _SAVED_SETTINGS}
         settings["never_split"] = self.never_split or None

@@ -1,8 +1,9 @@
-"""A bertmill model around the leaf modules of a `transformers` model: the twin that computes in its place.
+"""A bertmill model built around the modules of a `transformers` model, which computes in its place.
 
-Linear layers, embeddings and LayerNorms are shared as objects, so the twin needs nothing when parameters are converted,
-moved, loaded or resized, and calls whatever replaces a leaf (LoRA). Containers and dropouts are bertmill's; what they
-depend on (training mode, p, gradient checkpointing) is copied from the model before every call.
+Linear layers, embeddings and LayerNorms are the same objects in both models. So nothing needs to be done when
+parameters are converted, moved, loaded or resized, and a module that replaces one of these (LoRA) is called. Containers
+and dropouts are bertmill's. Before every call, what they depend on is copied from the model (training mode, p,
+activations, gradient checkpointing) or checked to be unchanged (buffers, attributes of attention).
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from bertmill.accelerated import theirs
-from bertmill.accelerated.checks import NotServed, check_forwards, check_kinds, check_parameters, forwards_of
+from bertmill.accelerated import transformers_internals as internals
+from bertmill.accelerated.checks import NotServed, check_forwards, check_module_types, check_parameters, forwards_of
 from bertmill.errors import UsageError
 from bertmill.model import bert
 from bertmill.model.config import BertConfig
@@ -24,17 +25,15 @@ from bertmill.model.encoder import BertEncoder, BertPooler
 from bertmill.model.heads import BertPredictionHeadTransform, BertWithMaskedLM
 from bertmill.model.layers import BertIntermediate
 
-_EXPECTED_BUFFERS: dict[str, Callable[..., Tensor]] = {
-    "position_ids": torch.arange,
-    "token_type_ids": torch.zeros,
-}  # of their embeddings, by length
+# Buffers of the embeddings of a `transformers` model, as functions of their length.
+_EXPECTED_BUFFERS: dict[str, Callable[..., Tensor]] = {"position_ids": torch.arange, "token_type_ids": torch.zeros}
 
 
-class Twin:
+class SharedModel:
     """Computes the outputs of `model`. It is valid as long as the modules of `model` are `modules`."""
 
     def __init__(self, model: Any, modules: Sequence[nn.Module], compute_padding: bool) -> None:
-        check_kinds(model)
+        check_module_types(model)
         self._forwards = forwards_of(modules)
         self.modules = modules
         self._parameters = [module._parameters for module in modules if module._parameters]
@@ -59,7 +58,7 @@ class Twin:
         self._model, self._layers = model, body.encoder.layer
         self._encoder = next(module for module in self._ours.modules() if isinstance(module, BertEncoder))
         self._dropouts: list[tuple[Dropout, nn.Dropout, nn.Module]] = []  # ours, the one with p, the one with the mode
-        self._functions: list[tuple[Any, nn.Module, str]] = []  # our module, theirs, and the name of its activation
+        self._functions: list[tuple[Any, nn.Module, str]] = []  # our module, the original, the name of its activation
         for name, module in self._ours.named_modules():
             if isinstance(module, Dropout):
                 self._add_dropout(module, name, named)
@@ -72,13 +71,13 @@ class Twin:
             raise NotServed(f"{name} is not a Dropout")
         parent = named[name.rpartition(".")[0]]
         # Attention reads p, but not the mode, from its dropout.
-        self._dropouts.append((ours, its, parent if type(parent) is theirs.BertSelfAttention else its))
+        self._dropouts.append((ours, its, parent if type(parent) is internals.BertSelfAttention else its))
 
     def _add_activation(
         self, ours: BertIntermediate | BertPredictionHeadTransform | BertPooler, its: nn.Module
     ) -> None:
-        name = theirs.activation_name(its)
-        ours.activation = theirs.in_one_call(getattr(its, name))
+        name = internals.activation_name(its)
+        ours.activation = internals.in_one_call(getattr(its, name))
         if name not in its._modules:  # a function, which may be replaced without changing the modules
             self._functions.append((ours, its, name))
 
@@ -94,13 +93,13 @@ class Twin:
             for name in ("labels", "next_sentence_label"):  # they compute a loss only if both are given
                 arguments.pop(name, None)
         if isinstance(self._ours, bert.BertForSequenceClassification) and "labels" in inputs:
-            self._settle_problem_type(inputs["labels"])
+            self._resolve_problem_type(inputs["labels"])
         if isinstance(self._ours, BertWithMaskedLM):
             arguments["output_logits"] = True if keep_logits else None
         outputs = dict(self._ours(**arguments, output_attentions=False, output_hidden_states=states, return_dict=True))
         if states and isinstance(self._ours, bert.BertModel):
             outputs["hidden_states"] = (*outputs["hidden_states"][:-1], outputs["last_hidden_state"])  # one object
-        return theirs.MODELS[type(model)](**outputs)
+        return internals.MODELS[type(model)](**outputs)
 
     def _check_attributes(self) -> None:
         """Check that attributes and buffers which bertmill does not read have their initial values."""
@@ -111,12 +110,10 @@ class Twin:
                 raise NotServed("a changed head size or scaling of attention")
         for name, expected in _EXPECTED_BUFFERS.items():
             buffer, checked = self._buffers.get(name), self._checked_buffers.get(name)
+            if buffer is None or buffer.is_meta:
+                raise NotServed(f"a changed buffer {name}")
             if checked is None or buffer is not checked[0] or _version(buffer) != checked[1]:
-                if (
-                    buffer is None
-                    or buffer.is_meta
-                    or not bool((buffer == expected(buffer.shape[-1], device=buffer.device)).all())
-                ):
+                if not bool((buffer == expected(buffer.shape[-1], device=buffer.device)).all()):
                     raise NotServed(f"a changed buffer {name}")
                 self._checked_buffers[name] = buffer, _version(buffer)
 
@@ -131,9 +128,9 @@ class Twin:
                 ours.training = mode.training
         for module, owner, name in self._functions:
             module.activation = getattr(owner, name)
-        self._encoder.training = self._encoder.gradient_checkpointing = self._runs_layers_twice()
+        self._encoder.training = self._encoder.gradient_checkpointing = self._uses_checkpointing()
 
-    def _runs_layers_twice(self) -> bool:
+    def _uses_checkpointing(self) -> bool:
         """Whether gradient checkpointing is on, for all layers and with torch's function."""
         checkpointed = [layer for layer in self._layers if layer.gradient_checkpointing and layer.training]
         if checkpointed and len(checkpointed) < len(self._layers):
@@ -143,7 +140,7 @@ class Twin:
             raise NotServed("a custom gradient checkpointing function")  # such as that of offload=True
         return bool(checkpointed)
 
-    def _settle_problem_type(self, labels: Tensor) -> None:
+    def _resolve_problem_type(self, labels: Tensor) -> None:
         """Choose the loss as they do, and write the choice to the config as they do."""
         config = self._model.config
         if config.problem_type is None:

@@ -107,12 +107,12 @@ def in_one_call(activation: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Te
 
 def is_adapter(module: nn.Module) -> bool:
     """Whether `module` belongs to LoRA or DoRA, or is a wrapper of a module that is trained in full."""
-    kind = type(module)
-    if kind.__module__ not in _ADAPTERS:
+    module_type = type(module)
+    if module_type.__module__ not in _ADAPTERS:
         return False
-    names = _ADAPTERS[kind.__module__]
+    names = _ADAPTERS[module_type.__module__]
     variants = getattr(module, "lora_variant", {}).values()
-    return (names is None or kind.__name__ in names) and all(
+    return (names is None or module_type.__name__ in names) and all(
         (each if isinstance(each, type) else type(each)).__name__ in _ADAPTER_VARIANTS for each in variants
     )
 

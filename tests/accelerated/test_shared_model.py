@@ -278,7 +278,7 @@ def test_dropout_is_active_where_the_untouched_model_has_it_active(name: str) ->
     assert counts(fast)[1] == {}
 
 
-def test_neither_accelerating_nor_building_the_twin_draws_random_numbers() -> None:
+def test_neither_accelerating_nor_building_the_shared_model_draws_random_numbers() -> None:
     fast, _ = pair("BertForMaskedLM")
     torch.manual_seed(3)
     before = torch.get_rng_state()
