@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import huggingface_hub
 import pytest
 from huggingface_hub import constants, hf_hub_download
 
@@ -185,9 +186,16 @@ def test_a_model_that_another_program_cached_is_completed(hub: Hub) -> None:
     assert not hub.requests
 
 
+def test_completing_a_cached_model_keeps_its_commit(hub: Hub) -> None:
+    cached_by_transformers(hub, "vocab.txt")
+    hub.commit = "f" * 40
+    assert find_model(NAME).name == COMMIT
+    assert (find_model(NAME) / "tokenizer_config.json").is_file()
+
+
 @pytest.mark.parametrize("how", ["no network", "HF_HUB_OFFLINE", "local_files_only", "server error", "other token"])
 def test_a_model_that_another_program_cached_is_used_if_it_cannot_be_completed(
-    hub: Hub, how: str, monkeypatch: pytest.MonkeyPatch
+    hub: Hub, how: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     cached_by_transformers(hub, "vocab.txt")
     if how == "no network":
@@ -195,7 +203,8 @@ def test_a_model_that_another_program_cached_is_used_if_it_cannot_be_completed(
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", how == "HF_HUB_OFFLINE")
     hub.statuses = {"server error": {NAME: (500, "")}, "other token": {NAME: (401, "RepoNotFound")}}.get(how, {})
     folder = find_model(NAME, local_files_only=how == "local_files_only")
-    assert (folder / "vocab.txt").is_file()
+    is_warned = how not in ("HF_HUB_OFFLINE", "local_files_only")  # these say that nothing is requested
+    assert ("using the cached files of someone/small-bert" in caplog.text) == is_warned
     assert BertTokenizer.from_pretrained(folder).tokenize("good") == ["good"]
 
 
@@ -243,3 +252,12 @@ def test_a_cached_model_may_be_moved_to_another_disk(hub: Hub, hub_cache: Path, 
     hub.requests.clear()
     assert find_model(NAME) == folder
     assert not hub.requests
+
+
+def test_an_error_of_the_transfer_library_is_one_clear_error(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    def transfer(*_arguments: Any, **_named: Any) -> str:
+        raise RuntimeError("Data processing error")
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", transfer)
+    with pytest.raises(ResourceError, match="cannot be downloaded: Data processing error; try again"):
+        find_model(NAME)

@@ -106,11 +106,13 @@ def download_model(
         raise MissingError(f"{_no_model(name)}, and {reason} is set", remedy=f"{installed}{change} to download it")
     try:
         with _hub_errors(name, revision, installed), _progress():
-            return _download(name, revision, cache_dir, token)
-    except (MissingError, ResourceError) as error:
+            # A usable folder is completed, not replaced by the newest commit.
+            return _download(name, revision if usable is None else usable.name, cache_dir, token)
+    except (MissingError, ResourceError):
         if usable is None:
             raise
-        logger.warning("using the cached files of %s, some of which may be missing: %s", name, error.what)
+        message = "using the cached files of %s; %s cannot be asked whether optional files are missing"
+        logger.warning(message, name, constants.ENDPOINT)
         return usable
 
 

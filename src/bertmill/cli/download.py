@@ -1,4 +1,4 @@
-"""`bertmill download`: downloads a model from the Hugging Face Hub and prints its folder."""
+"""`bertmill download`: downloads a model from the Hugging Face hub and prints its folder."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ COMMANDS = {
     "evaluate": "evaluate a fine-tuned model on labeled rows",
     "predict": "make predictions with a fine-tuned model",
     "fill": "predict the piece at each [MASK] in a text",
-    "download": "download a model from the Hugging Face Hub",
+    "download": "download a model from the Hugging Face hub",
     "report": "show one run, or compare several, in one HTML file",
     "inspect": "describe a model, vocabulary or corpus",
     "check": "verify a model, vocabulary or corpus",
