@@ -1,4 +1,4 @@
-"""Models of `transformers` with and without `bertmill.accelerate`, on the same inputs and with the same weights.
+"""`transformers` models with and without `bertmill.accelerate`, on the same inputs and with the same weights.
 
 The model is MiniLM with a head. Both sides alternate in one process, with one and with two threads.
 

@@ -1,4 +1,4 @@
-"""A server that speaks the protocol of the Hugging Face hub on the loopback interface, with faults on request."""
+"""A server that speaks the protocol of the Hugging Face Hub on the loopback interface, with faults on request."""
 
 from __future__ import annotations
 
@@ -28,6 +28,9 @@ class Hub(ThreadingHTTPServer):
         self.token: str | None = None  # required if set
         self.breaks_after: int | None = None  # bytes of a large file, once
         self.announced: dict[str, bytes] = {}  # by file name: content whose hash is announced instead
+        self.info: Any = None  # answered instead of the description of a repository
+        self.commit = COMMIT  # of the branch `main`
+        self.pushed: str | None = None  # the commit of `main` after the next description of a repository
         self.requests: Counter[str] = Counter()  # by method and path
         self.ranges: list[str] = []
 
@@ -92,7 +95,7 @@ class _Handler(BaseHTTPRequestHandler):
             status = (401, "RepoNotFound")
         elif repository not in hub.repositories and status is None:
             status = (404, "RepoNotFound")
-        elif revision not in ("main", COMMIT) and status is None:
+        elif revision not in ("main", COMMIT, hub.commit) and status is None:
             status = (404, "RevisionNotFound")
         if status is not None:
             self._answer(status[0], b"", {"X-Error-Code": status[1]} if status[1] else {})
@@ -109,14 +112,23 @@ class _Handler(BaseHTTPRequestHandler):
                 sha256 = self.server.etag(name, content)
                 entry["lfs"] = {"sha256": sha256, "size": len(content), "pointerSize": 130}
             siblings.append(entry)
-        info = {"id": repository, "modelId": repository, "sha": COMMIT, "private": False, "siblings": siblings}
+        commit = self.server.commit if revision == "main" else revision
+        info = {
+            "id": repository,
+            "modelId": repository,
+            "sha": commit,
+            "private": False,
+            "siblings": siblings,
+        }
+        info = info if self.server.info is None else self.server.info
+        self.server.commit = self.server.pushed or self.server.commit
         self._answer(200, json.dumps(info).encode(), {"Content-Type": "application/json"})
 
     def _resolve(self, repository: str, revision: str, name: str, *, with_body: bool) -> None:
         if self._refuses(repository, revision):
             return
         content = self.server.repositories[repository].get(name)
-        headers = {"X-Repo-Commit": COMMIT}
+        headers = {"X-Repo-Commit": self.server.commit if revision == "main" else revision}
         if content is None:
             self._answer(404, b"", {**headers, "X-Error-Code": "EntryNotFound"})
             return

@@ -1,5 +1,6 @@
 """Errors: exit codes and messages."""
 
+import copy
 import pickle
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from bertmill.errors import (
     MissingError,
     NonFiniteError,
     ResourceError,
+    StoppedError,
+    UnfinishedRunError,
     UsageError,
 )
 
@@ -59,3 +62,11 @@ def test_a_missing_or_damaged_model_is_an_os_error(tmp_path: Path) -> None:
 def test_an_invalid_argument_is_a_value_error() -> None:
     with pytest.raises(ValueError, match="hidden_size"):
         BertConfig(hidden_size=-1)
+
+
+def test_errors_with_other_arguments_survive_pickling_and_copying(tmp_path: Path) -> None:
+    for error in (StoppedError("stopped by SIGTERM", 143), UnfinishedRunError(tmp_path)):
+        for back in (pickle.loads(pickle.dumps(error)), copy.deepcopy(error)):
+            assert type(back) is type(error)
+            assert str(back) == str(error)
+            assert vars(back) == vars(error)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import errno
 from pathlib import Path
+from typing import Any
 
 INTERRUPTED = 130  # SIGINT
 TERMINATED = 143  # SIGTERM
@@ -77,6 +78,9 @@ class UnfinishedRunError(MissingError):
         super().__init__("is a run that has not finished", where=run, remedy="resume it to get a model")
         self.run = run
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.run,)
+
 
 class DataError(BertmillError, ValueError):
     """The user's text or rows are invalid."""
@@ -114,6 +118,9 @@ class StoppedError(BertmillError):
     def __init__(self, what: str, exit_code: int) -> None:
         super().__init__(what)
         self.exit_code = exit_code
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.what, self.exit_code)
 
 
 def kind_of_os_error(error: OSError) -> type[MissingError] | type[ResourceError]:

@@ -14,7 +14,7 @@ from torch.autograd import forward_ad
 import bertmill
 from tests.accelerated.models import V, assert_falls_back, counts, inputs_for, pair, served_or_not
 
-pytestmark = pytest.mark.filterwarnings("ignore:this call of .* runs without acceleration")
+pytestmark = pytest.mark.filterwarnings("ignore:this .* call is not accelerated")
 B, T = inputs_for("")["input_ids"].shape
 
 
@@ -23,10 +23,10 @@ B, T = inputs_for("")["input_ids"].shape
     [
         ({"output_attentions": True}, "output_attentions"),
         ({"output_hidden_states": True}, "hidden states that need gradients"),
-        ({"output_hidden_states": [1]}, "hidden states of some layers"),
-        ({"attention_mask": torch.ones(B, 1, T, T)}, "an attention mask per query or head"),
-        ({"attention_mask": torch.ones(B, T).index_fill(0, torch.tensor(2), 0)}, "a sequence without visible pieces"),
-        ({"attention_mask": torch.ones(B, T + 1)}, "inputs or layers that bertmill rejects"),
+        ({"output_hidden_states": [1]}, "hidden states of selected layers"),
+        ({"attention_mask": torch.ones(B, 1, T, T)}, "an attention mask that is not [batch, length]"),
+        ({"attention_mask": torch.ones(B, T).index_fill(0, torch.tensor(2), 0)}, "a fully masked sequence"),
+        ({"attention_mask": torch.ones(B, T + 1)}, "unsupported inputs or layers"),
         ({"no_such_argument": 1}, "the argument no_such_argument"),
         ({"is_causal": False}, "the argument is_causal"),
         ({"encoder_hidden_states": torch.ones(B, T, 32)}, "the argument encoder_hidden_states"),
@@ -104,7 +104,7 @@ def test_a_span_head_with_three_outputs_gives_the_error_of_the_untouched_model()
 
 def test_labels_of_any_shape_that_fits_are_accepted() -> None:
     labels = torch.randint(0, V, (B * T,))
-    assert_falls_back(*pair("BertForMaskedLM"), "labels and inputs of different shapes", labels=labels)
+    assert_falls_back(*pair("BertForMaskedLM"), "labels and inputs have different shapes", labels=labels)
 
 
 def test_arguments_that_do_not_fit_give_the_error_of_the_untouched_model() -> None:

@@ -10,11 +10,12 @@ import pytest
 import torch
 import transformers
 from torch import Tensor, nn
+from transformers.models.bert import modeling_bert
 from transformers.pytorch_utils import prune_linear_layer
 
 from tests.accelerated.models import assert_falls_back, counts, inputs_for, pair, served_or_not
 
-pytestmark = pytest.mark.filterwarnings("ignore:this call of .* runs without acceleration")
+pytestmark = pytest.mark.filterwarnings("ignore:this .* call is not accelerated")
 
 
 class Recorded(nn.Module):
@@ -63,6 +64,23 @@ def replace_a_forward(model: Any) -> None:
     layer.forward = lambda states, *args, **kwargs: type(layer).forward(layer, states, *args, **kwargs) * 2
 
 
+def scale_attention(model: Any) -> None:
+    model.bert.encoder.layer[0].attention.self.scaling = 1.0
+
+
+def reverse_positions(model: Any) -> None:
+    buffer = model.bert.embeddings.position_ids
+    model.bert.embeddings.position_ids = buffer.flip(1)
+
+
+def change_default_segments(model: Any) -> None:
+    model.bert.embeddings.token_type_ids.fill_(1)
+
+
+def drop_everything(model: Any) -> None:
+    model.bert.encoder.layer[0].output.dropout.p = 1.0
+
+
 def hook_a_layer(how: str) -> Callable[[Any], None]:
     def change(model: Any) -> None:
         getattr(model.bert.encoder.layer[0].output.dense, how)(lambda *args: None)
@@ -84,8 +102,12 @@ QUERY = "bert.encoder.layer.0.attention.self.query"
         (replace_a_forward, "a replaced forward of bert.encoder.layer.1"),
         (replace_a_layer, f"{DENSE} is a {__name__}.Recorded"),
         (prune_a_layer, f"a hook on {DENSE}"),
-        (prune_a_head, "inputs or layers that bertmill rejects"),
+        (prune_a_head, "unsupported inputs or layers"),
         (quantize, f"{QUERY} is a torch.ao.nn.quantized.dynamic.modules.linear.Linear"),
+        (scale_attention, "a changed head size or scaling of attention"),
+        (reverse_positions, "a changed buffer position_ids"),
+        (change_default_segments, "a changed buffer token_type_ids"),
+        (drop_everything, "dropout of all elements"),
         (parametrize_a_layer, f"{DENSE} is a torch.nn.utils.parametrize.ParametrizedLinear"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -132,7 +154,7 @@ def test_a_hook_on_all_modules_sees_them() -> None:
     finally:
         hook.remove()
     assert transformers.models.bert.modeling_bert.BertLayer in seen
-    assert counts(fast) == (0, {"a hook on all modules": 1})
+    assert counts(fast) == (0, {"a global module hook": 1})
 
 
 def test_the_hooks_that_transformers_installs_itself_do_not_stop_acceleration() -> None:
@@ -161,3 +183,45 @@ def test_gradient_checkpointing_with_offloading_is_left_to_the_untouched_model()
     fast.train().gradient_checkpointing_enable(offload=True)
     # Without an accelerator, the untouched model cannot pin memory.
     assert served_or_not(fast) == (0, {"a custom gradient checkpointing function": 1})
+
+
+@pytest.mark.parametrize("name", ["BertSelfAttention", "BertForSequenceClassification"])
+def test_a_patched_forward_of_a_class_is_called(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fast, theirs = pair("BertForSequenceClassification")
+    fast(**inputs_for(""))
+    cls = getattr(modeling_bert, name)
+    original, calls = cls.forward, []
+
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        calls.append(self)
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(cls, "forward", forward)
+    assert_falls_back(fast, theirs, f"a patched forward of {name}")
+    assert len(calls) == (4 if name == "BertSelfAttention" else 2)  # by both models
+    monkeypatch.undo()
+    fast(**inputs_for(""))
+    assert counts(fast)[0] == 2
+
+
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+def test_a_registered_attention_function_is_called(implementation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fast, theirs = pair("BertModel", _attn_implementation=implementation)
+    fast(**inputs_for(""))
+    calls = []
+
+    def attention(*args: Any, **kwargs: Any) -> Any:
+        calls.append(args)
+        return modeling_bert.eager_attention_forward(*args, **kwargs)
+
+    mapping = {**transformers.AttentionInterface._global_mapping, implementation: attention}
+    monkeypatch.setattr(transformers.AttentionInterface, "_global_mapping", mapping)
+    assert_falls_back(fast, theirs, "a custom attention function", attention_mask=None)
+    assert calls
+
+
+def test_a_registered_mask_function_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    fast, theirs = pair("BertModel")
+    masks = transformers.AttentionMaskInterface
+    monkeypatch.setattr(masks, "_global_mapping", {**masks._global_mapping, "sdpa": lambda *_, **__: None})
+    assert_falls_back(fast, theirs, "a custom attention function")

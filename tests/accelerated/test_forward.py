@@ -19,6 +19,7 @@ import transformers
 from torch import nn
 
 import bertmill
+from bertmill.accelerated import forward
 from bertmill.errors import UsageError
 from tests.accelerated.models import V, counts, inputs_for, pair, untouched
 from tests.model.equality import CLASSES
@@ -176,3 +177,13 @@ def test_a_model_in_two_threads_gives_the_same_outputs() -> None:
 def test_importing_bertmill_does_not_import_transformers() -> None:
     code = "import sys, bertmill; bertmill.accelerate, bertmill.acceleration; sys.exit('transformers' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_a_function_as_forward_is_not_overwritten_and_no_model_is_changed() -> None:
+    models = nn.ModuleList([untouched("BertModel"), untouched("BertForNextSentencePrediction")])
+    own = models[1].forward = lambda *args, **kwargs: None
+    forward._forwards.pop(type(models[1]), None)  # as if no model of this class had been accelerated
+    with pytest.raises(UsageError, match=r"the forward of BertForNextSentencePrediction was replaced"):
+        bertmill.accelerate(models)
+    assert models[1].forward is own
+    assert "forward" not in models[0].__dict__

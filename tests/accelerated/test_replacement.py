@@ -11,6 +11,7 @@ import transformers
 from torch import Tensor, nn
 
 import bertmill
+from bertmill.accelerated import replacement, transformers_internals
 from bertmill.errors import UsageError
 from tests.accelerated.models import counts, inputs_for, pair, untouched
 from tests.model.equality import SMALL
@@ -63,7 +64,9 @@ def test_other_classes_with_such_a_body_are_accelerated_there() -> None:
 
 @pytest.mark.parametrize("thing", [nn.Linear(1, 1), "bert-base-uncased", None], ids=str)
 def test_other_objects_are_an_error(thing: Any) -> None:
-    with pytest.raises(UsageError, match=r"^accelerate: \w+ contains no model .*; pass one of BertModel, "):
+    with pytest.raises(
+        UsageError, match=r"^accelerate: \w+ contains no transformers BERT model .*; pass one of BertModel, "
+    ):
         bertmill.accelerate(thing)
     with pytest.raises(UsageError, match=r"^acceleration: this model is not accelerated; call accelerate"):
         bertmill.acceleration(thing)
@@ -73,18 +76,18 @@ def test_other_objects_are_an_error(thing: Any) -> None:
 def test_without_a_supported_transformers_the_error_says_what_to_install(
     module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, "bertmill.accelerated.theirs", raising=False)
-    monkeypatch.delattr("bertmill.accelerated.theirs", raising=False)
+    monkeypatch.delitem(sys.modules, "bertmill.accelerated.transformers_internals", raising=False)
+    monkeypatch.delattr("bertmill.accelerated.transformers_internals", raising=False)
     monkeypatch.delattr("transformers.models.bert.modeling_bert", raising=False)
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(UsageError, match=r"^accelerate: needs the package transformers .*; pip install tr"):
+    with pytest.raises(UsageError, match=r"^accelerate: requires transformers 5.22.2 \(.*\); pip install tr"):
         bertmill.accelerate(nn.Linear(1, 1))
 
 
 def test_the_first_fallback_warns_and_all_are_counted_by_reason() -> None:
     fast, _ = pair("BertModel", _attn_implementation="eager")
     inputs = inputs_for("")
-    with pytest.warns(UserWarning, match=r"BertModel runs without acceleration: output_attentions; see") as warned:
+    with pytest.warns(UserWarning, match=r"this BertModel call is not accelerated: output_attentions; see") as warned:
         fast(**inputs, output_attentions=True)
     assert len(warned) == 1
     assert warned[0].filename == __file__
@@ -115,3 +118,23 @@ def test_accelerating_again_changes_the_options_and_starts_new_counts() -> None:
     bertmill.accelerate(fast, compute_padding=True)
     assert fast(**inputs_for("")).logits[masked].any()
     assert counts(fast) == (1, {})
+
+
+def test_another_version_of_transformers_warns_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    replacement._warn_about_version.cache_clear()
+    monkeypatch.setattr(transformers_internals, "SUPPORTED", "5.0.0")
+    models = nn.ModuleList([untouched("BertModel"), untouched("BertModel")])
+    with pytest.warns(UserWarning, match=r"was tested with transformers 5\.0\.0, but 5\.22\.2 is installed") as warned:
+        bertmill.accelerate(models)
+    bertmill.accelerate(models)  # warnings are errors in tests
+    assert len(warned) == 1
+    assert warned[0].filename == __file__
+    replacement._warn_about_version.cache_clear()
+
+
+def test_the_first_warning_contains_the_details() -> None:
+    fast, _ = pair("BertModel")
+    details = r"unsupported inputs or layers \(piece id 97 is out of range"
+    with pytest.warns(UserWarning, match=details), pytest.raises(IndexError):
+        fast(torch.tensor([[SMALL["vocab_size"]]]))
+    assert counts(fast) == (0, {"unsupported inputs or layers": 1})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -143,3 +144,24 @@ def test_cross_encoders_give_the_same_scores(minilm: str) -> None:
     bertmill.accelerate(model)
     torch.testing.assert_close(model.predict(pairs, convert_to_tensor=True), expected, atol=2e-5, rtol=0)
     assert counts(model) == (1, {})
+
+
+@pytest.mark.parametrize(
+    ("settings", "served"),
+    [({"use_dora": True}, True), ({"init_lora_weights": "mica"}, False), ({"trainable_token_indices": [5]}, False)],
+    ids=["DoRA", "MiCA", "trainable tokens"],
+)
+def test_other_adapters_than_lora_and_dora_are_left_to_the_untouched_model(
+    settings: dict[str, Any], served: bool
+) -> None:
+    config = peft.LoraConfig(task_type="SEQ_CLS", r=2, target_modules=["query", "value"], **settings)
+    models = []
+    for accelerated in (True, False):
+        torch.manual_seed(7)
+        model = peft.get_peft_model(untouched("BertForSequenceClassification"), config).eval()
+        models.append(bertmill.accelerate(model) if accelerated else model)
+    fast, theirs = models
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.testing.assert_close(fast(**inputs_for("")).logits, theirs(**inputs_for("")).logits, atol=2e-5, rtol=0)
+    assert counts(fast)[0] == served

@@ -1,13 +1,15 @@
-"""Models are found in the cache of the hub or downloaded, completely and unchanged, or there is one clear error."""
+"""Models are found in the Hugging Face cache or downloaded, completely and unchanged, or there is one clear error."""
 
 from __future__ import annotations
 
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
+import huggingface_hub
 import pytest
-from huggingface_hub import constants
+from huggingface_hub import constants, hf_hub_download
 
 from bertmill.checkpoint.hub import cached_model, download_model, is_repository
 from bertmill.checkpoint.names import find_model, find_model_or_file
@@ -133,7 +135,7 @@ def test_a_bad_name_is_rejected_without_a_request(hub: Hub, hub_cache: Path, nam
     assert not is_repository(name)
     if not os.path.isdir(name.replace("\0", "")):  # noqa: PTH112 (`/etc` is a folder)
         for find in (find_model, find_model_or_file, BertModel.from_pretrained, BertTokenizer.from_pretrained):
-            with pytest.raises(UsageError, match="is not a name on the hub; installed models: minilm") as error:
+            with pytest.raises(UsageError, match="is not a name on the Hub; installed models: minilm") as error:
                 find(name)
             assert "\n" not in str(error.value)
     assert not hub.requests
@@ -150,7 +152,7 @@ def test_a_link_out_of_the_cache_is_rejected(hub: Hub, tmp_path: Path) -> None:
     shutil.copy(folder / "config.json", secret)
     (folder / "config.json").unlink()
     (folder / "config.json").symlink_to(secret)
-    with pytest.raises(IntegrityError, match=r"config\.json: is a link to a file outside the cache"):
+    with pytest.raises(IntegrityError, match=r"config\.json: is a link to a file outside the Hugging Face cache"):
         find_model(NAME)
 
 
@@ -160,6 +162,102 @@ def test_a_link_out_of_the_cache_is_not_read_in_an_incomplete_snapshot(hub: Hub,
         (folder / name).unlink()
     (folder / "vocab.txt").symlink_to(tmp_path / "secret.txt")
     (tmp_path / "secret.txt").write_text("secret")
-    for _ in range(2):  # config.json is missing, and then there
-        with pytest.raises(IntegrityError, match=r"vocab\.txt: is a link to a file outside the cache"):
-            find_model(NAME)
+    with pytest.raises(IntegrityError, match=r"vocab\.txt: is a link to a file outside the Hugging Face cache"):
+        find_model(NAME)
+    assert (tmp_path / "secret.txt").read_text() == "secret"
+
+
+def cached_by_transformers(hub: Hub, *names: str) -> None:
+    """Download some files of the model, as another program does, to a cache that does not know the others."""
+    for name in ("config.json", "model.safetensors", *names):
+        hf_hub_download(NAME, name)
+    hub.requests.clear()
+
+
+def test_a_model_that_another_program_cached_is_completed(hub: Hub) -> None:
+    hub.repositories[NAME]["bertmill.json"] = b'{"format": 1}'
+    cached_by_transformers(hub, "vocab.txt", "tokenizer.json")
+    assert cached_model(NAME) is None
+    folder = find_model(NAME)
+    assert (folder / "bertmill.json").is_file()
+    assert (folder / "tokenizer_config.json").is_file()
+    hub.requests.clear()
+    assert find_model(NAME) == folder
+    assert not hub.requests
+
+
+def test_completing_a_cached_model_keeps_its_commit(hub: Hub) -> None:
+    cached_by_transformers(hub, "vocab.txt")
+    hub.commit = "f" * 40
+    assert find_model(NAME).name == COMMIT
+    assert (find_model(NAME) / "tokenizer_config.json").is_file()
+
+
+@pytest.mark.parametrize("how", ["no network", "HF_HUB_OFFLINE", "local_files_only", "server error", "other token"])
+def test_a_model_that_another_program_cached_is_used_if_it_cannot_be_completed(
+    hub: Hub, how: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    cached_by_transformers(hub, "vocab.txt")
+    if how == "no network":
+        monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", how == "HF_HUB_OFFLINE")
+    hub.statuses = {"server error": {NAME: (500, "")}, "other token": {NAME: (401, "RepoNotFound")}}.get(how, {})
+    folder = find_model(NAME, local_files_only=how == "local_files_only")
+    is_warned = how not in ("HF_HUB_OFFLINE", "local_files_only")  # these say that nothing is requested
+    assert ("using the cached files of someone/small-bert" in caplog.text) == is_warned
+    assert BertTokenizer.from_pretrained(folder).tokenize("good") == ["good"]
+
+
+def test_a_repository_without_a_tokenizer_is_an_error(hub: Hub) -> None:
+    cached_by_transformers(hub)
+    for name in ("vocab.txt", "tokenizer.json"):
+        del hub.repositories[NAME][name]
+    with pytest.raises(UsageError, match="has no tokenizer"):
+        find_model(NAME)
+
+
+def test_a_push_during_the_download_is_an_error(hub: Hub) -> None:
+    hub.pushed = "f" * 40
+    with pytest.raises(ResourceError, match="changed during the download; try again"):
+        find_model(NAME)
+    assert find_model(NAME).name == hub.pushed
+    assert sorted(path.name for path in find_model(NAME).iterdir()) == sorted(
+        path.name for path in find_model(NAME, COMMIT).iterdir()
+    )
+
+
+def test_a_file_that_was_not_verified_before_a_kill_is_verified_later(hub: Hub) -> None:
+    folder = find_model(NAME)
+    (folder / "config.json").unlink()  # as if the process had been killed before
+    (folder / "vocab.txt").resolve().write_bytes(b"damaged")
+    with pytest.raises(IntegrityError, match=r"vocab\.txt does not have the hash"):
+        find_model(NAME)
+    assert BertTokenizer.from_pretrained(NAME).tokenize("good") == ["good"]
+
+
+@pytest.mark.parametrize("info", [{}, [], {"id": NAME, "sha": "../../..", "siblings": []}, {"id": NAME, "siblings": 1}])
+def test_an_answer_that_is_not_that_of_a_hub_is_one_clear_error(hub: Hub, info: Any) -> None:
+    hub.info = info
+    with pytest.raises(ResourceError, match=r"the answer of http://127.* is not that of a Hugging Face Hub"):
+        find_model(NAME)
+
+
+def test_a_cached_model_may_be_moved_to_another_disk(hub: Hub, hub_cache: Path, tmp_path: Path) -> None:
+    folder = find_model(NAME)
+    (model,) = hub_cache.glob("models--*")
+    moved = tmp_path / "disk" / model.name
+    moved.parent.mkdir()
+    model.rename(moved)
+    model.symlink_to(moved)
+    hub.requests.clear()
+    assert find_model(NAME) == folder
+    assert not hub.requests
+
+
+def test_an_error_of_the_transfer_library_is_one_clear_error(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    def transfer(*_arguments: Any, **_named: Any) -> str:
+        raise RuntimeError("Data processing error")
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", transfer)
+    with pytest.raises(ResourceError, match="cannot be downloaded: Data processing error; try again"):
+        find_model(NAME)

@@ -9,7 +9,7 @@ import pytest
 from model_folders import resettle
 
 from bertmill import BertConfig, BertForSequenceClassification
-from bertmill.checkpoint.labels import MAX_LABELS, settle_labels
+from bertmill.checkpoint.labels import MAX_LABELS, resolve_labels
 from bertmill.errors import UsageError
 
 NAMES = {"0": "bad", "1": "good"}
@@ -32,7 +32,7 @@ NAMES = {"0": "bad", "1": "good"}
 def test_names_take_precedence_unless_the_head_has_num_labels_outputs(
     given: dict[str, Any], head_sizes: tuple[int, ...], settled: Any, remark: str
 ) -> None:
-    settings, remarks = settle_labels({"hidden_size": 8, **given}, head_sizes)
+    settings, remarks = resolve_labels({"hidden_size": 8, **given}, head_sizes)
     assert settings == {"hidden_size": 8} | ({} if settled is None else {"id2label": settled})
     assert len(remarks) == bool(remark)
     assert remark in "".join(remarks)
@@ -43,14 +43,14 @@ def test_names_take_precedence_unless_the_head_has_num_labels_outputs(
 )
 def test_invalid_labels_are_rejected(given: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=r"num_labels must be|label2id must map"):
-        settle_labels(given)
+        resolve_labels(given)
 
 
 def test_the_number_of_labels_has_the_same_limit_everywhere() -> None:
     with pytest.raises(UsageError, match="must be an integer from 1 to 1,048,576"):
-        settle_labels({"num_labels": MAX_LABELS + 1})
+        resolve_labels({"num_labels": MAX_LABELS + 1})
     with pytest.raises(UsageError, match="must be an integer from 1 to 1,048,576"):
-        settle_labels({"num_labels": MAX_LABELS + 1, "id2label": NAMES}, [MAX_LABELS + 1])
+        resolve_labels({"num_labels": MAX_LABELS + 1, "id2label": NAMES}, [MAX_LABELS + 1])
     with pytest.raises(UsageError):
         BertConfig(num_labels=MAX_LABELS + 1)
 

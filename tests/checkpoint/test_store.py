@@ -13,7 +13,7 @@ from bertmill.checkpoint.store import (
     Checkpoint,
     checkpoint_path,
     load_checkpoint,
-    newest_whole,
+    newest_complete,
     remove_checkpoints,
     save_checkpoint,
     saved_steps,
@@ -34,14 +34,14 @@ def test_a_checkpoint_is_read_as_saved_and_not_overwritten(tmp_path: Path) -> No
 
 
 def test_the_newest_complete_checkpoint_is_found_and_damaged_ones_are_reported(tmp_path: Path) -> None:
-    assert newest_whole(tmp_path / "absent") == (None, None, [])
+    assert newest_complete(tmp_path / "absent") == (None, None, [])
     for step in (1, 2, 3):
         save_checkpoint(tmp_path, step, checkpoint(step))
     (checkpoint_path(tmp_path, 3) / "weights.safetensors").write_bytes(b"cut")
     (checkpoint_path(tmp_path, 2) / "manifest.json").unlink()
     with pytest.raises(IntegrityError):
         load_checkpoint(checkpoint_path(tmp_path, 3))
-    step, found, remarks = newest_whole(tmp_path)
+    step, found, remarks = newest_complete(tmp_path)
     assert (step, found.state) == (1, {"step": 1})
     assert len(remarks) == 2
     assert "step-000003" in remarks[0]

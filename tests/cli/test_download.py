@@ -1,4 +1,4 @@
-"""`bertmill download` and MODEL by name on the hub."""
+"""`bertmill download` and MODEL by name on the Hub."""
 
 from __future__ import annotations
 

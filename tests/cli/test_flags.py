@@ -259,7 +259,7 @@ def test_options_of_predict_are_those_of_the_task_of_the_model(
         settings_from_words("predict", ["--top-k", "3", chooser, *request])
     with pytest.raises(UsageError, match="unknown key top_k"):
         settings_from_words("predict", [chooser, *in_file, *request])
-    with pytest.raises(UsageError, match="there is no model folder 'nowhere'"):
+    with pytest.raises(UsageError, match="no model folder, installed model or cached model is named 'nowhere'"):
         settings_from_words("predict", ["nowhere", "--top-k", "3", *request])
     with pytest.raises(UsageError, match="MODEL is required"):
         settings_from_words("predict", ["--top-k", "3", *request])

@@ -478,3 +478,14 @@ def test_a_row_without_visible_pieces_gives_finite_outputs_and_does_not_affect_o
         assert torch.isfinite(value).all(), key
         if value.ndim and value.shape[0] == len(LENGTHS):
             torch.testing.assert_close(value[1:], before[key][1:], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("labels", [torch.tensor([4.733]), torch.tensor([4733])], ids=["float", "integer"])
+def test_autocast_does_not_round_the_labels_of_a_regression(labels: Tensor) -> None:
+    ours, theirs = twins("BertForSequenceClassification", BertConfig(**SMALL, num_labels=1))
+    ids = torch.tensor([[2, 5, 3]])
+    with torch.autocast("cpu", torch.bfloat16):
+        output, other = ours(ids, labels=labels), theirs(ids, labels=labels)
+    assert output.loss.dtype == other.loss.dtype == torch.float32
+    expected = (output.logits.float().squeeze() - labels.float()).square().mean()
+    torch.testing.assert_close(output.loss, expected, rtol=1e-6, atol=0)

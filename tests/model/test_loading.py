@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,9 @@ def folder(tmp_path: Path) -> Path:
         ({"dtype": "torch.bfloat16"}, torch.bfloat16),
     ],
 )
-def test_dtype_selects_the_number_format(tmp_path: Path, arguments: dict[str, Any], expected: torch.dtype) -> None:
+def test_dtype_selects_the_dtype_of_the_parameters(
+    tmp_path: Path, arguments: dict[str, Any], expected: torch.dtype
+) -> None:
     BertModel(CONFIG).half().save_pretrained(tmp_path)
     assert BertModel.from_pretrained(tmp_path, **arguments).dtype == expected
 
@@ -94,13 +97,13 @@ def test_arguments_that_change_nothing_are_accepted(folder: Path) -> None:
     [
         ({"use_safetensors": False}, "use_safetensors=False is not supported; weights are only read"),
         ({"attn_implementation": "flash_attention_2"}, "bertmill has its own attention"),
-        ({"quantization_config": {}}, r"use bertmill\.accelerate"),
+        ({"quantization_config": {}}, "load the model with transformers"),
         ({"trust_remote_code": True}, "code in model folders is never run"),
         ({"device_map": "balanced"}, "a model is on one device"),
         ({"device_map": {"bert": "cpu", "classifier": "cuda:0"}}, "a model is on one device"),
         ({"device_map": "nowhere"}, "device nowhere cannot be used"),
-        ({"dtype": "int8"}, "is not a number format"),
-        ({"dtype": "half precision"}, "is not a number format"),
+        ({"dtype": "int8"}, "is not a floating-point dtype"),
+        ({"dtype": "half precision"}, "is not a floating-point dtype"),
         ({"no_such_argument": 1}, "BertModel has no argument no_such_argument"),
         ({"add_cross_attention": True}, "only False is supported"),
     ],
@@ -124,6 +127,13 @@ def test_tensors_of_another_shape_are_new_only_on_request(folder: Path) -> None:
     assert model.classifier.weight.shape == (7, CONFIG.hidden_size)
     assert info["mismatched_keys"] == {("classifier.weight", (2, 32), (7, 32)), ("classifier.bias", (2,), (7,))}
     assert (info["missing_keys"], info["unexpected_keys"], info["error_msgs"]) == (set(), set(), [])
+
+
+def test_a_smaller_vocabulary_may_be_requested_next_to_a_vocabulary_file(folder: Path, tmp_path: Path) -> None:
+    copied = shutil.copytree(folder, tmp_path / "copy")
+    (copied / "vocab.txt").write_text("\n".join(f"piece{number}" for number in range(CONFIG.vocab_size)))
+    model = BertModel.from_pretrained(copied, vocab_size=20, ignore_mismatched_sizes=True)
+    assert model.embeddings.word_embeddings.weight.shape[0] == 20
 
 
 def test_the_differences_are_those_of_transformers(folder: Path) -> None:
@@ -229,7 +239,7 @@ def test_inputs_that_bert_does_not_use_are_ignored() -> None:
     model = BertModel(CONFIG).eval()
     unused = {"head_mask": None, "past_key_values": None, "num_items_in_batch": 3, "use_cache": True}
     assert torch.equal(model(IDS, **unused, encoder_hidden_states=None)[0], model(IDS)[0])
-    with pytest.raises(UsageError, match=r"head_mask is not supported; use bertmill\.accelerate"):
+    with pytest.raises(UsageError, match="head_mask is not supported; load the model with transformers"):
         model(IDS, head_mask=torch.ones(2))
     with pytest.raises(TypeError, match="no_such_input"):
         model(IDS, no_such_input=3)

@@ -138,7 +138,8 @@ def test_worker_processes_find_added_tokens() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: OURS.add_tokens([""]), "an added token is empty"),
+        (lambda: OURS.add_tokens([""]), "a token is empty"),
+        (lambda: OURS.add_tokens([AddedToken("Foo", normalized=False)]), "'Foo' sets normalized=False"),
         (lambda: OURS.add_tokens([3]), "a token must be a string, not int"),
         (lambda: OURS.add_tokens(AddedToken("q", lstrip=True)), "'q' sets lstrip"),
         (
@@ -164,3 +165,30 @@ def test_the_mask_of_special_tokens_of_a_pair() -> None:
     ids = THEIRS.encode(TEXT)
     mask = THEIRS.get_special_tokens_mask(ids, already_has_special_tokens=True)
     assert OURS.get_special_tokens_mask(ids, already_has_special_tokens=True) == mask
+
+
+@pytest.mark.parametrize(
+    "add",
+    [
+        lambda tokenizer: tokenizer.add_tokens(["fresh", ""]),
+        lambda tokenizer: tokenizer.add_tokens(["fresh", AddedToken("Foo", lstrip=True)]),
+        lambda tokenizer: tokenizer.add_special_tokens({"cls_token": "[X]", "mask_token": ""}),
+        lambda tokenizer: tokenizer.add_special_tokens({"cls_token": "[X]", "additional_special_tokens": ["<a>", 5]}),
+    ],
+)
+def test_a_failed_addition_changes_nothing(add: Any) -> None:
+    tokenizer = bertmill.BertTokenizer(dict(VOCABULARY))
+    with pytest.raises(UsageError):
+        add(tokenizer)
+    assert tokenizer.get_vocab() == VOCABULARY
+    assert tokenizer.cls_token == "[CLS]"
+    assert tokenizer.additional_special_tokens == []
+    assert tokenizer.add_tokens(["fresh"]) == 1
+    assert tokenizer.tokenize("fresh a", add_special_tokens=True) == ["[CLS]", "fresh", "a", "[SEP]"]
+
+
+def test_special_tokens_may_be_objects_that_are_not_normalized() -> None:
+    tokenizer = bertmill.BertTokenizer(dict(VOCABULARY))
+    assert tokenizer.add_tokens([AddedToken("<Z>", special=True)]) == 1
+    assert tokenizer.add_tokens([AddedToken("<Y>", normalized=False)], special_tokens=True) == 1
+    assert tokenizer.tokenize("a <Y><z>")[:2] == ["a", "<Y>"]

@@ -363,3 +363,23 @@ def test_an_invalid_argument_is_a_usage_error(texts: Any, arguments: dict[str, A
         return
     with pytest.raises(UsageError, match=message):
         OURS(*texts, **arguments)
+
+
+def test_spaces_inside_contractions_are_cleaned_up_on_request() -> None:
+    ids = OURS.encode("it's what they 've said ; i 'm sure , do not . ' '")
+    for clean_up in (None, False, True):
+        assert OURS.decode(ids, clean_up_tokenization_spaces=clean_up) == THEIRS.decode(
+            ids, clean_up_tokenization_spaces=clean_up
+        )
+        assert OURS.batch_decode([ids], clean_up_tokenization_spaces=clean_up) == THEIRS.batch_decode(
+            [ids], clean_up_tokenization_spaces=clean_up
+        )
+
+
+def test_padding_may_exceed_max_length_if_nothing_is_truncated() -> None:
+    arguments: dict[str, Any] = {"padding": "max_length", "max_length": 10, "pad_to_multiple_of": 8}
+    ours = OURS(TEXT[:10], **arguments, verbose=False)
+    assert dict(ours) == dict(THEIRS(TEXT[:10], **arguments, verbose=False))
+    assert len(ours["input_ids"]) % 8 == 0
+    with pytest.raises(UsageError, match="max_length 10 is not a multiple"):
+        OURS(TEXT, **arguments, truncation=True)

@@ -122,7 +122,7 @@ def test_a_start_that_was_killed_can_be_repeated(tiny: Path, rows: list[dict[str
         ({"train": [{"text": "a", "label": None}] * 30}, DataError, r"run/rows/train.jsonl:1: the label is empty"),
         ({"train": ["a"]}, UsageError, "row 1 is not a dict, but str"),
         ({"dev": None}, UsageError, "rows must be a list of dicts, a table of columns or a path, not NoneType"),
-        ({"model": "nowhere"}, UsageError, "there is no model folder 'nowhere'"),
+        ({"model": "nowhere"}, UsageError, "no model folder, installed model or cached model is named 'nowhere'"),
         ({"task": "clasify"}, UsageError, "there is no task called 'clasify'; did you mean classify"),
         ({"dev": 1}, UsageError, "^dev: must be a fraction between 0 and 1 or a file name"),
         ({"max_bad_rows": "9%"}, UsageError, "^max_bad_rows needs on_bad_row skip$"),

@@ -1,5 +1,5 @@
-"""BERT models of `transformers` that compute with bertmill and otherwise stay unchanged."""
+"""`transformers` BERT models that run on bertmill's kernels and otherwise stay unchanged."""
 
 from typing import Final
 
-STATE: Final = "_bertmill"  # the attribute of an accelerated model that has its options, twin and counts
+STATE: Final = "_bertmill"  # the attribute of an accelerated model that has its options, shared model and counts

@@ -1,8 +1,8 @@
-"""The forward of accelerated models, and what they keep: options, twin and counts.
+"""The forward of accelerated models, and what they keep: options, shared model and counts.
 
 The forward is a bound function in the dict of the instance, under its old name and with its old signature. So deepcopy
 binds it to the copy, pickling gives back a plain model, and Trainer and pipelines find the arguments they look for. It
-hands a call to the twin, or to the class's own forward if the twin cannot serve it.
+hands a call to the shared model, or to the class's own forward if that cannot serve it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import nn
 
 from bertmill.accelerated import STATE
 from bertmill.accelerated.checks import SETTINGS, NotServed, check_call, check_hooks, modules_of
-from bertmill.accelerated.twin import Twin
+from bertmill.accelerated.shared_model import SharedModel
 from bertmill.errors import BertmillError, UsageError
 
 _REPLICATE = "_replicate_for_data_parallel"
@@ -26,14 +26,14 @@ _forwards: dict[type, Any] = {}  # by class
 
 
 class State:
-    """The options, twin and counts of an accelerated model."""
+    """The options, shared model and counts of an accelerated model."""
 
     def __init__(self, logits: bool, compute_padding: bool) -> None:
         self.logits = logits
         self.compute_padding = compute_padding
         self.served = 0
         self.fallbacks: Counter[str] = Counter()
-        self._twin: Twin | None = None
+        self._shared_model: SharedModel | None = None
 
     def __deepcopy__(self, memo: object) -> State:
         return State(self.logits, self.compute_padding)
@@ -51,20 +51,20 @@ class State:
         check_call(model, inputs, states, weights)
         modules = modules_of(model)
         check_hooks(model, modules, _forwards)
-        twin = self._twin
-        if twin is None or twin.modules != modules:
-            twin = self._twin = Twin(model, modules, self.compute_padding)
-        outputs = twin(inputs, bool(states), self.logits)
+        shared = self._shared_model
+        if shared is None or shared.modules != modules:
+            shared = self._shared_model = SharedModel(model, modules, self.compute_padding)
+        outputs = shared(inputs, bool(states), self.logits)
         self.served += 1
         return outputs if _wants_dict(model, given) else outputs.to_tuple()
 
-    def fell_back(self, reason: str, model: nn.Module) -> None:
+    def record_fallback(self, why: NotServed, model: nn.Module) -> None:
         """Count a call that the model's own forward computes. The first one warns."""
         if not self.fallbacks:
-            name = type(model).__name__
-            message = f"this call of {name} runs without acceleration: {reason}; see bertmill.acceleration(model)"
+            reason = why.reason if why.details is None else f"{why.reason} ({why.details})"
+            message = f"this {type(model).__name__} call is not accelerated: {reason}; see bertmill.acceleration(model)"
             warnings.warn(message, stacklevel=5)  # the line that calls the model
-        self.fallbacks[reason] += 1
+        self.fallbacks[why.reason] += 1
 
 
 def state_of(model: nn.Module) -> State | None:
@@ -72,13 +72,18 @@ def state_of(model: nn.Module) -> State | None:
     return model.__dict__.get(STATE)
 
 
+def check_own_forward(model: nn.Module) -> None:
+    """Raise UsageError if another library has replaced the forward of `model`."""
+    cls = type(model)
+    own = model.__dict__.get("forward")
+    if own is not None and getattr(own, "__func__", own) not in (cls.forward, _forwards.get(cls)):
+        what = f"the forward of {cls.__name__} was replaced by another library"
+        raise UsageError(what, where="accelerate", remedy="accelerate the model before that")
+
+
 def install(model: nn.Module, state: State) -> None:
     """Give `model` the accelerated forward."""
     cls = type(model)
-    own = model.__dict__.get("forward")
-    if own is not None and getattr(own, "__func__", None) not in (cls.forward, _forwards.get(cls)):
-        what = f"the forward of {cls.__name__} was replaced by another library"
-        raise UsageError(what, where="accelerate", remedy="accelerate the model before that")
     model.__dict__[STATE] = state
     model.__dict__["forward"] = MethodType(_forward_of(cls), model)
     model.__dict__[_REPLICATE] = MethodType(_replicate_for_data_parallel, model)
@@ -96,41 +101,40 @@ def uninstall(model: nn.Module) -> None:
 def _forward_of(cls: type[nn.Module]) -> Any:
     if cls in _forwards:
         return _forwards[cls]
-    original = cls.forward
-    signature = inspect.signature(original)
+    signature = inspect.signature(cls.forward)
 
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         state = state_of(self)
         # Not counted while compiling, because the counts would become conditions of the compiled code.
         if state is not None and not torch.compiler.is_compiling():
-            reason, outputs = _served(state, self, signature, args, kwargs)
-            if reason is None:
+            why, outputs = _served(state, self, signature, args, kwargs)
+            if why is None:
                 return outputs
-            state.fell_back(reason, self)
-        return original(self, *args, **kwargs)
+            state.record_fallback(why, self)
+        return cls.forward(self, *args, **kwargs)  # looked up now, because the class may be patched
 
     # Not functools.wraps: libraries that unwrap a model follow `__wrapped__` back to the original.
-    forward.__signature__, forward.__doc__ = signature, original.__doc__  # type: ignore[attr-defined]
+    forward.__signature__, forward.__doc__ = signature, cls.forward.__doc__  # type: ignore[attr-defined]
     _forwards[cls] = forward
     return forward
 
 
 def _served(
     state: State, model: Any, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[str | None, Any]:
-    """Return the reason why the call cannot be served, or None and the outputs."""
+) -> tuple[NotServed | None, Any]:
+    """Return why the call cannot be served, or None and the outputs."""
     try:
         given = signature.bind(model, *args, **kwargs).arguments
     except TypeError:
-        return "arguments that do not fit the signature", None
+        return NotServed("arguments that do not fit the signature"), None
     given |= given.pop("kwargs", {})
     del given["self"]
     try:
         return None, state.serve(model, given)
-    except NotServed as reason:
-        return str(reason), None
-    except BertmillError:  # ids out of range, shapes that do not fit, pruned heads
-        return "inputs or layers that bertmill rejects", None
+    except NotServed as why:
+        return why, None
+    except BertmillError as error:  # ids out of range, shapes that do not fit, pruned heads
+        return NotServed("unsupported inputs or layers", error.what), None
 
 
 def _wants_dict(model: Any, given: dict[str, Any]) -> bool:

@@ -1,8 +1,10 @@
-"""`accelerate(model)`: a BERT model of `transformers` computes with bertmill and otherwise stays unchanged."""
+"""`accelerate(model)`: a `transformers` BERT model runs on bertmill's kernels and otherwise stays unchanged."""
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import nn
@@ -17,7 +19,7 @@ Model = TypeVar("Model")
 
 
 def accelerate(model: Model, *, logits: bool = True, compute_padding: bool = False) -> Model:
-    """Let a BERT model of `transformers` compute with bertmill, and return it.
+    """Run a `transformers` BERT model on bertmill's kernels, in place, and return it.
 
     `model` may also contain such models: one with a head of your own, a PeftModel, a SentenceTransformer. Calls that
     bertmill cannot serve are computed as before; `acceleration(model)` lists them.
@@ -28,8 +30,11 @@ def accelerate(model: Model, *, logits: bool = True, compute_padding: bool = Fal
       which is faster.
     """
     found = _bert_models(model)
-    from bertmill.accelerated.forward import State, install
+    from bertmill.accelerated.forward import State, check_own_forward, install
 
+    _warn_about_version()
+    for each in found:
+        check_own_forward(each)
     for each in found:
         install(each, State(logits, compute_padding))
     return model
@@ -79,21 +84,36 @@ class Acceleration:
         return [model.__dict__[STATE] for model in self.models]
 
 
+@cache
+def _warn_about_version() -> None:
+    """Warn, once, if the installed version of `transformers` is not the one that acceleration was tested with."""
+    import transformers
+
+    from bertmill.accelerated.transformers_internals import SUPPORTED
+
+    if transformers.__version__ != SUPPORTED:
+        message = (
+            f"bertmill.accelerate was tested with transformers {SUPPORTED}, "
+            f"but {transformers.__version__} is installed; results may differ"
+        )
+        warnings.warn(message, stacklevel=3)  # the line that calls accelerate
+
+
 def _bert_models(model: Any) -> list[nn.Module]:
-    """Return the outermost models of `transformers`' BERT classes in `model`."""
+    """Return the outermost `transformers` BERT models in `model`."""
     try:
-        from bertmill.accelerated import theirs
+        from bertmill.accelerated import transformers_internals as internals
     except (ImportError, AttributeError) as error:  # not installed, or a version with other private names
-        what = f"needs the package transformers in a supported version: {error}"
+        what = f"requires transformers 5.22.2 ({error})"
         raise UsageError(what, where="accelerate", remedy="pip install transformers==5.22.2") from None
     found, below = [], [model] if isinstance(model, nn.Module) else []
     for each in below:  # grows during the loop
-        if type(each) in theirs.MODELS:
+        if type(each) in internals.MODELS:
             found.append(each)
         else:
             below.extend(each.children())
     if not found:
-        names = ", ".join(each.__name__ for each in theirs.MODELS)
-        what = f"{type(model).__name__} contains no model of transformers that bertmill can accelerate"
+        names = ", ".join(each.__name__ for each in internals.MODELS)
+        what = f"{type(model).__name__} contains no transformers BERT model that bertmill can accelerate"
         raise UsageError(what, where="accelerate", remedy=f"pass one of {names}, or a model that contains one")
     return found

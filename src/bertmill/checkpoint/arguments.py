@@ -1,4 +1,4 @@
-"""Arguments of Hugging Face's `from_pretrained` and `save_pretrained` that select nothing here.
+"""Arguments of Hugging Face's `from_pretrained` and `save_pretrained` that have no effect here.
 
 Each table lists, by name, the values that are accepted because they change nothing, and why any other is rejected.
 Arguments that mean something, such as `dtype`, are parameters of the methods themselves.
@@ -22,7 +22,7 @@ class Accepted(NamedTuple):
 _ANY = Accepted(None)
 _OFF = (None, False)
 _NO_PICKLE = "weights are only read and written as safetensors, because a pickle file could run code"
-_USE_ACCELERATE = "load the model with transformers and use bertmill.accelerate"
+_USE_TRANSFORMERS = "load the model with transformers"
 
 LOADING: dict[str, Accepted] = {
     "use_safetensors": Accepted((None, True), _NO_PICKLE),
@@ -32,7 +32,9 @@ LOADING: dict[str, Accepted] = {
     "experts_implementation": Accepted((None,), "BERT has no experts"),
     "low_cpu_mem_usage": _ANY,
     "use_fast": _ANY,
-    "force_download": Accepted(_OFF, "remove the model from the cache of the hub to download it again"),
+    "disable_mmap": _ANY,
+    "fusion_config": Accepted((None,), _USE_TRANSFORMERS),
+    "force_download": Accepted(_OFF, "delete the model from the Hugging Face cache to download it again"),
     "resume_download": _ANY,
     "proxies": Accepted((None,), "set HTTPS_PROXY"),
     "subfolder": Accepted((None, ""), "pass the path of the folder"),
@@ -42,9 +44,9 @@ LOADING: dict[str, Accepted] = {
     "gguf_file": Accepted((None,), "only model.safetensors is read"),
     "state_dict": Accepted((None,), "build the model from a config and call load_state_dict"),
     "key_mapping": Accepted((None,), "parameter names must be those of BERT"),
-    "quantization_config": Accepted((None,), _USE_ACCELERATE),
-    "load_in_8bit": Accepted(_OFF, _USE_ACCELERATE),
-    "load_in_4bit": Accepted(_OFF, _USE_ACCELERATE),
+    "quantization_config": Accepted((None,), _USE_TRANSFORMERS),
+    "load_in_8bit": Accepted(_OFF, _USE_TRANSFORMERS),
+    "load_in_4bit": Accepted(_OFF, _USE_TRANSFORMERS),
     "max_memory": Accepted((None,), "a model is on one device"),
     "offload_folder": Accepted((None,), "a model is on one device"),
     "offload_state_dict": Accepted(_OFF, "a model is on one device"),
@@ -55,6 +57,7 @@ LOADING: dict[str, Accepted] = {
     "distributed_config": Accepted((None,), "a model is on one device"),
 }
 SAVING: dict[str, Accepted] = {
+    "distributed_checkpoint": Accepted(_OFF, "a model is on one device"),
     "safe_serialization": Accepted((None, True), _NO_PICKLE),
     "save_function": Accepted((None,), _NO_PICKLE),
     "max_shard_size": _ANY,  # one file can hold any BERT
@@ -85,7 +88,7 @@ def hub_arguments(arguments: dict[str, Any]) -> HubArguments:
     return cast(HubArguments, taken)
 
 
-def drop_accepted(arguments: dict[str, Any], table: dict[str, Accepted]) -> None:
+def check_and_drop(arguments: dict[str, Any], table: dict[str, Accepted]) -> None:
     """Remove the arguments in `table` from `arguments`; UsageError for a value that is not accepted."""
     for name in [name for name in arguments if name in table]:
         value = arguments.pop(name)

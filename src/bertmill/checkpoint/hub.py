@@ -1,8 +1,11 @@
-"""Models of the Hugging Face hub: find them in the local cache, or download them.
+"""Models on the Hugging Face Hub: find them in the local cache, or download them.
 
-Only the files of a model and its tokenizer are downloaded, with weights as safetensors. huggingface_hub transfers them:
-it resumes broken transfers and reads HF_ENDPOINT, HF_HOME, HF_HUB_OFFLINE and the token. Each file must have the hash
-that the hub announces. config.json comes last, so a branch refers to a new snapshot only once it is complete.
+Downloads only the model and tokenizer files, with weights as safetensors. huggingface_hub transfers them: it resumes
+broken transfers and reads HF_ENDPOINT, HF_HOME, HF_HUB_OFFLINE and the token. Each file must have the hash that the Hub
+announces. config.json comes last, so a branch refers to a new snapshot only once it is complete.
+
+Other programs may have cached only some of the files. A cached model is usable if it has settings, weights and a
+tokenizer, and complete if it is also known which optional files exist; the library records those that do not.
 """
 
 from __future__ import annotations
@@ -12,23 +15,28 @@ import logging
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bertmill.checkpoint.files import (
+    CONFIG_FILE,
+    INDEX_FILE,
+    METADATA_FILE,
+    PICKLED_FILE,
+    TOKENIZER_FILES,
+    VOCABULARY_FILES,
+    WEIGHTS_FILE,
+    weight_files,
+)
 from bertmill.errors import BertmillError, IntegrityError, MissingError, ResourceError, UsageError
-from bertmill.storage import read_json
+from bertmill.storage import MANIFEST
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import ModelInfo, RepoSibling
 
 DEFAULT_REVISION = "main"
-WEIGHTS_FILE = "model.safetensors"
-INDEX_FILE = "model.safetensors.index.json"
-PICKLED_FILE = "pytorch_model.bin"
-CONFIG_FILE = "config.json"
-TOKENIZER_FILES = ("tokenizer.json", "vocab.txt")  # one of them is required
-OTHER_FILES = ("tokenizer_config.json", "special_tokens_map.json", "bertmill.json", "manifest.json")
+OPTIONAL_FILES = (*TOKENIZER_FILES, "special_tokens_map.json", METADATA_FILE, MANIFEST)
 
 logger = logging.getLogger("bertmill")
 
@@ -43,21 +51,33 @@ _REVISION = re.compile(r"(?!.*\.\.)\w[\w./-]{0,254}", re.ASCII)
 
 
 def is_repository(name: str) -> bool:
-    """Whether `name` is a valid name on the hub, such as `bert-base-uncased` or `google/bert_uncased_L-2_H-128_A-2`."""
+    """Whether `name` is a valid name on the Hub, such as `bert-base-uncased` or `google/bert_uncased_L-2_H-128_A-2`."""
     return _REPOSITORY.fullmatch(name) is not None
 
 
 def cached_model(name: str, revision: str | None = None, cache_dir: str | Path | None = None) -> Path | None:
-    """The folder of a model in the cache of the hub, or None if it is not there or incomplete."""
+    """The folder of a model in the Hugging Face cache, or None if it is not there or incomplete."""
+    from huggingface_hub import try_to_load_from_cache
+
+    folder = _usable_model(name, revision, cache_dir)
+    if folder is None:
+        return None
+    found = (try_to_load_from_cache(name, each, cache_dir=cache_dir, revision=folder.name) for each in OPTIONAL_FILES)
+    return folder if all(each is not None for each in found) else None
+
+
+def _usable_model(name: str, revision: str | None, cache_dir: str | Path | None) -> Path | None:
+    """The folder of a cached model with settings, weights and a tokenizer, or None."""
     from huggingface_hub import try_to_load_from_cache
 
     config = try_to_load_from_cache(name, CONFIG_FILE, cache_dir=cache_dir, revision=_valid_revision(revision))
     if not isinstance(config, str):
         return None
     folder = Path(config).parent
-    _refuse_links_out(folder, cache_dir)
-    is_complete = _has_weights(folder) and any((folder / each).is_file() for each in TOKENIZER_FILES)
-    return folder if is_complete else None
+    for path in folder.iterdir():
+        _refuse_link_out(path, cache_dir)
+    is_usable = _has_weights(folder) and any((folder / each).is_file() for each in VOCABULARY_FILES)
+    return folder if is_usable else None
 
 
 def download_model(
@@ -69,38 +89,83 @@ def download_model(
     token: str | bool | None = None,
     local_files_only: bool = False,
 ) -> Path:
-    """Download a model and return its folder in the cache. `installed` lists the installed models, for errors."""
-    from huggingface_hub import HfApi, constants, hf_hub_download, try_to_load_from_cache
+    """Download a model and return its folder in the cache. `installed` lists the installed models, for errors.
+
+    If the Hub cannot be asked which optional files exist, returns a usable folder from the cache.
+    """
+    from huggingface_hub import constants
 
     revision = _valid_revision(revision)
-    reason = "local_files_only" if local_files_only else "HF_HUB_OFFLINE" if constants.HF_HUB_OFFLINE else None
-    if reason:
-        remedy = f"{installed}unset {reason} to look for it on the hub"
-        raise MissingError(f"{_no_model(name)}, and {reason} is set", remedy=remedy)
-    with _hub_errors(name, revision, installed), _progress():
-        info = HfApi(token=token).model_info(name, revision=revision, files_metadata=True)
-        files = _needed_files(name, info)
-        is_cached = {
-            each.rfilename: isinstance(
-                try_to_load_from_cache(name, each.rfilename, cache_dir=cache_dir, revision=info.sha), str
-            )
-            for each in files
-        }
-        num_bytes = sum(each.size or 0 for each in files if not is_cached[each.rfilename])
-        if num_bytes:
-            logger.warning("downloading %s (%s) from %s", name, _size(num_bytes), constants.ENDPOINT)
-        for each in files:
-            is_last = each.rfilename == CONFIG_FILE
-            version = revision if is_last else info.sha
-            path = Path(hf_hub_download(name, each.rfilename, revision=version, cache_dir=cache_dir, token=token))
-            if not is_cached[each.rfilename]:
-                _require_hash(path, each)
-    _refuse_links_out(path.parent, cache_dir)  # files that were there already
+    usable = _usable_model(name, revision, cache_dir)
+    if local_files_only or constants.HF_HUB_OFFLINE:
+        if usable is not None:
+            return usable
+        reason, change = ("HF_HUB_OFFLINE", "unset HF_HUB_OFFLINE")
+        if local_files_only:
+            reason, change = ("local_files_only", "pass local_files_only=False")
+        raise MissingError(f"{_no_model(name)}, and {reason} is set", remedy=f"{installed}{change} to download it")
+    try:
+        with _hub_errors(name, revision, installed), _progress():
+            # A usable folder is completed, not replaced by the newest commit.
+            return _download(name, revision if usable is None else usable.name, cache_dir, token)
+    except (MissingError, ResourceError):
+        if usable is None:
+            raise
+        message = "using the cached files of %s; %s cannot be asked whether optional files are missing"
+        logger.warning(message, name, constants.ENDPOINT)
+        return usable
+
+
+def _download(name: str, revision: str, cache_dir: str | Path | None, token: str | bool | None) -> Path:
+    from huggingface_hub import constants, hf_hub_download, try_to_load_from_cache
+
+    info = _model_info(name, revision, token)
+    files = _needed_files(name, info)
+    num_bytes = sum(
+        each.size or 0
+        for each in files
+        if try_to_load_from_cache(name, each.rfilename, cache_dir=cache_dir, revision=info.sha) is None
+    )
+    if num_bytes:
+        logger.warning("downloading %s (%s) from %s", name, _size(num_bytes), constants.ENDPOINT)
+    _record_missing_files(name, info, cache_dir, token)
+    for each in files:
+        version = revision if each.rfilename == CONFIG_FILE else info.sha
+        path = Path(hf_hub_download(name, each.rfilename, revision=version, cache_dir=cache_dir, token=token))
+        _refuse_link_out(path, cache_dir)
+        _require_hash(path, each)  # also of cached files: a download may have been killed before this check
+    if path.parent.name != info.sha:
+        raise ResourceError(f"the model {name!r} changed during the download", remedy="try again")
     return path.parent
 
 
+def _model_info(name: str, revision: str, token: str | bool | None) -> ModelInfo:
+    from huggingface_hub import HfApi, constants
+
+    try:
+        info = HfApi(token=token).model_info(name, revision=revision, files_metadata=True)
+        is_valid = re.fullmatch(r"[0-9a-f]{40}", info.sha or "") is not None
+    except (AttributeError, KeyError, TypeError):  # JSON without the expected keys and types
+        is_valid = False
+    if not is_valid:
+        raise ResourceError(f"the answer of {constants.ENDPOINT} is not that of a Hugging Face Hub")
+    return info
+
+
+def _record_missing_files(name: str, info: ModelInfo, cache_dir: str | Path | None, token: str | bool | None) -> None:
+    """Request the optional files that the repository does not have, so that the library records that in the cache."""
+    from huggingface_hub import errors, hf_hub_download, try_to_load_from_cache
+
+    existing = {each.rfilename for each in info.siblings or ()}
+    for each in OPTIONAL_FILES:
+        if each in existing or try_to_load_from_cache(name, each, cache_dir=cache_dir, revision=info.sha) is not None:
+            continue
+        with suppress(errors.RemoteEntryNotFoundError):
+            hf_hub_download(name, each, revision=info.sha, cache_dir=cache_dir, token=token)
+
+
 def _no_model(name: str) -> str:
-    return f"there is no model folder {name!r}, no installed or cached model of that name"
+    return f"no model folder, installed model or cached model is named {name!r}"
 
 
 def _valid_revision(revision: str | None) -> str:
@@ -110,24 +175,24 @@ def _valid_revision(revision: str | None) -> str:
     return revision
 
 
-def _refuse_links_out(folder: Path, cache_dir: str | Path | None) -> None:
-    """Raise IntegrityError if a file in `folder` is a link to a file outside the cache."""
+def _refuse_link_out(path: Path, cache_dir: str | Path | None) -> None:
+    """Raise IntegrityError if a file of a snapshot is a link to a file outside the cache.
+
+    The folder of a model in the cache may itself be a link, for example to another disk.
+    """
     from huggingface_hub import constants
 
-    cache = Path(cache_dir or constants.HF_HUB_CACHE).resolve()
-    for path in folder.iterdir():
-        if not path.resolve().is_relative_to(cache):
-            raise IntegrityError("is a link to a file outside the cache of the hub", where=path, remedy="remove it")
+    allowed = Path(cache_dir or constants.HF_HUB_CACHE), path.parents[2]  # MODEL/snapshots/COMMIT/FILE
+    target = path.resolve()
+    if not any(target.is_relative_to(folder.resolve()) for folder in allowed):
+        raise IntegrityError("is a link to a file outside the Hugging Face cache", where=path, remedy="remove it")
 
 
 def _has_weights(folder: Path) -> bool:
-    if (folder / WEIGHTS_FILE).is_file():
-        return True
-    if not (folder / INDEX_FILE).is_file():
+    try:
+        return bool(weight_files(folder))
+    except BertmillError:
         return False
-    shards = read_json(folder / INDEX_FILE).get("weight_map")
-    names = {name for name in shards.values() if isinstance(name, str)} if isinstance(shards, dict) else set()
-    return bool(names) and all(Path(name).name == name and (folder / name).is_file() for name in names)
 
 
 def _needed_files(name: str, info: ModelInfo) -> list[RepoSibling]:
@@ -146,7 +211,9 @@ def _needed_files(name: str, info: ModelInfo) -> list[RepoSibling]:
             "then the same with AutoTokenizer"
         )
         raise MissingError(f"the repository {name!r} has {found}", remedy=remedy if PICKLED_FILE in files else None)
-    names = [*weights, *TOKENIZER_FILES, *OTHER_FILES, CONFIG_FILE]
+    if not any(each in files for each in VOCABULARY_FILES):
+        raise MissingError(f"the repository {name!r} has no tokenizer ({' or '.join(VOCABULARY_FILES)})")
+    names = [*weights, *OPTIONAL_FILES, CONFIG_FILE]
     return [files[each] for each in names if each in files]
 
 
@@ -162,7 +229,7 @@ def _require_hash(path: Path, file: RepoSibling) -> None:
     if digest.hexdigest() != expected:
         path.resolve().unlink()
         path.unlink(missing_ok=True)
-        what = f"{file.rfilename} does not have the hash that the hub announces, and was removed"
+        what = f"{file.rfilename} does not have the hash that the Hub announces, and was removed"
         raise IntegrityError(what, where=path.parent, remedy="try again")
 
 
@@ -191,7 +258,7 @@ def _hub_errors(name: str, revision: str, installed: str) -> Iterator[None]:
     except (errors.LocalEntryNotFoundError, *network_errors) as error:
         what = f"{_no_model(name)}, and {constants.ENDPOINT} cannot be reached ({type(error).__name__})"
         raise MissingError(what, remedy=f"{installed}connect to the network to download it") from None
-    except (OSError, ValueError) as error:  # ValueError: the answer is not that of a hub
+    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: of hf_xet; ValueError: the answer is not JSON
         raise ResourceError(f"cannot be downloaded: {error}", where=name, remedy="try again") from None
 
 

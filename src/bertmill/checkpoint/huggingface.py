@@ -16,14 +16,13 @@ from typing import Any
 
 from torch import Tensor
 
-from bertmill.checkpoint.hub import INDEX_FILE as INDEX_FILE
-from bertmill.checkpoint.hub import PICKLED_FILE
-from bertmill.checkpoint.hub import WEIGHTS_FILE as WEIGHTS_FILE
-from bertmill.checkpoint.labels import settle_labels
-from bertmill.checkpoint.names import CONFIG_FILE as CONFIG_FILE
-from bertmill.checkpoint.names import METADATA_FILE, not_a_model, read_metadata
+from bertmill.checkpoint.files import CONFIG_FILE as CONFIG_FILE
+from bertmill.checkpoint.files import INDEX_FILE as INDEX_FILE
+from bertmill.checkpoint.files import MAX_JSON_BYTES, METADATA_FILE, TOKENIZER_FILES, WEIGHTS_FILE, weight_files
+from bertmill.checkpoint.labels import resolve_labels
+from bertmill.checkpoint.names import not_a_model, read_metadata
 from bertmill.checkpoint.tensors import StoredTensor, stored_tensors, write_tensors
-from bertmill.errors import IntegrityError, MissingError, UsageError
+from bertmill.errors import IntegrityError, UsageError
 from bertmill.storage import (
     MANIFEST,
     new_folder,
@@ -35,11 +34,8 @@ from bertmill.storage import (
     write_manifest,
 )
 
-VOCABULARY_FILE = "vocab.txt"
-
-_MAX_JSON_BYTES = 4 << 20
 # The files that the manifest lists if the folder already existed; it may contain other files, which are not ours.
-_LISTED_FILES = (CONFIG_FILE, WEIGHTS_FILE, VOCABULARY_FILE, "tokenizer.json", "tokenizer_config.json")
+_LISTED_FILES = (CONFIG_FILE, WEIGHTS_FILE, *TOKENIZER_FILES)
 
 # The prefixes of canonical names in heads. A model may lack a head that a file has, and vice versa.
 HEADS = ("pooler.", "cls.predictions.", "cls.seq_relationship.", "classifier.", "qa_outputs.")
@@ -88,7 +84,7 @@ def read_model_settings(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG_FILE
     if not path.exists():
         raise not_a_model(folder, f"is not a model folder: {CONFIG_FILE} is missing")
-    return read_json(path, max_bytes=_MAX_JSON_BYTES)
+    return read_json(path, max_bytes=MAX_JSON_BYTES)
 
 
 def open_folder(
@@ -103,7 +99,7 @@ def open_folder(
     else:
         settings = default_settings
     read_metadata(folder)  # raises IntegrityError if its format is not supported
-    paths = _weight_files(folder)
+    paths = weight_files(folder)
     if check_hashes and (folder / MANIFEST).is_file():
         verify_manifest(folder, {CONFIG_FILE, *(path.name for path in paths)})
         verify_listed(folder, (METADATA_FILE,))
@@ -116,7 +112,7 @@ def open_folder(
             tensors[name] = stored
     biases = [tensors[head].shape for head in ("classifier.bias", "qa_outputs.bias") if head in tensors]
     try:
-        settings, remarks = settle_labels(settings, [shape[0] for shape in biases if len(shape) == 1])
+        settings, remarks = resolve_labels(settings, [shape[0] for shape in biases if len(shape) == 1])
     except UsageError as error:
         raise IntegrityError(error.what, where=folder / CONFIG_FILE) from None
     return ModelFolder(folder, settings, tensors, remarks)
@@ -125,7 +121,7 @@ def open_folder(
 def folder_sha256(folder: Path) -> str:
     """One hash of the settings and weights of a model, independent of the folder's location."""
     read_model_settings(folder)  # MissingError if this is not a model folder
-    files = [folder / CONFIG_FILE, *_weight_files(folder)]
+    files = [folder / CONFIG_FILE, *weight_files(folder)]
     return hashlib.sha256("".join(map(sha256_of, files)).encode()).hexdigest()
 
 
@@ -148,30 +144,3 @@ def write_folder(folder: Path, settings: Mapping[str, Any], tensors: Mapping[str
 def _write_files(folder: Path, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
     write_file(folder / CONFIG_FILE, json.dumps(settings, indent=2, ensure_ascii=False) + "\n")
     write_tensors(folder / WEIGHTS_FILE, tensors)
-
-
-def _weight_files(folder: Path) -> list[Path]:
-    if (folder / WEIGHTS_FILE).is_file():
-        return [folder / WEIGHTS_FILE]
-    index_path = folder / INDEX_FILE
-    if not index_path.is_file():
-        if (folder / PICKLED_FILE).is_file():
-            raise MissingError(
-                f"contains only {PICKLED_FILE}, a pickle file, which could run code",
-                where=folder,
-                remedy="save the model as safetensors with the program that wrote it",
-            )
-        raise IntegrityError(f"has no {WEIGHTS_FILE}", where=folder)
-    shards = read_json(index_path, max_bytes=_MAX_JSON_BYTES).get("weight_map")
-    if not isinstance(shards, dict) or not shards or not all(isinstance(name, str) for name in shards.values()):
-        raise IntegrityError("has no valid weight_map from tensor names to file names", where=index_path)
-    return [_shard(folder, index_path, name) for name in sorted(set(shards.values()))]
-
-
-def _shard(folder: Path, index_path: Path, name: str) -> Path:
-    # Only plain file names are allowed; the file itself may be a link, as in the hub's cache.
-    if name in ("", ".", "..") or any(character in name for character in "/\\\0"):
-        raise IntegrityError(f"the file name {name!r} points outside the folder", where=index_path)
-    if not (folder / name).is_file():
-        raise IntegrityError("is missing", where=folder / name)
-    return folder / name

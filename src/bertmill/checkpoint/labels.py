@@ -19,14 +19,14 @@ def default_labels(count: int) -> dict[int, str]:
     return {index: f"LABEL_{index}" for index in range(count)}
 
 
-def settle_labels(
+def resolve_labels(
     settings: Mapping[str, Any], head_sizes: Collection[int] = ()
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Replace the three settings with `id2label`; also returns a note if `num_labels` and the names disagree.
 
     Values that cannot be names are kept; `BertConfig` rejects them.
     """
-    settled = {key: value for key, value in settings.items() if key not in ("num_labels", "label2id", "id2label")}
+    resolved = {key: value for key, value in settings.items() if key not in ("num_labels", "label2id", "id2label")}
     names, count = _given_names(settings), settings.get("num_labels")
     remark = None
     if names is None and count is not None:
@@ -39,8 +39,8 @@ def settle_labels(
         else:
             remark += "the names"
     if names is not None:
-        settled["id2label"] = names
-    return settled, () if remark is None else (remark,)
+        resolved["id2label"] = names
+    return resolved, () if remark is None else (remark,)
 
 
 def _checked(count: Any) -> int:

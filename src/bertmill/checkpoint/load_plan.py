@@ -14,7 +14,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from bertmill.checkpoint.huggingface import HEADS, VOCABULARY_FILE, ModelFolder, canonical
+from bertmill.checkpoint.files import VOCABULARY_FILE
+from bertmill.checkpoint.huggingface import HEADS, ModelFolder, canonical
 from bertmill.checkpoint.tensors import FLOAT_TYPES, Shape, StoredTensor, read_tensors
 from bertmill.errors import IntegrityError
 
@@ -106,7 +107,9 @@ def plan_loading(
         more = [f"and {len(problems) - _MAX_LISTED} more"] if len(problems) > _MAX_LISTED else []
         listed = "; ".join(problems[:_MAX_LISTED] + more)
         raise IntegrityError(f"the weights do not match the settings: {listed}", where=folder.path)
-    _check_vocabulary(folder.path, wanted[by_canonical[_PIECE_EMBEDDING]][0])
+    embedding = by_canonical[_PIECE_EMBEDDING]
+    if embedding in sources:  # not if its shape is ignored
+        _check_vocabulary(folder.path, wanted[embedding][0])
     return sources, report
 
 

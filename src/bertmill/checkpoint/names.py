@@ -1,6 +1,6 @@
 """Find the folder of a model by its path or name, and read the metadata of a model folder.
 
-A model is a folder, the name of a model in an installed package, or a name on the Hugging Face hub, which is looked up
+A model is a folder, the name of a model in an installed package, or a name on the Hugging Face Hub, which is looked up
 in the local cache and then downloaded. A package offers a model through the entry point group `bertmill.models`:
 `name = "package:folder inside the package"`. The package is located but never imported, so finding a model does not run
 its code.
@@ -15,16 +15,16 @@ from typing import Any, Unpack
 
 from bertmill.checkpoint import hub
 from bertmill.checkpoint.arguments import HubArguments
-from bertmill.checkpoint.hub import CONFIG_FILE as CONFIG_FILE
+from bertmill.checkpoint.files import CONFIG_FILE as CONFIG_FILE
+from bertmill.checkpoint.files import METADATA_FILE as METADATA_FILE
+from bertmill.checkpoint.files import VOCABULARY_FILES
 from bertmill.config.reading import RUN_FILE
 from bertmill.errors import MissingError, UnfinishedRunError, UsageError
 from bertmill.storage import MANIFEST, MAX_MANIFEST_BYTES, read_json, require_format, safe_join
 
 GROUP = "bertmill.models"
 MODEL_OF_RUN = "model"
-VOCABULARY_FILES = ("vocab.txt", "tokenizer.json")
 MODELS_TO_SHOW = 3
-METADATA_FILE = "bertmill.json"  # in a model folder: its task, settings and provenance
 METADATA_FORMAT = 1
 MAX_SHOWN = 100  # characters of a name that does not exist
 
@@ -37,10 +37,10 @@ def find_model(
     token: str | bool | None = None,
     local_files_only: bool = False,
 ) -> Path:
-    """The folder of a model: a path, an installed model, or a name on the hub; MissingError if there is none.
+    """The folder of a model: a path, an installed model, or a name on the Hub; MissingError if there is none.
 
-    `revision` is a branch, tag or commit of a model on the hub. As in Hugging Face, `cache_dir` replaces the cache of
-    the hub, `token` the token from the environment, and `local_files_only` forbids a download.
+    `revision` is a branch, tag or commit of a model on the Hub. As in Hugging Face, `cache_dir` replaces the Hugging
+    Face cache, `token` the token from the environment, and `local_files_only` forbids a download.
     """
     name = str(model)
     if not name:
@@ -58,7 +58,7 @@ def find_model(
         raise UnfinishedRunError(path.parent)
     installed = f"installed models: {', '.join(sorted(offered))}; "
     if isinstance(model, Path) or not hub.is_repository(name):
-        what = f"there is no model folder {name[:MAX_SHOWN]!r}, and it is not a name on the hub"
+        what = f"there is no model folder {name[:MAX_SHOWN]!r}, and it is not a name on the Hub"
         raise MissingError(what, remedy=installed.removesuffix("; "))
     return hub.cached_model(name, revision, cache_dir) or hub.download_model(
         name, revision, installed=installed, cache_dir=cache_dir, token=token, local_files_only=local_files_only

@@ -72,7 +72,7 @@ def saved_steps(folder: Path) -> list[int]:
     return sorted(int(name[1]) for name in names if name)
 
 
-def newest_whole(
+def newest_complete(
     folder: Path, check: Callable[[int, Checkpoint], object] = lambda _step, _checkpoint: None
 ) -> tuple[int | None, Checkpoint | None, list[str]]:
     """The step of the newest usable checkpoint, the checkpoint, and a note for every newer one that was skipped.

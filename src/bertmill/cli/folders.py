@@ -10,12 +10,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from bertmill.checkpoint.names import CONFIG_FILE
+from bertmill.checkpoint.files import CONFIG_FILE, PIPELINE_FILE, VOCABULARY_FILE
 from bertmill.corpus.facts import is_corpus
 from bertmill.errors import UsageError
 from bertmill.storage import MANIFEST, verify_manifest
-from bertmill.text.tokenizer_files import PIPELINE_FILE
-from bertmill.text.vocabulary import VOCABULARY_FILE
 
 Facts = dict[str, Any]
 _BAR_WIDTH = 40

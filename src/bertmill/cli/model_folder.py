@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from bertmill.batching.windows import recorded_settings
-from bertmill.checkpoint.huggingface import CONFIG_FILE, INDEX_FILE, ModelFolder, open_folder
+from bertmill.checkpoint.files import CONFIG_FILE, INDEX_FILE, TOKENIZER_FILES
+from bertmill.checkpoint.huggingface import ModelFolder, open_folder
 from bertmill.checkpoint.names import METADATA_FILE, read_metadata
 from bertmill.checkpoint.tensors import read_tensors
 from bertmill.cli.folders import check_hashes
@@ -24,7 +25,7 @@ from bertmill.tasks import PRETRAINED, task_of_folder
 from bertmill.text.padding import NO_LIMIT
 from bertmill.text.printable import counted
 from bertmill.text.tokenizer import BertTokenizer
-from bertmill.text.tokenizer_files import TOKENIZER_FILES, require_same_pieces
+from bertmill.text.tokenizer_files import require_same_pieces
 
 MANY_LABELS = 20
 HEADS_IN_WORDS = {

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from bertmill.checkpoint.files import TOKENIZER_FILES
 from bertmill.cli.folders import check_hashes, histogram
 from bertmill.corpus.shards import vocabulary_sha256
 from bertmill.storage import renew_manifest
 from bertmill.text.tokenizer import BertTokenizer
-from bertmill.text.tokenizer_files import TOKENIZER_FILES, require_same_pieces
+from bertmill.text.tokenizer_files import require_same_pieces
 from bertmill.text.wordpiece import CONTINUATION
 
 _UNUSED = "[unused"

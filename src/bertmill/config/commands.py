@@ -248,7 +248,9 @@ class DownloadSettings(Settings):
 
     name: Annotated[str, Field(description="name on the hub, such as bert-base-uncased"), POSITIONAL]
     revision: str | None = Field(None, description="branch, tag or commit (default: main)")
-    out: Path | None = Field(None, description="folder to write; it must not exist yet (default: the cache of the hub)")
+    out: Path | None = Field(
+        None, description="folder to write; it must not exist yet (default: the Hugging Face cache)"
+    )
 
 
 class InspectSettings(Settings):

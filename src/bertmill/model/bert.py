@@ -1,4 +1,4 @@
-"""Public models: BERT alone and with each of its heads, with the signatures of Hugging Face's classes.
+"""The public models: BERT alone and with each head, with the signatures of the Hugging Face classes.
 
 Every `forward` packs the inputs, encodes them, applies the head, computes the loss and restores the padding. It takes
 Hugging Face's padded tensors or, as its first argument, a `PackedBatch`, which training and inference use. With a

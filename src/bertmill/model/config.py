@@ -16,9 +16,9 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from bertmill.checkpoint.arguments import LOADING, drop_accepted, hub_arguments
+from bertmill.checkpoint.arguments import LOADING, check_and_drop, hub_arguments
 from bertmill.checkpoint.huggingface import CONFIG_FILE, read_model_settings
-from bertmill.checkpoint.labels import MAX_LABELS, default_labels, settle_labels
+from bertmill.checkpoint.labels import MAX_LABELS, default_labels, resolve_labels
 from bertmill.checkpoint.names import find_model
 from bertmill.config.reading import unknown_name
 from bertmill.errors import IntegrityError, UsageError
@@ -54,7 +54,7 @@ _INERT: dict[str, Any] = {
     "eos_token_id": None,
     "finetuning_task": None,
 }
-# Not written back: facts about the program and number format that saved the file, and references to code.
+# Not written back: facts about the program and dtype that saved the file, and references to code.
 _NOT_KEPT = ("auto_map", "torch_dtype", "dtype", "transformers_version", "_name_or_path")
 _DEFAULTS = {**_INERT, **{name: values[0] for name, values in _ONLY_VALUES.items()}}
 
@@ -95,7 +95,7 @@ class BertConfig(BaseModel):
         if "is_decoder" in settings:
             settings["causal"] = settings.pop("is_decoder")
         try:
-            super().__init__(**settle_labels(settings)[0])
+            super().__init__(**resolve_labels(settings)[0])
         except ValidationError as error:
             raise _in_our_words(error) from None
 
@@ -220,7 +220,7 @@ class BertConfig(BaseModel):
 
     @classmethod
     def of(cls, config: Any) -> Self:
-        """Return `config`, converted if it is a config object of `transformers`."""
+        """Return `config`, converted if it is a `transformers` config."""
         if isinstance(config, cls):
             return config
         if not hasattr(config, "to_dict"):
@@ -229,12 +229,12 @@ class BertConfig(BaseModel):
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **settings: Any) -> Self:
-        """Read the settings of a model folder, an installed model or a model of the hub; `settings` replace fields.
+        """Read the settings of a model folder, an installed model or a model on the Hub; `settings` replace fields.
 
         Hugging Face's arguments for loading are accepted, too (see `bertmill.checkpoint.arguments`).
         """
         hub = hub_arguments(settings)
-        drop_accepted(settings, LOADING)
+        check_and_drop(settings, LOADING)
         folder = find_model(pretrained_model_name_or_path, **hub)
         return cls.from_file_settings(read_model_settings(folder), folder / CONFIG_FILE).with_settings(**settings)
 

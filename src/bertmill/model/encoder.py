@@ -5,12 +5,12 @@ x = dropout(LayerNorm(piece + segment + position));  x = layer(x) for every laye
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -136,11 +136,12 @@ class BertEncoder(nn.Module):
 
 
 class BertPooler(nn.Module):
-    """The pooler: tanh(W · x) for the first piece of every sequence."""
+    """The pooler: tanh(W · x) for the first piece of every sequence. `accelerate` may replace tanh."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.activation: Callable[[Tensor], Tensor] = torch.tanh
 
     def forward(self, first_states: Tensor) -> Tensor:
-        return F.tanh(self.dense(first_states))
+        return self.activation(self.dense(first_states))

@@ -20,7 +20,7 @@ from bertmill.model.cross_entropy import linear_cross_entropy
 from bertmill.model.dropout import Dropout
 from bertmill.model.encoder import Encoded
 from bertmill.model.layers import ACTIVATIONS, is_plain_linear
-from bertmill.model.outputs import NOWHERE
+from bertmill.model.outputs import MASKED_LOGIT
 from bertmill.model.packing import IGNORED_LABEL
 from bertmill.model.pretrained import BertPreTrainedModel
 
@@ -132,7 +132,7 @@ def selected_pieces(labels: Tensor | None) -> Tensor | None:
 def classification_loss(logits: Tensor, labels: Tensor, problem_type: str | None) -> Tensor:
     """Return the squared error, cross-entropy or binary cross-entropy.
 
-    Without `problem_type`, the number of logits and the number format of `labels` decide which.
+    Without `problem_type`, the number of logits and the dtype of `labels` decide which.
     """
     if problem_type is None:
         if logits.shape[1] == 1:
@@ -144,15 +144,15 @@ def classification_loss(logits: Tensor, labels: Tensor, problem_type: str | None
     targets = labels[:, None] if labels.ndim == 1 and logits.shape[1] == 1 else labels
     if targets.shape != logits.shape:
         raise UsageError(f"labels have shape {list(labels.shape)}, but the logits have shape {list(logits.shape)}")
-    targets = targets.to(logits.dtype)
-    if problem_type == "regression":
-        return F.mse_loss(logits, targets)
-    return F.binary_cross_entropy_with_logits(logits, targets)
+    # As in Hugging Face, float32 labels are not rounded to the lower precision that logits have under autocast.
+    dtype = torch.promote_types(logits.dtype, targets.dtype if targets.is_floating_point() else torch.float32)
+    loss = F.mse_loss if problem_type == "regression" else F.binary_cross_entropy_with_logits
+    return loss(logits.to(dtype), targets.to(dtype))
 
 
 def span_loss(logits: Tensor, start_positions: Tensor, end_positions: Tensor, lengths: Sequence[int]) -> Tensor:
     """Return the mean cross-entropy of start and end for `logits` [n, 2], ignoring positions beyond a sequence."""
-    padded = pad_sequence(logits.split(list(lengths)), batch_first=True, padding_value=NOWHERE)  # [B, T, 2]
+    padded = pad_sequence(logits.split(list(lengths)), batch_first=True, padding_value=MASKED_LOGIT)  # [B, T, 2]
     limits = torch.tensor(lengths, device=logits.device)
     losses = []
     for scores, positions in ((padded[..., 0], start_positions), (padded[..., 1], end_positions)):

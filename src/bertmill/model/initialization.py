@@ -23,11 +23,11 @@ def initialize_parameter(name: str, parameter: nn.Parameter, layer: nn.Module, c
     if isinstance(layer, nn.LayerNorm):
         nn.init.constant_(parameter, float(name.endswith("weight")))
     elif isinstance(layer, nn.Linear | nn.Embedding):
-        set_first_value(name, parameter.data, config)
+        initialize_tensor(name, parameter.data, config)
 
 
 @torch.no_grad()
-def set_first_value(name: str, tensor: Tensor, config: BertConfig) -> None:
+def initialize_tensor(name: str, tensor: Tensor, config: BertConfig) -> None:
     """Initialize the parameter `name` in place.
 
     - LayerNorm weights are 1. Biases and the embedding of the padding piece are 0.

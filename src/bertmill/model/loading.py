@@ -1,4 +1,4 @@
-"""What Hugging Face's arguments mean: number formats, devices, the report of differences, and unused inputs."""
+"""Interpret Hugging Face's arguments: dtypes, device maps, loading info and unused inputs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bertmill.checkpoint.load_plan import LoadReport
 from bertmill.errors import UsageError
 from bertmill.machine import choose_device
 
-_NUMBER_FORMATS = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}  # in safetensors files
+_DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}  # in safetensors files
 # Inputs of Hugging Face's models that BERT does not use, with the only values that change nothing; None: any value.
 _UNUSED_INPUTS: dict[str, tuple[Any, ...] | None] = {
     "head_mask": (None,),
@@ -38,16 +38,18 @@ def device_in(device_map: Any) -> torch.device | None:
     return choose_device(f"cuda:{device}" if isinstance(device, int) else str(device))
 
 
-def number_format(wanted: str | torch.dtype | None, folder: ModelFolder) -> torch.dtype:
-    """The number format that was asked for: float32 if None, and for "auto" that of the folder."""
+def dtype_of(wanted: str | torch.dtype | None, folder: ModelFolder) -> torch.dtype:
+    """The dtype that was asked for: float32 if None, and for "auto" that of the folder."""
     if wanted == "auto":
         stored = (each.dtype for each in folder.tensors.values())
-        wanted = next((_NUMBER_FORMATS[name] for name in stored if name in _NUMBER_FORMATS), None)
+        wanted = next((_DTYPES[name] for name in stored if name in _DTYPES), None)
     if wanted is None:
         return torch.float32
     found = getattr(torch, wanted.removeprefix("torch."), None) if isinstance(wanted, str) else wanted
     if not isinstance(found, torch.dtype) or not found.is_floating_point:
-        raise UsageError(f"dtype={wanted!r} is not a number format", remedy="use float32, bfloat16, float16 or auto")
+        raise UsageError(
+            f"dtype={wanted!r} is not a floating-point dtype", remedy="use float32, bfloat16, float16 or auto"
+        )
     return found
 
 
@@ -62,7 +64,7 @@ def loading_info(report: LoadReport) -> dict[str, Any]:
     }
 
 
-def copy_second_names(module: nn.Module, state: dict[str, Any], prefix: str, _metadata: Any) -> None:
+def clone_tied_parameters(module: nn.Module, state: dict[str, Any], prefix: str, _metadata: Any) -> None:
     """In a state dict, copy tied parameters under their second name: safetensors rejects tensors that share memory."""
     first_names = {name for name, _ in module.named_parameters()}
     for name, _ in module.named_parameters(remove_duplicate=False):
@@ -78,5 +80,5 @@ def without_unused_inputs(forward: Callable[..., Any], named: dict[str, Any]) ->
     for name in unused:
         allowed = _UNUSED_INPUTS[name]
         if allowed is not None and named[name] not in allowed:
-            raise UsageError(f"{name} is not supported", remedy="use bertmill.accelerate with a model of transformers")
+            raise UsageError(f"{name} is not supported", remedy="load the model with transformers")
     return {name: value for name, value in named.items() if name not in unused}

@@ -3,7 +3,7 @@
 A field that was not computed is None as an attribute and absent as a key or index. Class variables describe fields:
 
 - `PER_PIECE`: fields with one row per piece, which is flat in a packed call and padded in a padded one.
-- `BESIDE`: fields that are attributes only, because Hugging Face's tuples do not have them.
+- `ATTRIBUTES_ONLY`: fields that are attributes only, because Hugging Face's tuples do not have them.
 - `FILL`: the value at padding.
 
 `hidden_states` contains the embeddings and the output of every layer. `attentions` has one entry per layer: a tensor
@@ -23,7 +23,7 @@ from torch.utils._pytree import register_pytree_node
 
 from bertmill.model.padding import Padding
 
-NOWHERE = torch.finfo(torch.float16).min  # a logit that is low enough in every float type
+MASKED_LOGIT = torch.finfo(torch.float16).min  # a logit that is low enough in every float type
 
 
 @dataclass(eq=False)
@@ -31,7 +31,7 @@ class ModelOutput(Mapping[str, Any]):
     """Base class of outputs: a mapping of the fields that were computed."""
 
     PER_PIECE: ClassVar[tuple[str, ...]] = ()
-    BESIDE: ClassVar[tuple[str, ...]] = ()
+    ATTRIBUTES_ONLY: ClassVar[tuple[str, ...]] = ()
     FILL: ClassVar[float] = 0.0
 
     hidden_states: tuple[Tensor, ...] | None = field(default=None, kw_only=True)
@@ -43,7 +43,7 @@ class ModelOutput(Mapping[str, Any]):
         )
 
     def __post_init__(self) -> None:
-        first = fields(self)[2].name  # after hidden_states and attentions
+        first = next(each.name for each in fields(self) if not each.kw_only)
         given = getattr(self, first)
         if isinstance(given, Mapping):  # `type(output)(dict)`: how accelerate copies an output
             for name in (first, *given):
@@ -79,8 +79,8 @@ class ModelOutput(Mapping[str, Any]):
         return replace(self, **changed)
 
     def _present(self) -> dict[str, Any]:
-        hidden_states, attentions, *own = (field.name for field in fields(self) if field.name not in self.BESIDE)
-        named = ((name, getattr(self, name)) for name in (*own, hidden_states, attentions))
+        own_first = sorted(fields(self), key=lambda each: bool(each.kw_only))  # hidden states and attentions last
+        named = ((each.name, getattr(self, each.name)) for each in own_first if each.name not in self.ATTRIBUTES_ONLY)
         return {name: value for name, value in named if value is not None}
 
 
@@ -121,7 +121,7 @@ class PreTrainingOutput(ModelOutput):
     """
 
     PER_PIECE = ("prediction_logits",)
-    BESIDE = ("mlm_loss", "nsp_loss", "num_right")
+    ATTRIBUTES_ONLY = ("mlm_loss", "nsp_loss", "num_right")
 
     loss: Tensor | None = None
     prediction_logits: Tensor | None = None
@@ -150,7 +150,7 @@ class PieceOutput(SequenceOutput):
 class MaskedLMOutput(PieceOutput):
     """Output of `BertForMaskedLM`. `num_right` is the number of labels whose piece has the largest logit."""
 
-    BESIDE = ("num_right",)
+    ATTRIBUTES_ONLY = ("num_right",)
 
     num_right: Tensor | None = None
 
@@ -160,7 +160,7 @@ class SpanOutput(ModelOutput):
     """Output of `BertForQuestionAnswering`. Logits at padding are too low to affect a softmax or a maximum."""
 
     PER_PIECE = ("start_logits", "end_logits")
-    FILL = NOWHERE
+    FILL = MASKED_LOGIT
 
     loss: Tensor | None = None
     start_logits: Tensor | None = None

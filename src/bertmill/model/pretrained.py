@@ -18,7 +18,7 @@ from typing import Any, Literal, Self, TypeVar, overload
 import torch
 from torch import Tensor, nn
 
-from bertmill.checkpoint.arguments import LOADING, SAVING, drop_accepted, hub_arguments, require_none_left
+from bertmill.checkpoint.arguments import LOADING, SAVING, check_and_drop, hub_arguments, require_none_left
 from bertmill.checkpoint.huggingface import CONFIG_FILE, HEADS, ModelFolder, open_folder, write_folder
 from bertmill.checkpoint.load_plan import LoadReport, load_tensors, plan_loading
 from bertmill.checkpoint.names import find_model
@@ -26,9 +26,9 @@ from bertmill.errors import UsageError
 from bertmill.model.config import BertConfig
 from bertmill.model.dropout import draw_outside_compiled_code
 from bertmill.model.encoder import Encoded
-from bertmill.model.initialization import initialize_parameter, set_first_value, without_values
+from bertmill.model.initialization import initialize_parameter, initialize_tensor, without_values
 from bertmill.model.layers import BertLayer
-from bertmill.model.loading import copy_second_names, device_in, loading_info, number_format, without_unused_inputs
+from bertmill.model.loading import clone_tied_parameters, device_in, dtype_of, loading_info, without_unused_inputs
 from bertmill.model.outputs import ModelOutput, Result
 from bertmill.model.padding import Inputs, pack
 
@@ -36,7 +36,7 @@ ModelT = TypeVar("ModelT")
 
 
 class _ModelClass(type):
-    """Converts a config of `transformers` before a model is built from it, also in subclasses."""
+    """Converts a `transformers` config before a model is built from it, also in subclasses."""
 
     def __call__(cls: type[ModelT], config: Any, *arguments: Any, **more: Any) -> ModelT:
         return super().__call__(BertConfig.of(config), *arguments, **more)  # type: ignore[misc, no-any-return]
@@ -59,7 +59,7 @@ class BertPreTrainedModel(nn.Module, metaclass=_ModelClass):
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.config = config
-        self.register_state_dict_post_hook(copy_second_names)  # type: ignore[no-untyped-call]
+        self.register_state_dict_post_hook(clone_tied_parameters)  # type: ignore[no-untyped-call]
 
     @overload
     @classmethod
@@ -85,10 +85,10 @@ class BertPreTrainedModel(nn.Module, metaclass=_ModelClass):
         output_loading_info: bool = False,
         **settings: Any,
     ) -> Self | tuple[Self, dict[str, Any]]:
-        """Load a model folder, an installed model or a model of the hub, in evaluation mode.
+        """Load a model folder, an installed model or a model on the Hub, in evaluation mode.
 
         - With `new_classifier`, the classifier in the folder is ignored and a new one initialized.
-        - `dtype` or `torch_dtype` is float32 unless given; "auto" is the number format of the folder.
+        - `dtype` or `torch_dtype` is float32 unless given; "auto" is the dtype of the folder.
         - `device_map` is a device, {"": device} or "auto".
         - With `ignore_mismatched_sizes`, tensors of another shape are initialized.
         - With `output_loading_info`, returns the model and a dict of the differences.
@@ -97,7 +97,7 @@ class BertPreTrainedModel(nn.Module, metaclass=_ModelClass):
           `from_pretrained` (see `bertmill.checkpoint.arguments`).
         """
         hub = hub_arguments(settings)
-        drop_accepted(settings, LOADING)
+        check_and_drop(settings, LOADING)
         parts = {name: settings.pop(name) for name in cls._parts() if name in settings}
         given = None if config is None else BertConfig.of(config).to_dict()
         folder = open_folder(find_model(pretrained_model_name_or_path, **hub), default_settings=given)
@@ -115,13 +115,13 @@ class BertPreTrainedModel(nn.Module, metaclass=_ModelClass):
         for name in report.new:
             if model.get_parameter(name).is_meta:
                 tensors[name] = torch.empty(wanted[name])
-                set_first_value(name, tensors[name], config)
+                initialize_tensor(name, tensors[name], config)
         model.load_state_dict(tensors, strict=False, assign=True)
         if cls._is_custom():
             model.initialize(report.new)
         model.tie_weights()
         model.load_report = report
-        model = model.to(device_in(device_map), number_format(dtype or torch_dtype, folder)).eval()
+        model = model.to(device_in(device_map), dtype_of(dtype or torch_dtype, folder)).eval()
         return (model, loading_info(report)) if output_loading_info else model
 
     @classmethod
@@ -183,7 +183,7 @@ class BertPreTrainedModel(nn.Module, metaclass=_ModelClass):
         `state_dict` replaces the parameters. Only the main process writes. Other arguments are Hugging Face's (see
         `bertmill.checkpoint.arguments`).
         """
-        drop_accepted(arguments, SAVING)
+        check_and_drop(arguments, SAVING)
         require_none_left(arguments, "save_pretrained")
         names = [name for name, _ in self.named_parameters()]
         values = dict(self.named_parameters()) if state_dict is None else state_dict
@@ -269,7 +269,7 @@ class BertPreTrainedModel(nn.Module, metaclass=_ModelClass):
     def _resized(self, name: str, old: Tensor) -> nn.Parameter:
         """Return `old` with one row per piece of the vocabulary."""
         new = old.new_empty(self.config.vocab_size, *old.shape[1:])
-        set_first_value(name, new, self.config)
+        initialize_tensor(name, new, self.config)
         kept = min(len(old), len(new))
         new[:kept] = old.detach()[:kept]
         return nn.Parameter(new, requires_grad=old.requires_grad)
@@ -337,5 +337,5 @@ class BertPreTrainedModel(nn.Module, metaclass=_ModelClass):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Number format of the parameters."""
+        """Dtype of the parameters."""
         return next(self.parameters()).dtype

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 
-from bertmill.text.characters import IDEOGRAPH_CLASS, NONSPACING_CHARACTERS, WHITE_SPACE_CLASS, Origin, normalise
+from bertmill.text.characters import IDEOGRAPH_CLASS, WHITE_SPACE_CLASS, Origin, covered_range, normalise
 
 _IDEOGRAPH = re.compile(f"[{IDEOGRAPH_CLASS}]")
 _WHITE_SPACE = re.compile(f"[{WHITE_SPACE_CLASS}]")
@@ -40,17 +40,9 @@ class AddedTokens:
         origins = self._normalize(text)
         normalized = "".join(character for character, _ in origins)
         return [
-            (*self._covered(text, origins[match.start() : match.end()]), self._id_of[match[0]])
+            (*covered_range(text, origins[match.start() : match.end()], self.strip_accents), self._id_of[match[0]])
             for match in self._pattern.finditer(normalized)
         ]
-
-    def _covered(self, text: str, origins: list[Origin]) -> tuple[int, int]:
-        """The range of `text` that the characters came from, including marks that were stripped from the last one."""
-        indices = [index for _, index in origins]
-        end = max(indices) + 1
-        while self.strip_accents and end < len(text) and text[end] in NONSPACING_CHARACTERS:
-            end += 1
-        return min(indices), end
 
     def _normalize(self, text: str) -> list[Origin]:
         characters = normalise(text, strip_accents=self.strip_accents, lowercase=self.lowercase)

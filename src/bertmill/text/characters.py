@@ -72,6 +72,15 @@ def normalise(word: str, *, strip_accents: bool, lowercase: bool) -> list[Origin
     return characters
 
 
+def covered_range(text: str, origins: list[Origin], strip_accents: bool) -> tuple[int, int]:
+    """The range of `text` that the characters came from, including marks that were stripped from the last one."""
+    indices = [index for _, index in origins]
+    end = max(indices) + 1
+    while strip_accents and end < len(text) and text[end] in NONSPACING_CHARACTERS:
+        end += 1
+    return min(indices), end
+
+
 def split_punctuation(characters: list[Origin]) -> Iterator[list[Origin]]:
     """Yield the runs without punctuation, and each punctuation character on its own."""
     for is_punctuation, run in groupby(characters, key=lambda origin: origin[0] in PUNCTUATION_CHARACTERS):

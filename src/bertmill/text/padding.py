@@ -1,4 +1,4 @@
-"""Pad sequences that are already encoded, as the data collators of `transformers` ask a tokenizer to do.
+"""Pad sequences that are already encoded, as `transformers` data collators ask a tokenizer to do.
 
 Only the columns that a tokenizer makes are padded; others, such as one label per row, are kept.
 """
@@ -19,7 +19,7 @@ def padded_length(
     longest: int, padding: Padding, max_length: int | None, multiple: int | None, model_max_length: int
 ) -> int | None:
     """The length to pad to, rounded up to a multiple of `multiple`; None for no padding."""
-    padding = getattr(padding, "value", padding)  # of an enum of `transformers`
+    padding = getattr(padding, "value", padding)  # a `transformers` enum
     if padding not in (True, False, "longest", "max_length", "do_not_pad"):
         raise UsageError(f"unknown padding {padding!r}", remedy="use longest, max_length or do_not_pad")
     if padding in (False, "do_not_pad"):

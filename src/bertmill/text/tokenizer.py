@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast, get_args
 
-from bertmill.checkpoint.arguments import LOADING, SAVING, drop_accepted, hub_arguments, require_none_left
+from bertmill.checkpoint.arguments import LOADING, SAVING, check_and_drop, hub_arguments, require_none_left
 from bertmill.checkpoint.names import find_model_or_file
 from bertmill.errors import UsageError
 from bertmill.text.encoding import BatchEncoding, Encoding, TextPieces, array_kind, as_arrays
@@ -85,14 +85,14 @@ class BertTokenizer(TokenizerVocabulary):
     def from_pretrained(
         cls, pretrained_model_name_or_path: str | Path, *, check_hashes: bool = True, **settings: Any
     ) -> BertTokenizer:
-        """Load a `vocab.txt`, or the tokenizer of a model folder, an installed model or a model of the hub.
+        """Load a `vocab.txt`, or the tokenizer of a model folder, an installed model or a model on the Hub.
 
         `settings` are arguments of the class, which override those in the files, or Hugging Face's arguments for
         loading (see `bertmill.checkpoint.arguments`). With `check_hashes`, raise IntegrityError if a file differs from
         the manifest of its folder.
         """
         hub = hub_arguments(settings)
-        drop_accepted(settings, LOADING)
+        check_and_drop(settings, LOADING)
         path = find_model_or_file(pretrained_model_name_or_path, **hub)
         files = read_tokenizer_files(path, check_hashes=check_hashes)
         arguments = {"name_or_path": str(path), **files.arguments(), **settings}
@@ -104,7 +104,7 @@ class BertTokenizer(TokenizerVocabulary):
 
         Hugging Face tools can read them. `arguments` are Hugging Face's (see `bertmill.checkpoint.arguments`).
         """
-        drop_accepted(arguments, SAVING)
+        check_and_drop(arguments, SAVING)
         require_none_left(arguments, "save_pretrained")
         settings = {name: getattr(self, name) for name in _SAVED_SETTINGS}
         settings["never_split"] = self.never_split or None
@@ -137,11 +137,12 @@ class BertTokenizer(TokenizerVocabulary):
         return_offsets_mapping: bool = False,
         return_length: bool = False,
         split_special_tokens: bool = False,
+        verbose: bool = True,
     ) -> BatchEncoding:
         """Encode a text, a pair of texts, or a batch of either. Arguments and defaults are Hugging Face's.
 
         `stride` is the number of pieces by which adjacent windows overlap. A special string such as `[MASK]` in the
-        text becomes the special id unless `split_special_tokens` is set.
+        text becomes the special id unless `split_special_tokens` is set. `verbose` has no effect.
         """
         is_batch = isinstance(text, list | tuple) and (
             not is_split_into_words or (len(text) > 0 and isinstance(text[0], list | tuple))
@@ -158,6 +159,8 @@ class BertTokenizer(TokenizerVocabulary):
             windows = self._encode_windows(texts, room, strategy, stride, add_special_tokens, return_overflowing_tokens)
             encodings += windows
             row_of_encoding += [number] * len(windows)
+        limit = None if strategy == "do_not_truncate" else max_length
+        _check_multiple(padding, limit, pad_to_multiple_of)
         encodings = self._pad(encodings, padding, max_length, pad_to_multiple_of, padding_side or self.padding_side)
         wanted = (return_token_type_ids, return_attention_mask, return_special_tokens_mask, return_offsets_mapping)
         columns = [column for column, is_wanted in zip(_COLUMNS, (True, *wanted), strict=True) if is_wanted]
@@ -209,8 +212,6 @@ class BertTokenizer(TokenizerVocabulary):
         length = padded_length(
             max(map(len, encodings), default=0), padding, max_length, multiple, self.model_max_length
         )
-        if length is not None and padding == "max_length" and length > (max_length or length):
-            raise UsageError(f"max_length {max_length} is not a multiple of pad_to_multiple_of {multiple}")
         return encodings if length is None else [encoding.padded(length, side) for encoding in encodings]
 
     def pad(
@@ -282,6 +283,12 @@ def _rows(text: Any, text_pair: Any, is_batch: bool, is_split: bool) -> list[tup
     if isinstance(text_pair, str) or len(text_pair) != len(text):
         raise UsageError(f"text_pair must be a list with as many texts as text ({len(text)})")
     return list(zip(text, text_pair, strict=True))
+
+
+def _check_multiple(padding: Padding, max_length: int | None, multiple: int | None) -> None:
+    """Raise UsageError if padding would exceed `max_length`, to which texts are truncated."""
+    if padding == "max_length" and max_length is not None and multiple and max_length % multiple:
+        raise UsageError(f"max_length {max_length} is not a multiple of pad_to_multiple_of {multiple}")
 
 
 def _strategy(truncation: bool | str) -> Strategy:

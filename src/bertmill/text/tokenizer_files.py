@@ -15,15 +15,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from bertmill.checkpoint.files import PIPELINE_FILE, TOKENIZER_CONFIG_FILE, TOKENIZER_FILES, VOCABULARY_FILE
 from bertmill.checkpoint.names import not_a_model
 from bertmill.errors import IntegrityError, UsageError
 from bertmill.storage import MANIFEST, read_json, verify_listed, write_file, write_manifest
-from bertmill.text.vocabulary import SPECIAL_TOKENS, VOCABULARY_FILE, read_vocabulary, vocabulary_text
+from bertmill.text.vocabulary import SPECIAL_TOKENS, read_vocabulary, vocabulary_text
 from bertmill.text.wordpiece import CONTINUATION, MAX_WORD_CHARACTERS
 
-PIPELINE_FILE = "tokenizer.json"
-CONFIG_FILE = "tokenizer_config.json"
-TOKENIZER_FILES = (VOCABULARY_FILE, PIPELINE_FILE, CONFIG_FILE)
 # The only pipeline that this tokenizer implements; any other would produce wrong ids.
 _ONLY_PARTS = {"normalizer": "BertNormalizer", "pre_tokenizer": "BertPreTokenizer", "model": "WordPiece"}
 _ONLY_VALUES = {"continuing_subword_prefix": CONTINUATION, "max_input_chars_per_word": MAX_WORD_CHARACTERS}
@@ -98,19 +96,19 @@ def read_tokenizer_files(path: Path, *, check_hashes: bool = True) -> TokenizerF
         return _from_vocabulary(path)
     if check_hashes:
         verify_listed(path, TOKENIZER_FILES)
-    config = read_json(path / CONFIG_FILE) if (path / CONFIG_FILE).exists() else {}
+    config = read_json(path / TOKENIZER_CONFIG_FILE) if (path / TOKENIZER_CONFIG_FILE).exists() else {}
     if (path / PIPELINE_FILE).exists():
         files = _from_pipeline(path / PIPELINE_FILE)
     elif (path / VOCABULARY_FILE).exists():
         files = _from_vocabulary(path / VOCABULARY_FILE)
     else:
         raise not_a_model(path, f"contains neither {PIPELINE_FILE} nor {VOCABULARY_FILE}")
-    files.settings.update(_checked(config, path / CONFIG_FILE))
+    files.settings.update(_checked(config, path / TOKENIZER_CONFIG_FILE))
     added = config.get("added_tokens_decoder") or {}
     if not isinstance(added, Mapping) or not all(isinstance(token, Mapping) for token in added.values()):
-        raise IntegrityError("has malformed added tokens", where=path / CONFIG_FILE)
+        raise IntegrityError("has malformed added tokens", where=path / TOKENIZER_CONFIG_FILE)
     for number, token in added.items():
-        _add_token({**token, "id": number}, files, path / CONFIG_FILE)
+        _add_token({**token, "id": number}, files, path / TOKENIZER_CONFIG_FILE)
     return files
 
 
@@ -187,7 +185,10 @@ def write_tokenizer_files(
     contents = {
         VOCABULARY_FILE: vocabulary_text(vocabulary),
         PIPELINE_FILE: json.dumps(pipeline, ensure_ascii=False) + "\n",
-        CONFIG_FILE: json.dumps({"tokenizer_class": "BertTokenizer", **settings}, indent=2, ensure_ascii=False) + "\n",
+        TOKENIZER_CONFIG_FILE: json.dumps(
+            {"tokenizer_class": "BertTokenizer", **settings}, indent=2, ensure_ascii=False
+        )
+        + "\n",
     }
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in contents.items():

@@ -61,9 +61,14 @@ class TokenizerVocabulary:
 
         As in Hugging Face, tokens that are not special are found in the normalized text, also inside words.
         """
-        tokens = [new_tokens] if isinstance(new_tokens, str) or hasattr(new_tokens, "content") else new_tokens
-        special = [_content(token) for token in tokens if special_tokens or getattr(token, "special", False)]
-        plain = [content for content in map(_content, tokens) if content not in special]
+        tokens = [new_tokens] if isinstance(new_tokens, str) or hasattr(new_tokens, "content") else [*new_tokens]
+        contents = list(map(_content, tokens))
+        is_special = [special_tokens or getattr(token, "special", False) for token in tokens]
+        special = [content for content, special in zip(contents, is_special, strict=True) if special]
+        plain = [content for content in contents if content not in special]
+        for token, content in zip(tokens, contents, strict=True):
+            if content in plain and getattr(token, "normalized", True) is False:
+                raise UsageError(f"the token {content!r} sets normalized=False, which only special tokens can do")
         num_before = len(self.is_special)
         if special or any(token not in self.is_special for token in plain):
             self._add(self.vocab, special, special=True)
@@ -77,24 +82,23 @@ class TokenizerVocabulary:
         for name in special_tokens_dict:
             if name not in (*_MORE_SPECIAL, *NAMED_TOKENS):
                 raise UsageError(f"{name} is not a special token of BERT", remedy=f"known: {', '.join(NAMED_TOKENS)}")
-        tokens: list[str] = []
-        for name, value in special_tokens_dict.items():
+        # Validate all tokens before changing anything.
+        contents = {
+            name: [_content(token) for token in (value if name in _MORE_SPECIAL else [value])]
+            for name, value in special_tokens_dict.items()
+        }
+        for name, tokens in contents.items():
             if name in _MORE_SPECIAL:
-                more = [_content(token) for token in value]
-                kept = [] if replace_extra_special_tokens and more else self.additional_special_tokens
-                self.additional_special_tokens = list(dict.fromkeys([*kept, *more]))
-                tokens += more
+                kept = [] if replace_extra_special_tokens and tokens else self.additional_special_tokens
+                self.additional_special_tokens = list(dict.fromkeys([*kept, *tokens]))
             else:
-                setattr(self, name, _content(value))
-                tokens.append(_content(value))
-        return self.add_tokens(tokens, special_tokens=True)
+                setattr(self, name, tokens[0])
+        return self.add_tokens([token for tokens in contents.values() for token in tokens], special_tokens=True)
 
     def _add(self, vocabulary: Mapping[str, int], tokens: Iterable[str], *, special: bool) -> None:
         """Add tokens to the vocabulary unless they are in it, and build everything that depends on it."""
         vocabulary, next_id = dict(vocabulary), max(vocabulary.values()) + 1
         for token in tokens:
-            if not token:
-                raise UsageError("an added token is empty")
             if vocabulary.setdefault(token, next_id) == next_id:
                 next_id += 1
             self.is_special.setdefault(token, special)
@@ -169,22 +173,30 @@ class TokenizerVocabulary:
         )
         return "".join(map(_clean_up, [*tokens[:1], *joined]))  # the first piece keeps its `##`
 
-    def decode(self, token_ids: Any, skip_special_tokens: bool = False) -> Any:
-        """Convert ids to text; a list of rows gives a list of texts."""
+    def decode(
+        self, token_ids: Any, skip_special_tokens: bool = False, clean_up_tokenization_spaces: bool | None = None
+    ) -> Any:
+        """Convert ids to text; a list of rows gives a list of texts.
+
+        With `clean_up_tokenization_spaces`, also removes the spaces in contractions of several pieces (`it ' s`).
+        """
         ids = token_ids.tolist() if hasattr(token_ids, "tolist") else token_ids
         if isinstance(ids, int):
             ids = [ids]
         if len(ids) > 0 and not isinstance(ids[0], int):
-            return self.batch_decode(ids, skip_special_tokens)
+            return self.batch_decode(ids, skip_special_tokens, clean_up_tokenization_spaces)
         pieces = self.convert_ids_to_tokens(ids, skip_special_tokens)
-        return self.convert_tokens_to_string([piece for piece in pieces if piece is not None])
+        text = self.convert_tokens_to_string([piece for piece in pieces if piece is not None])
+        return _clean_up(text, _CLEANED_IN_TEXTS) if clean_up_tokenization_spaces else text
 
-    def batch_decode(self, sequences: Any, skip_special_tokens: bool = False) -> list[str]:
+    def batch_decode(
+        self, sequences: Any, skip_special_tokens: bool = False, clean_up_tokenization_spaces: bool | None = None
+    ) -> list[str]:
         """Convert each row of ids to text; a single row gives a list of one text."""
         rows = sequences.tolist() if hasattr(sequences, "tolist") else sequences
         if len(rows) > 0 and isinstance(rows[0], int):
             rows = [rows]
-        return [self.decode(ids, skip_special_tokens) for ids in rows]
+        return [self.decode(ids, skip_special_tokens, clean_up_tokenization_spaces) for ids in rows]
 
 
 def _content(token: Any) -> str:
@@ -192,6 +204,8 @@ def _content(token: Any) -> str:
     content = getattr(token, "content", token)
     if not isinstance(content, str):
         raise UsageError(f"a token must be a string, not {type(token).__name__}")
+    if not content:
+        raise UsageError("a token is empty")
     if any(getattr(token, name, False) is True for name in ("lstrip", "rstrip", "single_word")):
         raise UsageError(f"the token {content!r} sets lstrip, rstrip or single_word, which is not supported")
     return content
@@ -199,10 +213,11 @@ def _content(token: Any) -> str:
 
 # Applied in this order; a string without a replacement only loses its first space.
 _CLEANED = (" .", " ?", " !", " ,", " ' ", " n't", " 'm", " do not", " 's", " 've", " 're")
+_CLEANED_IN_TEXTS = tuple(each for each in _CLEANED if each != " do not")
 _REPLACEMENTS = {" ' ": "'", " do not": " don't"}
 
 
-def _clean_up(word: str) -> str:
-    for old in _CLEANED:
-        word = word.replace(old, _REPLACEMENTS.get(old, old[1:]))
-    return word
+def _clean_up(text: str, cleaned: Sequence[str] = _CLEANED) -> str:
+    for old in cleaned:
+        text = text.replace(old, _REPLACEMENTS.get(old, old[1:]))
+    return text

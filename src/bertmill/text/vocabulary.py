@@ -11,7 +11,6 @@ from pathlib import Path
 from bertmill.errors import BertmillError, IntegrityError, MissingError
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-VOCABULARY_FILE = "vocab.txt"
 _MAX_BYTES = 256 << 20
 _MAX_ID = 1 << 31
 

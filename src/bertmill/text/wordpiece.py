@@ -31,10 +31,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from bertmill.text.added_tokens import AddedTokens, Match, any_of
 from bertmill.text.characters import (
     IDEOGRAPH_CLASS,
-    NONSPACING_CHARACTERS,
     PUNCTUATION_CLASS,
     WHITE_SPACE_CLASS,
-    Origin,
+    covered_range,
     normalise,
     split_punctuation,
 )
@@ -233,16 +232,9 @@ class WordPiece:
         for origins in split_punctuation(characters):
             ids, ends = self.match("".join(character for character, _ in origins))
             for piece_id, start, end in zip(ids, [0, *ends], ends, strict=False):
-                rows.append((piece_id, *self._covered(unit, origins[start:end]), int(start == 0)))
+                covered = covered_range(unit, origins[start:end], self.strip_accents)
+                rows.append((piece_id, *covered, int(start == 0)))
         return rows
-
-    def _covered(self, unit: str, origins: list[Origin]) -> tuple[int, int]:
-        """The range of `unit` that the characters came from, including marks that were stripped from the last one."""
-        indices = [index for _, index in origins]
-        end = max(indices) + 1
-        while self.strip_accents and end < len(unit) and unit[end] in NONSPACING_CHARACTERS:
-            end += 1
-        return min(indices), end
 
     def match(self, word: str) -> tuple[list[int], list[int]]:
         """The ids and ends of the pieces of `word`: always the longest piece that fits, or one unknown piece."""

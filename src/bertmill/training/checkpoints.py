@@ -46,7 +46,7 @@ class CheckpointKeeper:
         def check(step: int, checkpoint: store.Checkpoint) -> None:
             self._refuse_misfits(model, step, checkpoint)
 
-        step, checkpoint, remarks = store.newest_whole(self.folder, check)
+        step, checkpoint, remarks = store.newest_complete(self.folder, check)
         self.ranks.wait()  # no rank may remove a checkpoint that another one still reads
         for remark in remarks:
             self.journal.remark(remark)

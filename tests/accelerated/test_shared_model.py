@@ -278,7 +278,7 @@ def test_dropout_is_active_where_the_untouched_model_has_it_active(name: str) ->
     assert counts(fast)[1] == {}
 
 
-def test_neither_accelerating_nor_building_the_twin_draws_random_numbers() -> None:
+def test_neither_accelerating_nor_building_the_shared_model_draws_random_numbers() -> None:
     fast, _ = pair("BertForMaskedLM")
     torch.manual_seed(3)
     before = torch.get_rng_state()
@@ -339,3 +339,41 @@ def test_autocast_gives_outputs_of_the_same_kind(name: str) -> None:
         assert mine[key].dtype == other[key].dtype, key
         one, two = (each[seen] if each.shape[:2] == seen.shape else each for each in (mine[key], other[key]))
         torch.testing.assert_close(one, two, atol=0.05, rtol=0.05)
+
+
+@pytest.mark.parametrize(
+    ("labels", "num_labels"),
+    [(torch.tensor([4.733, 0.1, 2.0, 3.3, 0.7, 1.9]), 1), (torch.full((6, 3), 0.301), 3)],
+    ids=["regression", "soft targets"],
+)
+def test_autocast_does_not_round_labels(labels: Tensor, num_labels: int) -> None:
+    fast, theirs = pair("BertForSequenceClassification", num_labels=num_labels)
+    inputs = inputs_for("")
+    with torch.autocast("cpu", torch.bfloat16):
+        mine, other = fast(**inputs, labels=labels), theirs(**inputs, labels=labels)
+    assert mine.loss.dtype == other.loss.dtype
+    loss = F.mse_loss if num_labels == 1 else F.binary_cross_entropy_with_logits
+    exact = loss(mine.logits.float().squeeze(1) if num_labels == 1 else mine.logits.float(), labels)
+    torch.testing.assert_close(mine.loss.float(), exact, rtol=1e-6, atol=0)
+    torch.testing.assert_close(mine.loss, other.loss, rtol=2e-2, atol=0)
+    assert counts(fast) == (1, {})
+
+
+@pytest.mark.parametrize("activation", [nn.Identity(), nn.ReLU(), F.silu], ids=["Identity", "ReLU", "a function"])
+def test_the_activation_of_the_pooler_may_be_replaced(activation: Callable[[Tensor], Tensor]) -> None:
+    fast, theirs = pair("BertForSequenceClassification")
+    fast(**inputs_for(""))
+    for model in (fast, theirs):
+        del model.bert.pooler.activation
+        model.bert.pooler.activation = activation
+    assert_same(fast, theirs, inputs_for(""))
+    assert counts(fast) == (2, {})
+
+
+def test_an_activation_that_is_a_function_may_be_reassigned() -> None:
+    fast, theirs = pair("BertForMaskedLM", hidden_act=cubed)
+    fast(**inputs_for(""))
+    for model in (fast, theirs):
+        model.bert.encoder.layer[1].intermediate.intermediate_act_fn = F.silu
+    assert_same(fast, theirs, inputs_for(""))
+    assert counts(fast) == (2, {})
