@@ -142,6 +142,14 @@ def test_thresholds_tuned_on_the_same_rows_do_not_hide_that_nothing_was_learned(
     assert signal.evaluate("micro_f1", is_tuned_on_examples=True).warning == ""
 
 
+def test_rows_that_alternate_between_two_kinds_are_not_split_by_kind() -> None:
+    targets = [(1.0, 0.0), (0.0, 1.0)] * 40
+    logits = [np.array([-1.0, -3.0]) if first else np.array([-3.0, -1.0]) for first, _ in targets]
+    task = Classify(("a", "b"), multi_label=True)
+    tuned, _ = task.tuned(lambda: np.stack([sigmoid(np.array(logits)), np.array(targets)], 1), "micro_f1")
+    assert Outputs(tuned, logits, targets).evaluate("micro_f1", is_tuned_on_examples=True).warning == ""
+
+
 def test_a_single_row_may_be_the_whole_dev_set() -> None:
     one = Outputs(Classify(("a", "b"), multi_label=True), [np.array([1.0, -1.0])], [(1.0, 0.0)])
     assert one.evaluate("micro_f1", is_tuned_on_examples=True).num_rows == 1

@@ -136,3 +136,7 @@ def test_a_task_reads_the_texts_unchanged(tmp_path_factory: pytest.TempPathFacto
 
 def test_a_lone_surrogate_does_not_break_the_file() -> None:
     assert parsed([{"text": "a\ud800b"}]) == [{"text": "a\ud800b"}]
+
+
+def test_sets_become_sorted_lists() -> None:
+    assert parsed([{"label": {"b", "a"}, "other": frozenset([2, 1])}]) == [{"label": ["a", "b"], "other": [1, 2]}]

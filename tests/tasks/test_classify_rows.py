@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bertmill.errors import DataError, UsageError
+from bertmill.errors import DataError
 from bertmill.rows.source import RowFile
 from bertmill.tasks.classify import Classify, ClassifyOptions, ClassRow
 from tests.rows.factory import row_file, write, write_records
@@ -169,15 +169,28 @@ def test_a_bad_record_stops_reading_or_is_counted(tmp_path: Path, bad: dict[str,
     assert file.counts.skipped == {reason: 1}
 
 
-def test_a_parallel_file_is_rejected(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.tsv", "text\tlabel\na\tb\n")
-    with pytest.raises(UsageError, match=r"a\.tsv: tags cannot be used with this task"):
-        read(RowFile(path, tags=Path("seq.out")))
-
-
 def test_rows_with_choices_are_rejected(tmp_path: Path) -> None:
     path = write_records(tmp_path / "a.jsonl", {"text": "t", "label": "x", "choices": ["a", "b"]})
     with pytest.raises(
         DataError, match=r"a.jsonl:1: the row has choices, which the task classify does .*; remove them"
     ):
         read(row_file(path))
+
+
+# Lists written as text, as by DataFrame.to_csv
+
+
+def test_a_list_written_as_text_is_a_list_of_labels(tmp_path: Path) -> None:
+    cells = ["['cs.CV', 'cs.AI']", "[]", ' ["a,b"] ', "[1, 2]"]
+    path = write_records(tmp_path / "a.jsonl", *({"text": "t", "label": cell} for cell in cells))
+    expected = [("cs.CV", "cs.AI"), (), ("a,b",), ("1", "2")]
+    assert [row.label for row in read(row_file(path), multi_label=True)] == expected
+    assert read(row_file(path, on_bad_row="skip"))[0].label == cells[0]  # one label
+
+
+@pytest.mark.parametrize("cell", ["[cs.CV]", "['a' 'b']", "[['a']]", "[None]", "['a'], ['b']", "[" * 1000 + "]"])
+def test_anything_else_in_brackets_is_a_bad_row(tmp_path: Path, cell: str) -> None:
+    path = write_records(tmp_path / "a.jsonl", *[{"text": "t", "label": "x|y"}] * 20, {"text": "t", "label": cell})
+    with pytest.raises(DataError, match=r"a.jsonl:21: the label .* is not a list .*; separate the labels with \|, or"):
+        read(row_file(path), multi_label=True)
+    assert len(read(row_file(path, on_bad_row="skip"), multi_label=True)) == 20

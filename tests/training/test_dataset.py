@@ -32,13 +32,15 @@ class Reader:
     def __init__(self, folder: Path, tokenizer: BertTokenizer) -> None:
         self.folder = folder
         self.tokenizer = tokenizer
+        self.said: list[str] = []
 
     def __call__(self, lines: list[str], task: str = "classify", **more: Any) -> Dataset:
         train = more.get("train") or self.write("rows.tsv", lines)
         given = {"task": task, "model": "minilm", "out": "run", **more, "train": train}
         settings = read_settings(settings_for(task), given)
         kind = load_task(task)
-        return read_dataset(settings, kind, make_windows(settings, self.tokenizer, 512, *kind.Options.window))
+        windows = make_windows(settings, self.tokenizer, 512, *kind.Options.window)
+        return read_dataset(settings, kind, windows, self.said.append)
 
     def write(self, name: str, lines: list[str]) -> str:
         return write(self.folder / name, "".join(f"{line}\n" for line in ["text\tlabel", *lines]))
@@ -223,3 +225,10 @@ def test_all_tags_of_dev_that_train_does_not_have_are_reported_or_skipped(read: 
         read([], "tag", train=train, dev=dev)
     data = read([], "tag", train=train, dev=dev, on_bad_row="skip")
     assert data.remarks[-1] == f"skipped in {dev}: 2 of 42 rows (unknown tag 2; unknown: 'P' 2, 'Q' 1)"
+
+
+def test_notices_about_a_file_come_before_an_error_in_it(read: Reader) -> None:
+    train = write(read.folder / "rows.csv", "text;label\na;1,5\nb;2\n")
+    with pytest.raises(DataError, match=r"the label '1,5' is not a number; write decimals with a point: 1\.5"):
+        read([], "regress", train=train)
+    assert read.said == [f"{train}: the columns are separated by semicolons"]

@@ -76,6 +76,10 @@ def test_stopped_trials_are_resumed(
     assert f"{out / 'trials/seed-0'} is already finished" in capsys.readouterr().err
     assert (out / "model/config.json").exists()
     assert main(["finetune", "--out", str(out), "--resume", "--seeds", "3"]) == 2
+    capsys.readouterr()
+    assert main(["finetune", "--out", str(out), "--resume", "--epochs", "2"]) == 2
+    what = f"{out}: has finished and is a run of several trials, so it cannot be extended"
+    assert what in capsys.readouterr().err
     assert main(["finetune", "classify", "--out", str(out), "--model", str(tiny), "--train", str(rows_file)]) == 2
 
 

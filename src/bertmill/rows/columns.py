@@ -17,11 +17,11 @@ in the header or in the keys of the first record, ignoring case and surrounding 
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from bertmill.config.commands import RowSettings
+from bertmill.config.notation import setting
 from bertmill.config.reading import unknown_name
 from bertmill.errors import UsageError
 
@@ -74,10 +74,9 @@ class Columns:
 
     @property
     def setting(self) -> str:
-        """The value of the setting `columns`, in quotes if a shell needs them."""
+        """The value of the setting `columns`."""
         named = {"text": self.text, "pair": self.pair, "label": self.label, "choices": "+".join(self.choices) or None}
-        setting = ",".join(f"{field}={name}" for field, name in named.items() if name is not None)
-        return shlex.quote(setting) if re.search(r"[^\w=,.+-]", setting) else setting
+        return ",".join(f"{field}={name}" for field, name in named.items() if name is not None)
 
     def for_rows(self, *, labelled: bool) -> Columns:
         """These columns, without the label if labels are not read."""
@@ -108,7 +107,7 @@ def given_columns(settings: RowSettings) -> Columns | None:
     if settings.preset is None:
         return None if settings.columns is None else parse_columns(settings.columns)
     if settings.columns is not None:
-        raise UsageError("columns and preset cannot be used together")
+        raise UsageError("`columns` and `preset` cannot be used together")
     if settings.preset not in PRESETS:
         raise unknown_name("preset", settings.preset, list(PRESETS))
     return PRESETS[settings.preset]
@@ -120,18 +119,19 @@ def parse_columns(text: str) -> Columns:
     for part in text.split(","):
         key, equals, name = (word.strip() for word in part.partition("="))
         if not equals or key not in _KEYS or key in found or not name:
-            what = f"columns {text!r} is invalid at {part.strip()!r}"
+            what = f"{setting('columns', text)} is invalid at {part.strip()!r}"
             raise UsageError(what, remedy=f"write KEY=COLUMN,… with each of {', '.join(_KEYS)} at most once")
         found[key] = name
     if "text" not in found:
-        raise UsageError(f"columns {text!r} does not name a text", remedy="add text=COLUMN")
+        raise UsageError(f"{setting('columns', text)} does not name a text", remedy="add text=COLUMN")
     choices = tuple(name.strip() for name in found["choices"].split("+")) if "choices" in found else ()
     columns = Columns(found["text"], found.get("pair"), found.get("label"), choices)
     if len(set(columns.names)) < len(columns.names) or "" in columns.names:
-        raise UsageError(f"columns {text!r} repeats a column or has an empty name", remedy="name each column once")
+        what = f"{setting('columns', text)} repeats a column or has an empty name"
+        raise UsageError(what, remedy="name each column once")
     are_numbers = all(name.isdecimal() for name in columns.names)
     if are_numbers and "0" in columns.names:
-        raise UsageError(f"columns {text!r} is invalid: column numbers start at 1")
+        raise UsageError(f"{setting('columns', text)} is invalid: column numbers start at 1")
     return replace(columns, has_header=not are_numbers)
 
 

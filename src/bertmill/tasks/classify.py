@@ -7,7 +7,9 @@
 
 from __future__ import annotations
 
+import ast
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -47,6 +49,7 @@ from bertmill.text.tokenizer import BertTokenizer
 
 MULTI_LABEL = "multi_label_classification"
 SINGLE_LABEL = "single_label_classification"
+_ADJACENT_STRINGS = re.compile(r"""['"]\s+['"]""")  # without a comma, as numpy prints lists
 LABEL_SEPARATORS = "|;,"  # the first one that occurs in the labels of a file separates them
 
 Label = str | tuple[str, ...]  # unparsed: one string, or a list of labels
@@ -66,7 +69,7 @@ class ClassifyOptions(TaskOptions):
     @model_validator(mode="after")
     def _one_label_only(self) -> Self:
         if self.multi_label and (self.class_weights is not None or self.label_smoothing > 0):
-            raise ValueError("class_weights and label_smoothing cannot be used with multi_label")
+            raise ValueError("`class_weights` and `label_smoothing` cannot be used with `multi_label`")
         return self
 
 
@@ -165,7 +168,7 @@ class Classify(SequenceTask[ClassRow]):
         labels = self.labels(row)
         if len(labels) != 1 and not self.multi_label:
             what = f"the row has {len(labels)} labels"
-            raise BadRowError("several labels", what, "set multi_label", where=row.place)
+            raise BadRowError("several labels", what, "set `multi_label=True`", where=row.place)
         unknown = [label for label in labels if label not in self._numbers]
         if unknown:
             raise UnknownLabelError("label", dict.fromkeys(unknown, 1), self.class_names, row.place)
@@ -276,11 +279,25 @@ class Classify(SequenceTask[ClassRow]):
         return confidence, self.labels(example.row)
 
 
-def _label(value: Any, may_be_empty: bool) -> Label:
+def _label(value: Any, multi_label: bool) -> Label:
     """Convert a label from a file: numbers and booleans to text, a list to several labels."""
+    if multi_label and isinstance(value, str) and value.strip()[:1] == "[" and value.strip()[-1:] == "]":
+        value = _printed_list(value.strip())
     if isinstance(value, list):
         return tuple(map(label_text, value))
-    return () if may_be_empty and is_empty(value) else label_text(value)
+    return () if multi_label and is_empty(value) else label_text(value)
+
+
+def _printed_list(text: str) -> list[str | int]:
+    """Parse a list that Python wrote as text, as in a .csv file of pandas."""
+    try:
+        found = None if _ADJACENT_STRINGS.search(text) else ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        found = None
+    if not isinstance(found, list) or not all(isinstance(each, str | int) for each in found):
+        what = f"the label {one_line(text, 40)!r} is not a list of strings or integers"
+        raise BadRowError("malformed list", what, "separate the labels with |, or write a list such as ['a', 'b']")
+    return found
 
 
 def _separator(labels: Iterable[Iterable[str]]) -> str:
@@ -311,7 +328,7 @@ def count_labels(rows: Iterable[ClassRow], multi_label: bool, where: str) -> Cou
             counts.update(given)
     if len(counts) < 2:
         what = f"all rows have the same label {next(iter(counts))!r}" if counts else "no row has a label"
-        remedy = "classify needs at least two different labels; set multi_label if labels are lists"
+        remedy = "classify needs at least two different labels; set `multi_label=True` if labels are lists"
         raise DataError(what, where=where, remedy=remedy)
     return Counter({label: counts[label] for label in sorted(counts, key=_by_value)})
 
@@ -330,10 +347,10 @@ def parse_class_weights(text: str, counts: Counter[str]) -> tuple[float, ...]:
     for part in text.split(","):
         label, _, weight = (word.strip() for word in part.rpartition("="))
         if "=" not in part or not 0 < as_number(weight) < math.inf:
-            what = f"class_weights: expected LABEL=NUMBER with a positive number, got {part!r}"
+            what = f"`class_weights`: expected LABEL=NUMBER with a positive number, got {part!r}"
             raise UsageError(what, remedy="correct it, or use balanced")
         if label not in counts or label in weights:
             remedy = f"the labels are {listed(list(counts))}"
-            raise UsageError(f"class_weights: {part!r} names an unknown or repeated label", remedy=remedy)
+            raise UsageError(f"`class_weights`: {part!r} names an unknown or repeated label", remedy=remedy)
         weights[label] = as_number(weight)
     return tuple(weights.get(label, 1.0) for label in counts)

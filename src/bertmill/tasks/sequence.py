@@ -28,7 +28,7 @@ class TextRow(Row):
         return dict(zip(FIELDS, self.texts, strict=False))
 
 
-TextRowT = TypeVar("TextRowT", bound=Row)
+TextRowT = TypeVar("TextRowT", bound=TextRow)
 
 
 class SequenceTask(Task[TextRowT, Example]):
@@ -57,7 +57,6 @@ class SequenceTask(Task[TextRowT, Example]):
                 raise BadRowError("has choices", what, "remove them")
             return cls.parse(record.fields, record.place, options)
 
-        file.require_no_tags()
         records = read_fields(
             file,
             labelled=labelled,

@@ -150,11 +150,6 @@ def test_formats_and_structures_other_than_squad_are_rejected(tmp_path: Path) ->
         read(tmp_path / "a.json", {"data": 3})
 
 
-def test_a_parallel_file_is_rejected() -> None:
-    with pytest.raises(UsageError, match=r"a\.json: tags cannot be used with this task"):
-        list(read_questions(RowFile("a.json", tags=Path("seq.out")), labelled=True))
-
-
 def test_an_error_names_the_line_of_the_question(tmp_path: Path) -> None:
     good = {"question": "q", "answers": [{"text": "Paris", "answer_start": 0}]}
     paragraphs = [{"context": "Paris.", "qas": [good, good | {"question": "Where?", "answers": 3}]}]

@@ -260,8 +260,6 @@ def test_settings_that_do_not_match_the_file_are_rejected(tmp_path: Path) -> Non
             read(tmp_path / "a.conll", CONLL, columns=columns)
     with pytest.raises(DataError, match="column 9 is needed"):
         read(tmp_path / "a.conll", CONLL, columns="text=1,label=9")
-    with pytest.raises(UsageError, match="preset cannot be used with this task"):
-        read(tmp_path / "a.conll", CONLL, preset="sst2")
     with pytest.raises(UsageError, match="this task cannot read the format csv"):
         read(tmp_path / "a.conll", CONLL, format="csv")
     with pytest.raises(UsageError, match="the format lines has no tags"):

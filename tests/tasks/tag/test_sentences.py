@@ -120,6 +120,10 @@ def test_columns_of_a_header_are_found_by_name(read_text: Callable[..., Any]) ->
     content = "id\tner\tsentence\n7\tO O\ta b\n"
     assert read_text(content, columns="text=sentence,label=ner") == [(["a", "b"], ("O", "O"))]
     assert read_text(content, columns="text=sentence", labelled=False, format="sentences") == [(["a", "b"], None)]
+    assert read_text("a b\nc\n", columns="text=1,label=2", labelled=False, format="sentences") == [
+        (["a", "b"], None),
+        (["c"], None),
+    ]
     assert read_text("word pos\na O\n\nb X\n") == [(["a"], ("O",)), (["b"], ("X",))]
     with pytest.raises(UsageError, match=r"a.tsv:1: there is no column 'tags'; the first line is id, ner, sentence; "):
         read_text(content, columns="text=sentence,label=tags")

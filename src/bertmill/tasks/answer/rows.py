@@ -38,7 +38,7 @@ _DROPPED = "dropped answer that is not in the passage"
 
 
 class AnswerOptions(TaskOptions):
-    """The unused settings and the default windows of answer, which adds no options to `finetune`."""
+    """Settings that do not apply to `answer`, and its default windows."""
 
     unused = TaskOptions.unused | {"columns", "preset", "quotes", "separator", "truncate"}
     window = (384, 128)
@@ -66,8 +66,6 @@ class QuestionRow(Row):
 
 def read_questions(file: RowFile, labelled: bool) -> Iterator[QuestionRow]:
     """Yield the questions of a file."""
-    file.require_default("columns", "preset", "quotes", "separator")
-    file.require_no_tags()
     file.require_format(*RECORDS)
 
     def parse(record: Record) -> QuestionRow:

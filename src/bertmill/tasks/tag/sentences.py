@@ -33,8 +33,8 @@ _DOCUMENT_START = "-DOCSTART-"
 _NOT_A_WORD = re.compile(r"\d+(-|\.)\d+")  # CoNLL-U ids of multi-word tokens (1-2) and empty nodes (1.1)
 _IDEOGRAPH = re.compile(f"[{IDEOGRAPH_CLASS}]")
 _WORD_NAMES = {"word", "words", "token", "tokens", "form", "char", "chars", "text", "text_a", "sentence"}
-_COLUMNS_REMEDY = "set columns to the numbers of the word and tag columns, starting at 1"
-_SEPARATOR_REMEDY = "separate words and tags with a tab, or set tags to a file with the tags of every sentence"
+_COLUMNS_REMEDY = "set `columns` to the numbers of the word and tag columns, starting at 1"
+_SEPARATOR_REMEDY = "separate words and tags with a tab, or set `tags` to a file with the tags of every sentence"
 _TAG_NAMES = {"tag", "tags", "label", "labels", "ner", "ner_tag", "ner_tags", "pos", "pos_tag", "pos_tags", "upos"}
 
 
@@ -55,7 +55,7 @@ class _Layout:
         if len(values) != self.num_columns:
             what = f"the line has {counted(len(values), 'column')}, but the first line has {self.num_columns}"
             may_be_sentence = self.is_detected and not self.has_sentences
-            remedy = "correct it, set format=sentences if every line is a sentence" if may_be_sentence else None
+            remedy = "correct it, or set `format='sentences'` if every line is a sentence" if may_be_sentence else None
             return BadRowError("different number of columns", what, remedy)
         if self.has_sentences:
             return None
@@ -65,7 +65,7 @@ class _Layout:
             return BadRowError(f"empty {what}", f"the {what} is empty")
         if tag is not None and self.is_detected and len(_parts(tag)) > 1:
             what = f"the tag {tag!r} contains a space, but the first tag of the file does not"
-            remedy = "set format=sentences if every line is a sentence, or format=conll if every line is a word"
+            remedy = "set `format='sentences'` if every line is a sentence, or `format='conll'` if every line is a word"
             return BadRowError("several tags", what, remedy)
         return None
 
@@ -121,7 +121,7 @@ def _read_header(
     """Return the columns by number, and the lines without the header if there is one."""
     names = [name.strip() for name in _cells(first, _separator(first))]
     if columns is not None and columns.has_header:
-        columns = _numbered(columns, names, first.place, labelled)
+        columns = _columns_by_number(columns, names, first.place, labelled)
     elif names[0].casefold() in _WORD_NAMES and names[-1].casefold() in _TAG_NAMES:
         file.counts.notices.append(f"{first.place}: the header ({', '.join(names)}) is not read as a sentence")
     else:
@@ -129,13 +129,13 @@ def _read_header(
     return columns, (line for line in lines if line.number != first.number)
 
 
-def _numbered(columns: Columns, names: list[str], place: str, labelled: bool) -> Columns:
+def _columns_by_number(columns: Columns, names: list[str], place: str, labelled: bool) -> Columns:
     """Replace the names of columns by their numbers."""
     numbers: list[str | None] = []
     for name, is_needed in ((columns.text, True), (columns.label, labelled)):
         if is_needed and names.count(str(name)) != 1:
             what = f"there is no column {name!r}; the first line is {', '.join(names)}"
-            remedy = "set columns to numbers, such as text=1,label=2, if there is no header"
+            remedy = "set column numbers if there is no header, such as `columns='text=1,label=2'`"
             raise UsageError(what, where=place, remedy=remedy)
         numbers.append(str(1 + names.index(name)) if name in names else None)
     return Columns(str(numbers[0]), label=numbers[1], has_header=False)
@@ -155,7 +155,9 @@ def _find_layout(first: Line, columns: Columns | None, file: RowFile, labelled: 
     if num_columns < last:
         what = f"the line has {counted(num_columns, 'column')}, but column {last} is needed"
         raise DataError(what, where=first.place, remedy=_COLUMNS_REMEDY if num_columns > 1 else _SEPARATOR_REMEDY)
-    has_several = tag is not None and tag < num_columns and len(_parts(values[tag])) > 1
+    if tag is not None and tag >= num_columns:  # only words, for prediction
+        tag = None
+    has_several = tag is not None and len(_parts(values[tag])) > 1
     has_sentences = given == "sentences" or (given is None and separator == "\t" and has_several)
     return _Layout(has_sentences, given is None, separator, num_columns, word, tag, labelled)
 
