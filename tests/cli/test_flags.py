@@ -151,7 +151,7 @@ def test_an_option_of_another_task_is_an_unknown_flag(task: str) -> None:
 
 
 def test_options_that_contradict_each_other_are_refused() -> None:
-    with pytest.raises(UsageError, match="class_weights and label_smoothing cannot be used with multi_label"):
+    with pytest.raises(UsageError, match="class_weights and label_smoothing cannot be used with `multi_label`"):
         finetune_words("classify", "--multi-label", "--label-smoothing", "0.1")
 
 

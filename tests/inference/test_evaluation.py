@@ -105,7 +105,7 @@ def classes(num_right: int) -> Outputs:
 def test_a_model_that_is_not_better_than_the_baseline_beyond_its_interval_gets_a_warning() -> None:
     useless = classes(0).evaluate("accuracy")
     assert useless.warning.startswith(
-        "the model is not clearly better than the baseline, always a: accuracy 0.7500 (95% CI: 0.6"
+        "the model is not clearly better than the baseline (always a): accuracy 0.7500 (95% CI: 0.6"
     )
     assert useless.summary.endswith("), baseline 0.7500 (always a)")
     slightly = classes(2).evaluate("accuracy")

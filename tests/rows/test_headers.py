@@ -33,7 +33,7 @@ def test_a_first_row_that_looks_like_a_header_is_reported(tmp_path: Path, labell
     assert num_rows == 9
     assert notices == [
         "1: the first row looks like a header (comentario, clase), but is read as a row; "
-        "if it is a header, set columns to text=comentario,label=clase"
+        "if it is a header, set `columns='text=comentario,label=clase'`"
     ]
 
 
@@ -41,12 +41,12 @@ def test_a_header_of_numbers_is_reported_too(tmp_path: Path) -> None:
     (notice,) = read(tmp_path, "0\t1", *ROWS, **BY_NUMBER)[1]
     assert notice == (
         "1: the first row looks like a header (1, 0), but is read as a row; if it is a header, "
-        "rename the columns: in columns, names cannot contain commas, and cannot all be numbers"
+        "rename the columns: in `columns`, names cannot contain commas, and cannot all be numbers"
     )
 
 
 def test_a_first_row_of_known_names_is_rejected_if_columns_are_numbers(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"a header \(SMS, Label\); set columns to text=SMS,label=Label$"):
+    with pytest.raises(DataError, match=r"a header \(SMS, Label\); set `columns='text=SMS,label=Label'`$"):
         read(tmp_path, "Label\tSMS", *ROWS, **BY_NUMBER)
 
 
@@ -56,7 +56,7 @@ def test_the_first_line_of_a_file_of_texts_is_reported_if_it_looks_like_a_header
     assert read(tmp_path, "text", *texts, labelled=False) == (8, [])
     num_rows, (notice,) = read(tmp_path, "comentario", *texts, labelled=False)
     assert num_rows == 9
-    assert notice.endswith("is read as a row; if it is a header, set columns to text=comentario")
+    assert notice.endswith("is read as a row; if it is a header, set `columns='text=comentario'`")
 
 
 def test_notices_have_no_control_characters(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_label_that_only_the_first_row_has_is_reported(tmp_path: Path) -> None
     num_rows, notices = read(tmp_path, f"clase\t{long_name}", *ROWS, **BY_NUMBER)
     assert num_rows == 9
     assert notices == [
-        f"1: only this row has the label 'clase'; if it is a header, set columns to 'text={long_name},label=clase'"
+        f"1: only this row has the label 'clase'; if it is a header, set `columns='text={long_name},label=clase'`"
     ]
 
 

@@ -75,7 +75,7 @@ def test_bytes_that_are_not_utf_8_are_reported_with_the_setting(tmp_path: Path, 
     file = row_file(path, **settings)
     (row,) = read_labelled(file)
     assert row.texts == ("na\u00efve" if settings else "na\ufffdve",)
-    advice = "if the file has another encoding, set encoding, for example to cp1252 or gb18030"
+    advice = "if the file has another encoding, set `encoding`, for example to cp1252 or gb18030"
     assert file.counts.notices == ([] if settings else [f"{path}: some bytes are not UTF-8; {advice}"])
 
 
@@ -83,11 +83,11 @@ def test_a_task_can_restrict_formats_and_reject_settings() -> None:
     file = row_file("a.csv", preset="sst2", quotes="literal")
     file.require_format("csv", "tsv")
     with pytest.raises(
-        UsageError, match=r"a\.csv: this task cannot read the format csv; .*set format, to one of jsonl, json"
+        UsageError, match=r"a\.csv: this task cannot read the format csv; .*set `format`, to one of jsonl, json"
     ):
         file.require_format("jsonl", "json")
     file.require_default("columns", "separator")
-    with pytest.raises(UsageError, match=r"a\.csv: preset and quotes cannot be used with this task and format"):
+    with pytest.raises(UsageError, match=r"a\.csv: `preset` and `quotes` cannot be used with this format"):
         file.require_default("preset", "columns", "quotes")
 
 
@@ -126,7 +126,7 @@ def test_a_bad_row_stops_reading_or_is_counted(
     with pytest.raises(DataError) as caught:
         list(read_labelled(row_file(path)))
     assert str(caught.value).startswith(f"{path}:21: {what}")
-    assert str(caught.value).endswith(", or set on_bad_row=skip to skip such rows")
+    assert str(caught.value).endswith(", or set `on_bad_row='skip'` to skip such rows")
     file = row_file(path, on_bad_row="skip")
     assert len(list(read_labelled(file))) == 20
     assert file.counts.skipped == {reason: 1}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bertmill.rows.columns import parse_columns
 from bertmill.rows.suggestions import PLACEHOLDER, Kind, RequiredFields, Sample, is_name, kind_of, looks_like_header
+from tests.rows.factory import suggested_columns
 
 TEXTS = [f"the quick fox number {number}" for number in range(8)]
 
@@ -104,7 +103,7 @@ def test_suggestions_can_be_parsed_and_name_columns_of_the_file(
     remedy = sample.remedy(required)
     if remedy.startswith("rename the columns"):
         return
-    setting = shlex.split(remedy.removeprefix("set columns to ").split("; ")[0])[0]
+    setting = suggested_columns(remedy)
     if PLACEHOLDER not in setting:
         columns = parse_columns(setting)
         assert set(columns.names) <= set(sample.values)

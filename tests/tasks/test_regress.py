@@ -34,7 +34,7 @@ def test_labels_are_numbers_in_any_notation(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("label", ["high", "nan", "inf", "1_000"])
 def test_a_label_that_is_not_a_number_is_rejected(label: str, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=rf"a.tsv:3: the label '{label}' is .*; correct it, or use classify"):
+    with pytest.raises(DataError, match=rf"a.tsv:3: the label '{label}' is .*; correct it, use classify, or"):
         read(tmp_path / "a.tsv", "1", label)
 
 

@@ -37,9 +37,9 @@ def test_labels_may_be_strings_or_numbers(tmp_path: Path, label: Any, number: fl
 @pytest.mark.parametrize(
     ("label", "what"),
     [
-        ("high", "the label 'high' is not a number; correct it, or use classify"),
+        ("high", "the label 'high' is not a number; correct it, use classify, or"),
         ("4,5", "the label '4,5' is not a number; write decimals with a point: 4.5"),
-        ("-1,234", "the label '-1,234' is not a number; correct it, or use classify"),  # perhaps thousands
+        ("-1,234", "the label '-1,234' is not a number; correct it, use classify, or"),  # perhaps thousands
         ("nan", "the label 'nan' is not a number"),
         ("inf", "the label 'inf' is not a number"),
         (True, "the label 'true' is not a number"),

@@ -93,7 +93,7 @@ def test_a_label_that_the_task_cannot_use_is_a_bad_row(
     )
     with pytest.raises(DataError, match=re.escape(f"{file}:42: {what}")) as caught:
         read(rows, task, dev=dev)
-    assert str(caught.value).endswith("or set on_bad_row=skip to skip such rows")
+    assert str(caught.value).endswith("or set `on_bad_row='skip'` to skip such rows")
     data = read(rows, task, dev=dev, on_bad_row="skip")
     assert data.remarks[-1] == f"skipped in {file}: 1 of 41 rows ({reason} 1)"
 
@@ -116,7 +116,7 @@ def test_repairs_are_reported(read: Reader) -> None:
 
 def test_cells_that_look_quoted_are_reported_once_per_file(read: Reader) -> None:
     lines = [f'"text ""{number}"""\t{number % 2}' for number in range(20)]
-    warning = "a cell looks CSV-quoted, but quotes are literal here; set quotes=standard if quotes wrap fields"
+    warning = "a cell looks CSV-quoted, but quotes are literal here; set `quotes='standard'` if quotes wrap fields"
     data = read(lines, dev="0.5")
     assert [line for line in data.remarks if "CSV" in line] == [f"{read.folder / 'rows.tsv'}:2: {warning}"]
     data = read(lines, dev=read.write("dev.tsv", lines))
@@ -210,7 +210,7 @@ def test_all_labels_of_dev_that_train_does_not_have_are_reported_or_skipped(read
     good = [f"text {number}\t{number % 2}" for number in range(100)]
     dev = read.write("dev.tsv", [*good, "odd\tx", "odder\ty", "oddest\tx"])
     what = "2 labels are not among 0, 1: 'x' (2 rows), 'y' (1 row); correct them, or add them to the training data, or"
-    with pytest.raises(DataError, match=re.escape(f"{dev}:102: {what} set on_bad_row=skip")):
+    with pytest.raises(DataError, match=re.escape(f"{dev}:102: {what} set `on_bad_row='skip'`")):
         read(good, dev=dev)
     data = read(good, dev=dev, on_bad_row="skip")
     assert len(data.dev) == 100

@@ -132,7 +132,9 @@ def test_input_for_prediction_may_be_lines_of_text(tmp_path: Path) -> None:
 def test_lines_of_text_that_may_have_tags_need_a_format(
     tmp_path: Path, content: str, format_: str, expected: list[str]
 ) -> None:
-    with pytest.raises(DataError, match=r"a\.txt:[12]: the line has a tab; set format to conll or sentences if tabs"):
+    with pytest.raises(
+        DataError, match=r"a\.txt:[12]: the line has a tab; set `format='conll'` or `format='sentences'` if tabs"
+    ):
         read(tmp_path / "a.txt", content, labelled=False)
     assert words(read(tmp_path / "a.txt", content, labelled=False, format=format_)[0]) == expected
     assert read(tmp_path / "a.txt", content, labelled=False, format="lines")[0].texts == (
@@ -149,8 +151,9 @@ def test_lines_in_a_file_like_the_training_rows_are_reported(
         file = RowFile(name, RowSettings(**settings))
         TrainedRows(suffix=".txt").apply_to(file)
         assert len(list(read_words(file, labelled=False))) == 2
-        what = "each line is read as a text; if words have tags as in training, set format to conll or sentences"
-        assert file.counts.notices == ([f"{name}: {what}"] if is_reported and not settings else [])
+        remedy = "if words have tags as in training, set `format='conll'` or `format='sentences'`"
+        notice = f"{name}: each line is read as a text; {remedy}"
+        assert file.counts.notices == ([notice] if is_reported and not settings else [])
 
 
 def test_bytes_that_are_not_utf_8_are_reported(tmp_path: Path) -> None:

@@ -79,8 +79,8 @@ def test_the_format_can_be_given(read_text: Callable[..., Any]) -> None:
     one_tag_first = "Yes\tUH\nI do\tPRP VBP\n"
     assert read_text(one_tag_first, format="sentences") == [(["Yes"], ("UH",)), (["I", "do"], ("PRP", "VBP"))]
     what = (
-        "a.tsv:2: the tag 'PRP VBP' contains a space, but the first tag of the file does not; set format=sentences if "
-        "every line is a sentence, or format=conll if every line is a word"
+        "a.tsv:2: the tag 'PRP VBP' contains a space, but the first tag of the file does not; set "
+        "`format='sentences'` if every line is a sentence, `format='conll'` if every line is a word, or set "
     )
     with pytest.raises(DataError, match=re.escape(what)):
         read_text(one_tag_first)
@@ -132,15 +132,15 @@ def test_columns_of_a_header_are_found_by_name(read_text: Callable[..., Any]) ->
 @pytest.mark.parametrize(
     ("content", "settings", "message"),
     [
-        ("a b\tO O\nc d e\tO O\n", {}, "a.tsv:2: the row has 3 words but 2 tags; correct it, or set on_bad_row=skip"),
+        ("a b\tO O\nc d e\tO O\n", {}, "a.tsv:2: the row has 3 words but 2 tags; correct it, or set `on_bad_row="),
         ("a b\tO O\n希望工程\tO O\n", {}, "a.tsv:2: the row has 4 words but 2 tags"),
         ("a b\tO O\n希望\t\n", {}, "a.tsv:2: the row has 1 word but 0 tags"),
         ("a b\tO O\nc\t\n", {}, "a.tsv:2: the row has 1 word but 0 tags"),
         ("a b\tO O\n \tO O\n", {}, "a.tsv:2: words must be a non-empty list"),
         ("a b\n", {"format": "sentences"}, "a.tsv:1: the line has 1 column, but column 2 is needed; separate words and "
-         "tags with a tab, or set tags to a file"),
+         "tags with a tab, or set `tags` to a file"),
         ("EU rejects it\nPeter\n", {}, "a.tsv:2: the line has 1 column, but the first line has 3; correct it, set "
-         "format=sentences if every line is a sentence, or set on_bad_row=skip"),
+         "`format='sentences'` if every line is a sentence, or set `on_bad_row='skip'`"),
     ],
 )  # fmt: skip
 def test_a_bad_line_is_reported_with_its_place(
@@ -227,9 +227,11 @@ def test_parallel_files_have_the_same_number_of_lines(tmp_path: Path, num_lines:
 
 def test_settings_that_contradict_parallel_files_are_rejected(tmp_path: Path) -> None:
     for settings in ({"format": "conll"}, {"format": "jsonl"}, {"columns": "text=1,label=2"}):
-        with pytest.raises(UsageError, match=r"seq.in: (tags cannot be used with the format|columns cannot be used)"):
+        with pytest.raises(
+            UsageError, match=r"seq.in: (`tags` cannot be used with the format|`columns` cannot be used)"
+        ):
             read(parallel(tmp_path, "a b\n", "O O\n", **settings))
-    with pytest.raises(UsageError, match=r"a.jsonl: tags cannot be used with the format jsonl"):
+    with pytest.raises(UsageError, match=r"a.jsonl: `tags` cannot be used with the format jsonl"):
         list(read_words(RowFile("a.jsonl", tags=Path("seq.out")), labelled=True))
     with pytest.raises(UsageError, match=r"no-such-file: cannot be read"):
         read(RowFile(write(tmp_path / "seq.in", "a b\n"), tags=Path("no-such-file")))

@@ -206,8 +206,7 @@ def test_the_baseline_is_the_tag_with_the_best_metric_and_every_word_has_a_confi
     answer, scores = TASK.baseline([example], "accuracy")
     metrics = TASK.metrics(scores)
     assert (answer, metrics["accuracy"], metrics["f1"]) == ("always O", 0.5, 0)
-    example = encode_tags(TASK, ["new", "york", "paris"], "O", "O", "B-X")
-    answer, scores = TASK.baseline([example], "f1")
+    answer, scores = TASK.baseline([encode_tags(TASK, ["new", "york", "paris"], "O", "O", "B-X")], "f1")
     assert (answer, TASK.metrics(scores)["f1"]) == ("always B-X", 0.5)
     output = np.eye(3, dtype=np.float32)[[0, 1, 1, 0]] * 10
     decisions = list(TASK.confidences(example, output))
