@@ -97,7 +97,7 @@ def test_any_value_after_an_equals_sign_arrives_unchanged(text: str) -> None:
         ("predict", ["--model", "m", "--text", "a"], "unknown flag --model; MODEL is an argument without a flag$"),
         ("finetune", ["classify", "--lr", "1e-4", "--bs=8"], "--lr; did you mean --learning-rate.*--bs; .* --batch-si"),
         ("predict", ["model", "--text"], "argument --text: expected one argument; `bertmill predict --help` lists"),
-        ("fill", [], "MODEL is required: .* · TEXTS is required: "),
+        ("fill", [], "MODEL is required: .* · TEXT… is required: "),
         ("finetune", [], "^TASK is required: .* · --model is required: .* · --train is required: "),
         ("finetune", ["--resume"], "^--out is required to resume a run: its folder$"),
         (
@@ -151,7 +151,7 @@ def test_an_option_of_another_task_is_an_unknown_flag(task: str) -> None:
 
 
 def test_options_that_contradict_each_other_are_refused() -> None:
-    with pytest.raises(UsageError, match="class_weights and label_smoothing cannot be used with `multi_label`"):
+    with pytest.raises(UsageError, match="--class-weights and --label-smoothing cannot be used with --multi-label"):
         finetune_words("classify", "--multi-label", "--label-smoothing", "0.1")
 
 
@@ -180,7 +180,7 @@ def test_a_run_is_resumed_with_its_task_and_options(tmp_path: Path, given: list[
     for words in (["--out", str(tmp_path), "--resume"], ["--resume", f"--out={tmp_path}"]):
         settings: Any = settings_from_words("finetune", [*given, *words])
         assert (settings.task, settings.multi_label, settings.model) == ("classify", True, "minilm")
-    with pytest.raises(UsageError, match=r"config.toml: TASK cannot change when a run is resumed; omit it, or start a"):
+    with pytest.raises(UsageError, match=r"config.toml: task cannot change when a run is resumed; omit it, or start a"):
         settings_from_words("finetune", ["tag", "--out", str(tmp_path), "--resume"])
 
 

@@ -51,7 +51,7 @@ def test_the_encoding_of_files_can_be_set(bertmill: RunCommand, tmp_path: Path) 
     [
         (["a.txt", "--out", "exists"], 2, "exists: already exists"),
         (["absent.txt", "--out", "v"], 2, "absent.txt: no such file"),
-        (["--out", "v"], 2, "FILES is required"),
+        (["--out", "v"], 2, "FILE… is required"),
         (["empty.txt", "--out", "v"], 3, "empty.txt: contains no text"),
         (["a.txt", "--out", "v", "--size", "20"], 2, "size 20 is too small"),
         (["a.txt", "--out", "v", "--size", "3"], 2, "--size: input should be greater than or equal to 6"),

@@ -128,6 +128,10 @@ RECORDS = [{"text": "a", "label": 1}, {"text": "b", "label": 2}]
             {"tokens": [["a"], ["b"]], "tags": [["O"], ["X"]]},
             [{"tokens": ["a"], "tags": ["O"]}, {"tokens": ["b"], "tags": ["X"]}],
         ),
+        (
+            {"text": ["a", "b"], "choices": [["x", "y"], ["z", "w"]]},
+            [{"text": "a", "choices": ["x", "y"]}, {"text": "b", "choices": ["z", "w"]}],
+        ),
         ({"text": ["a", "b"], "label": [1]}, [{"text": ["a", "b"], "label": [1]}]),
         ({"text": [], "label": []}, [{"text": [], "label": []}]),
         (  # pandas, orient="split"

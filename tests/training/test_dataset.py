@@ -77,9 +77,9 @@ def test_the_split_does_not_depend_on_the_training_seed(read: Reader) -> None:
             True,
             "high",
             "label is not a number",
-            "the label 'high' is not a number; correct it, or use class",
+            "the label 'high' is not a number; correct it, use class",
         ),
-        ("regress", False, "high", "label is not a number", "the label 'high' is not a number; correct it, or use"),
+        ("regress", False, "high", "label is not a number", "the label 'high' is not a number; correct it, use"),
         ("classify", False, "x", "unknown label 1; unknown: 'x'", "the label 'x' is not one of 0, 1; correct it,"),
     ],
 )
@@ -133,7 +133,7 @@ def test_a_dev_file_has_the_columns_of_the_training_rows(read: Reader, tmp_path:
     dev = write(tmp_path / "dev.tsv", f"row\tcomentario\tlabel\n{wide}")
     data = read([], train=train, dev=dev)
     assert [example.row.texts for example in data.dev] == [example.row.texts for example in data.train]
-    assert f"{dev}: columns as in training: text=comentario,label=label" in data.remarks
+    assert f"{dev}: columns as in training: `columns='text=comentario,label=label'`" in data.remarks
     assert data.rows == {"suffix": ".tsv", "columns": {"text": "comentario", "label": "label"}}
     other = write(tmp_path / "other.tsv", "premise\thypothesis\tlabel\na text\tanother\t1\n")
     with pytest.raises(DataError, match=r"other\.tsv:1: the file does not have the columns of the training rows"):
@@ -209,7 +209,7 @@ def test_the_data_summary_comes_first(read: Reader) -> None:
 def test_all_labels_of_dev_that_train_does_not_have_are_reported_or_skipped(read: Reader) -> None:
     good = [f"text {number}\t{number % 2}" for number in range(100)]
     dev = read.write("dev.tsv", [*good, "odd\tx", "odder\ty", "oddest\tx"])
-    what = "2 labels are not among 0, 1: 'x' (2 rows), 'y' (1 row); correct them, or add them to the training data, or"
+    what = "2 labels are not among 0, 1: 'x' (2 rows), 'y' (1 row); correct them, add them to the training data, or"
     with pytest.raises(DataError, match=re.escape(f"{dev}:102: {what} set `on_bad_row='skip'`")):
         read(good, dev=dev)
     data = read(good, dev=dev, on_bad_row="skip")

@@ -106,7 +106,7 @@ def test_all_trials_use_the_same_rows(
     moved.write_bytes(rows_file.read_bytes())
     rows.unlink()
     assert main(resume) == 2
-    assert f"{rows}: does not exist; set train to its new location" in capsys.readouterr().err
+    assert f"{rows}: does not exist; set --train to its new location" in capsys.readouterr().err
     assert main([*resume, "--train", str(moved)]) == 0
     assert f'train = "{moved}"' in (out / "config.toml").read_text(encoding="utf-8")
     assert main([*resume, "--train", str(other)]) == 2  # of a finished run too
@@ -151,5 +151,5 @@ def test_trials_need_a_single_process(
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert main(finetune_words(tiny, rows_file, tmp_path / "run", seeds=2)) == 2
-    assert "seeds and grid need a single process" in capsys.readouterr().err
+    assert "--seeds and --grid need a single process" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

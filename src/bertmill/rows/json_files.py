@@ -24,6 +24,7 @@ from json.scanner import py_make_scanner  # type: ignore[attr-defined]
 from typing import Any
 
 from bertmill.errors import DataError, UsageError
+from bertmill.rows.columns import TEXT_NAMES
 from bertmill.text.files import Line
 from bertmill.text.printable import listed
 
@@ -119,6 +120,8 @@ def listed_rows(content: Any, file: str) -> Iterator[tuple[str, Any]]:
 
 def _rows_in(content: JsonObject, file: str) -> JsonList:
     """The only list of rows in an object, or else its columns as rows, or the object as the only row."""
+    if _are_columns(content) and not content.keys().isdisjoint((*TEXT_NAMES, *_WORD_NAMES)):
+        return _transposed(content)  # lists of two choices or words only look like rows
     lists = {key: value for key, value in content.items() if _is_list_of_rows(value)}
     if len(lists) > 1:
         keys = listed([f"{key} ({len(rows):,})" for key, rows in lists.items()])

@@ -7,9 +7,7 @@
 
 from __future__ import annotations
 
-import ast
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,7 +27,7 @@ from bertmill.batching.windows import Windows
 from bertmill.errors import DataError, UsageError
 from bertmill.model.config import BertConfig
 from bertmill.rows.bad_rows import BadRowError, UnknownLabelError
-from bertmill.rows.labels import are_many_numbers, as_number, is_empty, label_text
+from bertmill.rows.labels import are_many_numbers, as_number, is_empty, label_text, printed_list
 from bertmill.rows.source import RowFile
 from bertmill.rows.split import SplitKey
 from bertmill.tasks.base import Answer, Array, Example, FolderEntries, Score, Scores, TaskOptions, probabilities
@@ -49,7 +47,6 @@ from bertmill.text.tokenizer import BertTokenizer
 
 MULTI_LABEL = "multi_label_classification"
 SINGLE_LABEL = "single_label_classification"
-_ADJACENT_STRINGS = re.compile(r"""['"]\s+['"]""")  # without a comma, as numpy prints lists
 LABEL_SEPARATORS = "|;,"  # the first one that occurs in the labels of a file separates them
 
 Label = str | tuple[str, ...]  # unparsed: one string, or a list of labels
@@ -282,22 +279,10 @@ class Classify(SequenceTask[ClassRow]):
 def _label(value: Any, multi_label: bool) -> Label:
     """Convert a label from a file: numbers and booleans to text, a list to several labels."""
     if multi_label and isinstance(value, str) and value.strip()[:1] == "[" and value.strip()[-1:] == "]":
-        value = _printed_list(value.strip())
+        value = printed_list(value.strip())
     if isinstance(value, list):
         return tuple(map(label_text, value))
     return () if multi_label and is_empty(value) else label_text(value)
-
-
-def _printed_list(text: str) -> list[str | int]:
-    """Parse a list that Python wrote as text, as in a .csv file of pandas."""
-    try:
-        found = None if _ADJACENT_STRINGS.search(text) else ast.literal_eval(text)
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        found = None
-    if not isinstance(found, list) or not all(isinstance(each, str | int) for each in found):
-        what = f"the label {one_line(text, 40)!r} is not a list of strings or integers"
-        raise BadRowError("malformed list", what, "separate the labels with |, or write a list such as ['a', 'b']")
-    return found
 
 
 def _separator(labels: Iterable[Iterable[str]]) -> str:
