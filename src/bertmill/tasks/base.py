@@ -59,8 +59,11 @@ class TaskOptions(BaseModel):
 
 
 def unused_settings(options: type[TaskOptions], settings: Mapping[str, Any]) -> str:
-    """The problem with settings that are given and do not apply to the task; empty if there are none."""
-    given = [setting(name) for name in sorted(options.unused) if settings.get(name) is not None]
+    """The problem with settings that are given and do not apply to the task; empty if there are none.
+
+    False is what a run records for a setting that is off.
+    """
+    given = [setting(name) for name in sorted(options.unused) if settings.get(name) not in (None, False)]
     verb = "does" if len(given) == 1 else "do"
     return f"{', '.join(given)} {verb} not apply to this task" if given else ""
 
