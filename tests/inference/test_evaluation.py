@@ -30,7 +30,7 @@ def evaluate_rows(runner: Runner, rows: list[ClassRow], num_errors: int) -> Eval
 
 
 def test_metrics_have_intervals_and_agree_with_the_confusion_matrix(runner: Runner, rows_file: Path) -> None:
-    rows = list(runner.read(RowFile(str(rows_file)), labelled=True))
+    rows = list(runner.read(RowFile(str(rows_file)), labeled=True))
     evaluation = evaluate_rows(runner, rows, 5)
     assert evaluation.num_rows == 120
     low, high = evaluation.intervals["accuracy"]
@@ -68,7 +68,7 @@ def test_an_evaluation_is_json(runner: Runner) -> None:
 
 
 def test_the_baseline_is_the_best_constant_prediction(runner: Runner, rows_file: Path) -> None:
-    rows = list(runner.read(RowFile(str(rows_file)), labelled=True))
+    rows = list(runner.read(RowFile(str(rows_file)), labeled=True))
     baseline = evaluate_rows(runner, rows, 0).baseline
     labels = [row.label for row in rows if isinstance(row, ClassRow)]
     majority = max(set(labels), key=labels.count)
@@ -156,7 +156,7 @@ def test_a_single_row_may_be_the_whole_dev_set() -> None:
 
 
 def test_bins_of_confidence_hold_every_decision_once(runner: Runner, rows_file: Path) -> None:
-    rows = list(runner.read(RowFile(str(rows_file)), labelled=True))
+    rows = list(runner.read(RowFile(str(rows_file)), labeled=True))
     evaluation = evaluate_rows(runner, rows, 0)
     bins = evaluation.reliability
     assert sum(each.count for each in bins) == len(rows)

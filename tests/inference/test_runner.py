@@ -130,10 +130,10 @@ def test_rows_are_read_with_the_options_of_training(untrained: MakeModel, tmp_pa
     rows = tmp_path / "rows.tsv"
     rows.write_text("text\tlabel\na film\t\n", encoding="utf-8")
     several = Runner(untrained(Classify(("a", "b"), multi_label=True)), "cpu")
-    (row,) = several.read(RowFile(str(rows)), labelled=True)
+    (row,) = several.read(RowFile(str(rows)), labeled=True)
     assert several.task.encode(row, several.windows).target == (0.0, 0.0)
     with pytest.raises(DataError, match="the label is empty"):
-        list(Runner(untrained(Classify(("a", "b"))), "cpu").read(RowFile(str(rows)), labelled=True))
+        list(Runner(untrained(Classify(("a", "b"))), "cpu").read(RowFile(str(rows)), labeled=True))
 
 
 @pytest.mark.parametrize(
@@ -149,4 +149,4 @@ def test_settings_that_do_not_apply_to_the_task_are_refused(
 ) -> None:
     file = RowFile("rows.tsv", EvaluateSettings(model="m", file="rows.tsv", **settings))
     with pytest.raises(UsageError, match=f"rows.tsv: {what} not apply to this task"):
-        list(Runner(untrained(task), "cpu").read(file, labelled=True))
+        list(Runner(untrained(task), "cpu").read(file, labeled=True))

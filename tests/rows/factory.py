@@ -23,7 +23,7 @@ from bertmill.rows.source import RowFile
 
 
 @dataclass(frozen=True)
-class LabelledRow(Row):
+class LabeledRow(Row):
     """A row with one label."""
 
     label: str = ""
@@ -60,10 +60,10 @@ def suggested_columns(remedy: str | None) -> str:
     return value
 
 
-def read_labelled(file: RowFile) -> Iterator[LabelledRow]:
+def read_labeled(file: RowFile) -> Iterator[LabeledRow]:
     """Yield the text and the label of every row."""
 
-    def parse(record: Record) -> LabelledRow:
-        return LabelledRow(record.place, (record.fields["text"],), label_text(record.fields["label"]))
+    def parse(record: Record) -> LabeledRow:
+        return LabeledRow(record.place, (record.fields["text"],), label_text(record.fields["label"]))
 
-    return file.rows(read_fields(file, labelled=True), parse)
+    return file.rows(read_fields(file, labeled=True), parse)

@@ -94,7 +94,7 @@ def test_texts_pairs_and_labels_are_recognized_if_they_are_unambiguous(
     names: list[str], expected: Columns | None
 ) -> None:
     assert recognize_columns(names) == expected
-    assert recognize_columns(names, labelled=True) == (expected if expected and expected.label else None)
+    assert recognize_columns(names, labeled=True) == (expected if expected and expected.label else None)
 
 
 @pytest.mark.parametrize(

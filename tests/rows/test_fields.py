@@ -15,15 +15,15 @@ from bertmill.rows.bad_rows import BadRowError
 from bertmill.rows.columns import PRESETS, Columns
 from bertmill.rows.fields import read_fields
 from bertmill.rows.row import Record
-from tests.rows.factory import read_labelled, row_file, suggested_columns, write, write_records
+from tests.rows.factory import read_labeled, row_file, suggested_columns, write, write_records
 
 
-def read(path: str, *, labelled: bool = True, **settings: Any) -> list[Record]:
-    return list(read_fields(row_file(path, **settings), labelled=labelled))
+def read(path: str, *, labeled: bool = True, **settings: Any) -> list[Record]:
+    return list(read_fields(row_file(path, **settings), labeled=labeled))
 
 
-def fields(path: str, *, labelled: bool = True, **settings: Any) -> list[Mapping[str, Any]]:
-    return [record.fields for record in read(path, labelled=labelled, **settings)]
+def fields(path: str, *, labeled: bool = True, **settings: Any) -> list[Mapping[str, Any]]:
+    return [record.fields for record in read(path, labeled=labeled, **settings)]
 
 
 # Columns from settings
@@ -112,7 +112,7 @@ def test_the_headers_of_glue_are_recognized_without_a_preset(tmp_path: Path, pre
 def test_a_preset_does_not_require_a_label_for_prediction(tmp_path: Path, preset: str) -> None:
     header = HEADERS[preset].removesuffix("\tlabel")
     file = write(tmp_path / "a.tsv", f"{header}\n{header}\n")
-    assert [set(row) for row in fields(file, preset=preset, labelled=False)] == [
+    assert [set(row) for row in fields(file, preset=preset, labeled=False)] == [
         {"text"} if preset == "sst2" else {"text", "pair"}
     ]
     with pytest.raises(DataError, match="there is no column 'label'"):
@@ -146,10 +146,10 @@ def test_common_names_are_recognized_in_headers_and_records(
     assert fields(write(tmp_path / name, content))[-1] == expected
 
 
-def suggestion(path: str, *, labelled: bool = True, **settings: Any) -> str:
+def suggestion(path: str, *, labeled: bool = True, **settings: Any) -> str:
     """Return the value of `columns` that the error for a file suggests."""
     with pytest.raises(DataError) as caught:
-        fields(path, labelled=labelled, **settings)
+        fields(path, labeled=labeled, **settings)
     return suggested_columns(caught.value.remedy)
 
 
@@ -242,13 +242,13 @@ def test_the_keys_of_a_record_without_known_names_are_listed(tmp_path: Path) -> 
 
 def test_texts_that_are_not_read_are_reported_unless_columns_are_given(tmp_path: Path) -> None:
     file = row_file(write(tmp_path / "a.tsv", table("sentence,other,label", TEXTS, OTHERS, LABELS)))
-    assert len(list(read_fields(file, labelled=True))) == 12
+    assert len(list(read_fields(file, labeled=True))) == 12
     assert file.counts.notices == [
         f"{file.path}:1: the texts in other are not read; to read pairs of texts, "
         "set `columns='text=sentence,pair=other,label=label'`"
     ]
     file = row_file(file.path, columns="text=sentence,label=label")
-    assert len(list(read_fields(file, labelled=True))) == 12
+    assert len(list(read_fields(file, labeled=True))) == 12
     assert not file.counts.notices
 
 
@@ -263,12 +263,12 @@ PAIR_BY_NAME = Columns("comentario", "otro", "clase")
 
 
 def read_as_trained(
-    path: str, trained: Columns, *, labelled: bool = True, **settings: Any
+    path: str, trained: Columns, *, labeled: bool = True, **settings: Any
 ) -> tuple[list[Mapping[str, Any]], list[str]]:
     """Return the fields and the notices."""
     file = row_file(path, **settings)
     file.trained_columns = trained
-    return [record.fields for record in read_fields(file, labelled=labelled)], file.counts.notices
+    return [record.fields for record in read_fields(file, labeled=labeled)], file.counts.notices
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_the_columns_of_the_training_rows_are_used_and_reported(
     rows, notices = read_as_trained(path, trained)
     assert rows == [{"text": text, "label": label} for text, label in zip(TEXTS, LABELS, strict=True)]
     assert notices == ([f"{path}: columns as in training: {setting('columns', used)}"] if used else [])
-    texts, notices = read_as_trained(path, trained, labelled=False)
+    texts, notices = read_as_trained(path, trained, labeled=False)
     assert texts == [{"text": text} for text in TEXTS]
     text = setting("columns", used and used.partition(",")[0])
     assert notices == ([f"{path}: columns as in training: {text}"] if used else [])
@@ -311,7 +311,7 @@ def test_records_have_the_columns_of_the_training_rows_too(tmp_path: Path) -> No
 def test_a_file_of_texts_needs_no_columns(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "".join(f"{text}\n" for text in TEXTS))
     for trained in (BY_NAME, BY_NUMBER, Columns("1", label="2", has_header=False)):
-        assert read_as_trained(path, trained, labelled=False) == ([{"text": text} for text in TEXTS], [])
+        assert read_as_trained(path, trained, labeled=False) == ([{"text": text} for text in TEXTS], [])
 
 
 @pytest.mark.parametrize(
@@ -335,7 +335,7 @@ def test_a_file_without_the_columns_of_the_training_rows_is_one_clear_error(
 
 def test_a_file_of_texts_has_no_pairs(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="the columns of the training rows, text=comentario,pair=otro: 1 = "):
-        read_as_trained(write(tmp_path / "a.tsv", "A text\n"), PAIR_BY_NAME, labelled=False)
+        read_as_trained(write(tmp_path / "a.tsv", "A text\n"), PAIR_BY_NAME, labeled=False)
 
 
 # Choices
@@ -364,11 +364,11 @@ def test_missing_choices_are_an_error_that_suggests_columns(
 ) -> None:
     file = row_file(write(tmp_path / "a.tsv", table(header, *columns, ["0", "1"] * 6)), **settings)
     with pytest.raises(DataError) as caught:
-        list(read_fields(file, labelled=True, choices=True))
+        list(read_fields(file, labeled=True, choices=True))
     assert suggested_columns(caught.value.remedy) == expected
     assert "on_bad_row" not in str(caught.value)
     if "COLUMN" not in expected:
-        (first, *_) = read_fields(row_file(file.path, columns=expected), labelled=True, choices=True)
+        (first, *_) = read_fields(row_file(file.path, columns=expected), labeled=True, choices=True)
         assert first.fields["choices"] == [FIRST[0], SECOND[0]]
 
 
@@ -377,7 +377,7 @@ def test_missing_choices_of_records_are_an_error_too(tmp_path: Path) -> None:
     with pytest.raises(
         DataError, match=r"known to hold the choices; .*set `columns='text=question,label=label,choices="
     ):
-        list(read_fields(row_file(path), labelled=True, choices=True))
+        list(read_fields(row_file(path), labeled=True, choices=True))
 
 
 @pytest.mark.parametrize("name", ["texts", "a.txt"])
@@ -386,7 +386,7 @@ def test_texts_with_labels_have_no_choices(tmp_path: Path, name: str) -> None:
     write(tmp_path / "texts/ham/1.txt", "text")
     write(tmp_path / "a.txt", "__label__x text\n")
     with pytest.raises(BertmillError, match=r"cannot read the format folder|cannot tell which columns"):
-        list(read_fields(row_file(tmp_path / name), labelled=True, choices=True))
+        list(read_fields(row_file(tmp_path / name), labeled=True, choices=True))
 
 
 # Texts with labels
@@ -399,7 +399,7 @@ def test_a_text_file_in_the_format_of_fasttext_is_recognized(tmp_path: Path) -> 
         {"text": "no label", "label": None},
         {"text": "two", "label": ["x", "y"]},
     ]
-    assert fields(path, labelled=False) == [{"text": "one text"}, {"text": "no label"}, {"text": "two"}]
+    assert fields(path, labeled=False) == [{"text": "one text"}, {"text": "no label"}, {"text": "two"}]
     later = write(tmp_path / "b.txt", "no label\n__label__x one text\n")
     assert fields(later, format="fasttext")[1] == {"text": "one text", "label": ["x"]}
 
@@ -443,34 +443,34 @@ def test_a_folder_per_class_is_read_with_labels(tmp_path: Path) -> None:
 )
 def test_texts_are_found_without_labels(tmp_path: Path, content: str, texts: list[str]) -> None:
     file = write(tmp_path / "a.txt", content)
-    assert fields(file, labelled=False) == [{"text": text} for text in texts]
+    assert fields(file, labeled=False) == [{"text": text} for text in texts]
 
 
 def test_several_columns_without_known_names_need_a_setting_for_prediction_too(tmp_path: Path) -> None:
     file = write(tmp_path / "a.tsv", "ham\tText number 1\nspam\tText number 2\n")
     with pytest.raises(DataError, match=r"which columns hold the text: 1 = 'ham', 2 = .*set `columns='text=2'`$"):
-        fields(file, labelled=False)
-    assert fields(file, labelled=False, columns="text=2")[1] == {"text": "Text number 2"}
+        fields(file, labeled=False)
+    assert fields(file, labeled=False, columns="text=2")[1] == {"text": "Text number 2"}
 
 
 def test_labels_are_ignored_for_prediction(tmp_path: Path) -> None:
     file = write_records(tmp_path / "a.jsonl", {"text": "a", "label": "x"}, {"text": "b"}, {"text": "c", "label": {}})
     expected = [{"text": "a"}, {"text": "b"}, {"text": "c"}]
-    assert fields(file, labelled=False) == expected
-    assert fields(file, labelled=False, columns="text=text,label=label") == expected
+    assert fields(file, labeled=False) == expected
+    assert fields(file, labeled=False, columns="text=text,label=label") == expected
 
 
 def test_a_missing_label_column_is_an_error_only_if_labels_are_read(tmp_path: Path) -> None:
     file = write(tmp_path / "a.tsv", "index\tsentence\n0\tA text\n")
     given = "text=sentence,label=label"
-    assert fields(file, labelled=False, columns=given) == [{"text": "A text"}]
+    assert fields(file, labeled=False, columns=given) == [{"text": "A text"}]
     with pytest.raises(DataError, match=r"a.tsv:1: there is no column 'label'; the columns are index = '0'"):
         fields(file, columns=given)
 
 
 def test_a_header_is_not_read_as_a_row_for_prediction_either(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"looks like a header \(sentence, label\)"):
-        fields(write(tmp_path / "a.tsv", "sentence\tlabel\nA text\t1\n"), columns="text=1,label=2", labelled=False)
+        fields(write(tmp_path / "a.tsv", "sentence\tlabel\nA text\t1\n"), columns="text=1,label=2", labeled=False)
 
 
 # Rows that differ from the first
@@ -521,7 +521,7 @@ def test_reading_an_endless_file_of_bad_records_stops(monkeypatch: pytest.Monkey
     endless = repeat(Record("-:1", {}, problem=BadRowError("bad", "bad")))
     monkeypatch.setattr("bertmill.rows.fields.read_records", lambda file, unfold: endless)
     with pytest.raises(DataError, match="1,000 of 1,000 rows"):
-        list(read_labelled(row_file("-", format="jsonl", on_bad_row="skip")))
+        list(read_labeled(row_file("-", format="jsonl", on_bad_row="skip")))
 
 
 def test_parquet_gives_the_same_fields(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bertmill.errors import DataError
 from bertmill.rows.split import SplitKey, split_rows
-from tests.rows.factory import read_labelled, row_file
+from tests.rows.factory import read_labeled, row_file
 
 Row = tuple[str, str]  # text and label
 ROWS = st.lists(st.tuples(st.sampled_from("abcdefghijklmnop"), st.sampled_from("xyz")), min_size=2, max_size=60)
@@ -73,7 +73,7 @@ def test_rows_about_one_subject_stay_together() -> None:
 
 def test_labels_keep_their_proportions(data: Path) -> None:
     file = row_file(data / "sms_spam/SMSSpamCollection")
-    rows = [(row.texts[0], row.label) for row in read_labelled(file)]
+    rows = [(row.texts[0], row.label) for row in read_labeled(file)]
     train, dev = split_rows(rows, 0.1, 7, stratified)
     in_dev = Counter(label for _, label in dev)
     for label, count in Counter(label for _, label in rows).items():

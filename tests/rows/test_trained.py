@@ -13,7 +13,7 @@ from bertmill.rows.columns import Columns
 from bertmill.rows.fields import read_fields
 from bertmill.rows.source import RowFile
 from bertmill.rows.trained import recorded_rows, trained_rows
-from tests.rows.factory import read_labelled, row_file, write
+from tests.rows.factory import read_labeled, row_file, write
 
 TABLE = "clase;comentario\nham;hello\nspam;win\n"
 COLUMNS = {"text": "comentario", "label": "clase"}
@@ -22,7 +22,7 @@ COLUMNS = {"text": "comentario", "label": "clase"}
 def record(path: str, **settings: Any) -> dict[str, Any]:
     """Read a file and return what is recorded, as it comes back from a file."""
     file = row_file(path, **settings)
-    list(read_labelled(file))
+    list(read_labeled(file))
     recorded: dict[str, Any] = json.loads(json.dumps(recorded_rows(file)))
     return recorded
 
@@ -114,8 +114,8 @@ def test_the_separator_of_the_training_rows_is_used_if_the_first_line_has_none(t
     ]:
         file = row_file(write(tmp_path / name, content))
         trained.apply_to(file)
-        assert [record.fields["text"] for record in read_fields(file, labelled=False)] == texts
+        assert [record.fields["text"] for record in read_fields(file, labeled=False)] == texts
     file = row_file(path)
     trained.apply_to(file)
-    list(read_fields(file, labelled=False))
+    list(read_fields(file, labeled=False))
     assert f"{path}: the columns are separated by semicolons, as in training" in file.counts.notices

@@ -35,7 +35,7 @@ def encoded(task: Classify, label: Label | None) -> Example:
 
 def read(path: Path, content: str, options: ClassifyOptions | None = None) -> list[ClassRow]:
     path.write_text(content, encoding="utf-8")
-    return list(Classify.read(RowFile(str(path)), options or ClassifyOptions(), labelled=True))
+    return list(Classify.read(RowFile(str(path)), options or ClassifyOptions(), labeled=True))
 
 
 # Labels

@@ -15,8 +15,8 @@ from bertmill.tasks.classify import Classify, ClassifyOptions, ClassRow
 from tests.rows.factory import row_file, write, write_records
 
 
-def read(file: RowFile, *, multi_label: bool = False, labelled: bool = True) -> list[ClassRow]:
-    return list(Classify.read(file, ClassifyOptions(multi_label=multi_label), labelled=labelled))
+def read(file: RowFile, *, multi_label: bool = False, labeled: bool = True) -> list[ClassRow]:
+    return list(Classify.read(file, ClassifyOptions(multi_label=multi_label), labeled=labeled))
 
 
 # Real data
@@ -127,9 +127,9 @@ def test_rows_without_any_label_column_are_rejected_with_multi_label_too(tmp_pat
 
 def test_labels_are_ignored_for_prediction(tmp_path: Path) -> None:
     path = write_records(tmp_path / "a.jsonl", {"text": "a", "label": "x"}, {"text": "b"}, {"text": "c", "label": {}})
-    assert read(row_file(path), labelled=False) == [ClassRow(f"{path}:{n}", (text,)) for n, text in enumerate("abc", 1)]
+    assert read(row_file(path), labeled=False) == [ClassRow(f"{path}:{n}", (text,)) for n, text in enumerate("abc", 1)]
     path = write(tmp_path / "a.txt", "one text\nanother\n")
-    assert [row.texts for row in read(row_file(path), labelled=False)] == [("one text",), ("another",)]
+    assert [row.texts for row in read(row_file(path), labeled=False)] == [("one text",), ("another",)]
 
 
 def test_pairs_are_read_in_order(tmp_path: Path) -> None:

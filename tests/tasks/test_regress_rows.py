@@ -14,8 +14,8 @@ from bertmill.tasks.regress import NumberRow, Regress
 from tests.rows.factory import row_file, write_records
 
 
-def read(file: RowFile, *, labelled: bool = True) -> list[NumberRow]:
-    return list(Regress.read(file, TaskOptions(), labelled=labelled))
+def read(file: RowFile, *, labeled: bool = True) -> list[NumberRow]:
+    return list(Regress.read(file, TaskOptions(), labeled=labeled))
 
 
 def test_stsb_is_read_completely(data: Path) -> None:
@@ -31,7 +31,7 @@ def test_stsb_is_read_completely(data: Path) -> None:
 def test_labels_may_be_strings_or_numbers(tmp_path: Path, label: Any, number: float) -> None:
     path = write_records(tmp_path / "a.jsonl", {"text": "t", "score": label})
     assert read(row_file(path)) == [NumberRow(f"{path}:1", ("t",), number)]
-    assert read(row_file(path), labelled=False) == [NumberRow(f"{path}:1", ("t",))]
+    assert read(row_file(path), labeled=False) == [NumberRow(f"{path}:1", ("t",))]
 
 
 @pytest.mark.parametrize(

@@ -78,9 +78,9 @@ class Columns:
         named = {"text": self.text, "pair": self.pair, "label": self.label, "choices": "+".join(self.choices) or None}
         return ",".join(f"{field}={name}" for field, name in named.items() if name is not None)
 
-    def for_rows(self, *, labelled: bool) -> Columns:
+    def for_rows(self, *, labeled: bool) -> Columns:
         """These columns, without the label if labels are not read."""
-        return self if labelled else replace(self, label=None)
+        return self if labeled else replace(self, label=None)
 
     def has_fields_of(self, other: Columns) -> bool:
         """Whether both have a pair and choices, or neither does."""
@@ -135,7 +135,7 @@ def parse_columns(text: str) -> Columns:
     return replace(columns, has_header=not are_numbers)
 
 
-def recognize_columns(names: Sequence[str], lists: Collection[str] = (), labelled: bool = False) -> Columns | None:
+def recognize_columns(names: Sequence[str], lists: Collection[str] = (), labeled: bool = False) -> Columns | None:
     """Find the columns by their common names. Returns None if the text, or a required label, cannot be recognized.
 
     `lists` are the columns that hold lists of values.
@@ -151,7 +151,7 @@ def recognize_columns(names: Sequence[str], lists: Collection[str] = (), labelle
     label = only_one(LABEL_NAMES)
     if text is None and label is not None and len(names) == 2:
         text = names[1 - names.index(label)]
-    if text is None or (labelled and label is None):
+    if text is None or (labeled and label is None):
         return None
     choices = only_one(LIST_NAMES, [name for name in names if name in lists])
     several = tuple(name for name in names if _ONE_CHOICE.fullmatch(plain_name(name)))  # in their order in the file

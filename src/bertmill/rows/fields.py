@@ -39,36 +39,36 @@ _TABLE_SETTINGS = ("columns", "preset", "separator", "quotes")
 def read_fields(
     file: RowFile,
     *,
-    labelled: bool,
+    labeled: bool,
     optional_label: bool = False,
     choices: bool = False,
     unfold: Unfold = lambda _content, _file: None,
 ) -> Iterator[Record]:
     """Read the records of a file and rename their fields to text, pair, label and choices. Absent fields are omitted.
 
-    If `labelled` is false, labels in the file are ignored. With `optional_label`, the label of records without the key
+    If `labeled` is false, labels in the file are ignored. With `optional_label`, the label of records without the key
     is None, unless all records lack it. If `choices` is true, choices are required. `unfold` is passed to
     `read_records`.
     """
     file.require_format(*((*TABLES, *RECORDS) if choices else (*FORMATS, FOLDER)))
     given = given_columns(file.settings)
-    if labelled and given is not None and given.label is None:
+    if labeled and given is not None and given.label is None:
         raise UsageError("`columns` does not name a label", remedy="add label=COLUMN")
-    required = RequiredFields(labelled, choices)
+    required = RequiredFields(labeled, choices)
     if file.format in RECORDS:
         file.require_default("separator", "quotes")
         records, columns = _named_records(file, read_records(file, unfold), required, optional_label)
-        if labelled and optional_label and columns.label is not None:
+        if labeled and optional_label and columns.label is not None:
             records = _with_optional(columns.label, records, file.path)
     elif file.format == FOLDER:
-        records, columns = _labeled_texts(file, read_class_folder(file, labelled=labelled))
+        records, columns = _labeled_texts(file, read_class_folder(file, labeled=labeled))
     else:
         first, lines = first_lines(file.lines(), 1)
         if not choices and _is_fasttext(file, first):
             records, columns = _labeled_texts(file, read_fasttext(lines))
         else:
             records, columns = _table_records(file, read_table(file, lines), required)
-    columns = columns.for_rows(labelled=labelled)
+    columns = columns.for_rows(labeled=labeled)
     return (record if record.problem else _renamed(record, columns) for record in records)
 
 
@@ -97,7 +97,7 @@ def _table_records(file: RowFile, rows: Iterator[Cells], required: RequiredField
         check_for_header(file, columns, first, sample)
         rows = chain([first], rows)
         names = list(cells_by_number(first))
-    for name in columns.for_rows(labelled=required.label).names:
+    for name in columns.for_rows(labeled=required.label).names:
         if names.count(name) != 1:
             found = "no column" if name not in names else "more than one column"
             raise _wrong_columns(f"there is {found} {name!r}", sample, required, first.place)
@@ -109,7 +109,7 @@ def _table_records(file: RowFile, rows: Iterator[Cells], required: RequiredField
 
 def _has_header(file: RowFile, names: Sequence[str], others: Sequence[Sequence[str]], required: RequiredFields) -> bool:
     """Whether the first row of a table, which has these `names`, is a header."""
-    recognized = recognize_columns(names, labelled=required.label)
+    recognized = recognize_columns(names, labeled=required.label)
     known = [each for each in (given_columns(file.settings), file.trained_columns, recognized) if each is not None]
     has_known_name = any(each.has_header and not set(each.names).isdisjoint(names) for each in known)
     return has_known_name or looks_like_header(names, others)
@@ -143,7 +143,7 @@ def _named_records(
     sample = Sample.of_records([record.fields for record in good])
     first = good[0]
     if optional_label:
-        first = next((record for record in good if recognize_columns(list(record.fields), labelled=True)), first)
+        first = next((record for record in good if recognize_columns(list(record.fields), labeled=True)), first)
     names = list(first.fields)
     lists = [name for name, value in first.fields.items() if isinstance(value, list)]
     columns = file.columns = _choose_columns(file, names, required, sample, first.place, lists)
@@ -214,7 +214,7 @@ def _like_trained(
 
     None if the file has neither.
     """
-    used = trained.for_rows(labelled=required.label)
+    used = trained.for_rows(labeled=required.label)
     if trained.has_header:
         is_there = all(names.count(name) == 1 for name in used.names)
     else:
@@ -222,7 +222,7 @@ def _like_trained(
         is_there = file.format in TABLES and not has_header and all(int(name) <= len(names) for name in used.names)
     if not is_there:
         return found if found is not None and found.has_fields_of(trained) else None
-    if found is None or found.for_rows(labelled=required.label) != used:
+    if found is None or found.for_rows(labeled=required.label) != used:
         file.counts.notices.append(f"{file.path}: columns as in training: {setting('columns', used.setting)}")
     return trained
 
@@ -239,7 +239,7 @@ def _unrecognized(file: RowFile, sample: Sample, required: RequiredFields, place
     fields = "the text and the label" if required.label else "the text"
     what = f"cannot tell which columns hold {fields}: {sample}"
     if file.trained_columns is not None:
-        trained = file.trained_columns.for_rows(labelled=required.label)
+        trained = file.trained_columns.for_rows(labeled=required.label)
         what = f"the file does not have the columns of the training rows, {trained.setting}: {sample}"
     if len(sample.values) > 1 or not required.label or file.format not in TABLES:
         return DataError(what, where=place, remedy=sample.remedy(required))

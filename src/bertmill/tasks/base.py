@@ -113,7 +113,7 @@ class Task(ABC, Generic[RowT, ExampleT]):
 
     @classmethod
     @abstractmethod
-    def read(cls, file: RowFile, options: Any, *, labelled: bool) -> Iterator[RowT]:
+    def read(cls, file: RowFile, options: Any, *, labeled: bool) -> Iterator[RowT]:
         """Yield the rows of a file. `options` is an instance of `Options`."""
 
     @classmethod

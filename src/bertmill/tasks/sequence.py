@@ -48,7 +48,7 @@ class SequenceTask(Task[TextRowT, Example]):
         """Return a row from its fields, which include `label` if labels are read. Raises BadRowError if invalid."""
 
     @classmethod
-    def read(cls, file: RowFile, options: Any, *, labelled: bool) -> Iterator[TextRowT]:
+    def read(cls, file: RowFile, options: Any, *, labeled: bool) -> Iterator[TextRowT]:
         has_choices = "choices" in cls.fields
 
         def parse(record: Record) -> TextRowT:
@@ -59,7 +59,7 @@ class SequenceTask(Task[TextRowT, Example]):
 
         records = read_fields(
             file,
-            labelled=labelled,
+            labeled=labeled,
             optional_label=options.optional_label,
             choices=has_choices,
             unfold=cls.unfold,

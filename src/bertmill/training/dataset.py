@@ -58,13 +58,13 @@ def _read_files(
     settings: FinetuneSettings, kind: type[AnyTask], windows: Windows, train_file: RowFile, dev_file: RowFile
 ) -> Dataset:
     fraction = heldout_share(settings.dev)
-    train = list(kind.read(train_file, settings, labelled=True))
+    train = list(kind.read(train_file, settings, labeled=True))
     # From all rows, so that a label is known even if its only row becomes a dev row.
     task = kind.from_rows(train, settings, windows.tokenizer, train_file)
     metric = choose_metric(settings, task)
     if fraction is None:
         dev_file.trained_columns, dev_file.trained_separator = train_file.columns, train_file.separator
-        dev = list(kind.read(dev_file, settings, labelled=True))
+        dev = list(kind.read(dev_file, settings, labeled=True))
     else:
         train, dev = split_rows(train, fraction, SPLIT_SEED, task.split_key, where=train_file.path)
     train_examples = list(encode_rows(task, train, windows, train_file))

@@ -64,13 +64,13 @@ class QuestionRow(Row):
         return dict(zip(("question", "passage"), self.texts, strict=True))
 
 
-def read_questions(file: RowFile, labelled: bool) -> Iterator[QuestionRow]:
+def read_questions(file: RowFile, labeled: bool) -> Iterator[QuestionRow]:
     """Yield the questions of a file."""
     file.require_format(*RECORDS)
 
     def parse(record: Record) -> QuestionRow:
         row = parse_question(record.fields, record.place)
-        if not labelled:
+        if not labeled:
             return row
         answers = _locate_answers(row.passage, _answers(record.fields), file.counts.corrected)
         return QuestionRow(row.place, row.texts, answers)

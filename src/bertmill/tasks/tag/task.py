@@ -76,8 +76,8 @@ class Tag(Task[WordsRow, TagExample]):
     output_formats: ClassVar[Mapping[str, Callable[[Answer], str]]] = {"conll": conll_lines}
 
     @classmethod
-    def read(cls, file: RowFile, options: TagOptions, *, labelled: bool) -> Iterator[WordsRow]:
-        return read_words(file, labelled)
+    def read(cls, file: RowFile, options: TagOptions, *, labeled: bool) -> Iterator[WordsRow]:
+        return read_words(file, labeled)
 
     @classmethod
     def request(cls, fields: Mapping[str, Any], place: str = "request") -> WordsRow:
