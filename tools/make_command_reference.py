@@ -44,7 +44,7 @@ def finetune_section(task: str) -> str:
 def predict_section(task: str) -> str:
     """Return the section about the options that one task adds to `predict`."""
     text = make_parser("predict", predict_settings_for(task)).format_help()
-    return f"### predict with an `{task}` model\n\n```text{task_settings(text)}```\n"
+    return f"### predict: options for `{task}` models\n\n```text{task_settings(text)}```\n"
 
 
 def task_settings(text: str) -> str:

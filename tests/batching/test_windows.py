@@ -108,7 +108,7 @@ def test_a_window_without_room_for_two_texts_is_rejected(tokenizer: BertTokenize
 
 
 def test_settings_that_do_not_fit_the_model_are_rejected(tokenizer: BertTokenizer) -> None:
-    with pytest.raises(UsageError, match="max_length 600 exceeds the 512 positions of the model"):
+    with pytest.raises(UsageError, match="`max_length=600` exceeds the 512 positions of the model"):
         make_windows(WindowSettings(max_length=600), tokenizer, 512)
     with pytest.raises(UsageError, match=r"the stride 33 must not exceed the window \(32\)"):
         make_windows(WindowSettings(max_length=32, stride=33), tokenizer, 512)

@@ -70,7 +70,7 @@ def test_a_vocabulary_file_and_the_vocabulary_of_a_corpus_can_be_used(
         (["a.txt", "--vocab", "minilm", "--out", "new", "--workers", "0"], 2, "--workers"),
         (["blank.txt", "--vocab", "minilm", "--out", "new"], 3, "blank.txt: contains no text"),
         (["bad.jsonl", "--vocab", "minilm", "--out", "new"], 3, "bad.jsonl:1: is not JSON"),
-        (["--vocab", "minilm", "--out", "new"], 2, "FILES is required"),
+        (["--vocab", "minilm", "--out", "new"], 2, "FILE… is required"),
     ],
 )
 def test_bad_input_gives_one_line_and_the_right_exit_code(

@@ -95,7 +95,7 @@ def test_check_names_what_is_wrong(
     spoil(corpus)
     done = bertmill("check", corpus)
     assert done.returncode == 4
-    assert f"WRONG  {wrong}: " in done.stdout
+    assert f"FAILED {wrong}: " in done.stdout
     assert words in done.stdout
     assert f"1 of 4 checks failed: {wrong}" in done.stderr
 

@@ -135,7 +135,7 @@ def test_a_model_that_learned_nothing_is_reported(
     model = str(untrained(Classify(("no", "yes"))))
     assert main(["evaluate", model, str(rows_file)]) == 0
     printed = capsys.readouterr()
-    assert printed.err.startswith("warning: the model is not clearly better than the baseline, always ")
+    assert printed.err.startswith("warning: the model is not clearly better than the baseline (always ")
     assert "  The baseline is the best constant prediction: always " in printed.out
     baseline = re.search(r"  accuracy .* baseline: ([\d.]+)\n", printed.out)
     assert baseline
@@ -180,5 +180,5 @@ def test_a_bad_row_gives_one_line_with_its_place(
     assert main(["evaluate", str(model), str(file), "--quiet"]) == 3
     said = capsys.readouterr().err
     assert message in said
-    assert "set on_bad_row=skip" in said
+    assert "set --on-bad-row skip" in said
     assert said.count("\n") == 1

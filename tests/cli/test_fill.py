@@ -42,3 +42,7 @@ def test_json_has_one_object_per_text(model: Path, run_main: RunMain) -> None:
 def test_a_text_without_a_mask_gives_one_line(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fill", str(model), "a good film"]) == 3
     assert capsys.readouterr().err == "bertmill: the text has no [MASK]; replace a word with it\n"
+
+
+def test_the_text_is_printed_without_control_characters(model: Path, run_main: RunMain) -> None:
+    assert run_main("fill", model, "a \x1b[2J [MASK]").splitlines()[0] == "a \\x1b[2J [MASK]"

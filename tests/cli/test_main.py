@@ -204,4 +204,4 @@ def test_a_default_of_one_is_not_shown_as_yes(capsys: pytest.CaptureFixture[str]
     assert main(["pretrain", "--help"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "to this norm (default: 1.0)" in text
-    assert "(0 disables prefetching) (default: 1)" in text
+    assert "0 disables prefetching (default: 1)" in text

@@ -113,7 +113,7 @@ def test_check_names_what_is_wrong(bertmill: RunCommand, folder: Path, spoil: ob
     spoil(folder)  # type: ignore[operator]
     done = bertmill("check", folder)
     assert done.returncode == 4
-    assert f"WRONG  {wrong}: " in done.stdout
+    assert f"FAILED {wrong}: " in done.stdout
     assert words in done.stdout
     assert f"1 of 5 checks failed: {wrong}" in done.stderr
 

@@ -43,7 +43,7 @@ def test_the_report_of_several_runs_does_not_overwrite_another_one(
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        ([], 2, "RUNS is required: run folders"),
+        ([], 2, "RUN… is required: run folders"),
         (["."], 2, "bertmill: .: not a run folder (config.toml is missing)"),
         (["absent"], 2, "bertmill: absent: not a run folder (config.toml is missing)"),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from typing import Any, TextIO
 
 import pytest
 
@@ -89,3 +90,25 @@ def test_a_run_folder_that_was_named_automatically_is_shown(
     (model,) = tmp_path.glob("runs/classify-*/model")
     assert done.stdout == f"{model.relative_to(tmp_path)}\n"
     assert f"run folder: {model.parent.relative_to(tmp_path)}" in done.stderr.splitlines()
+
+
+def test_a_closed_standard_output_does_not_lose_the_report(
+    bertmill: RunCommand, tiny: Path, rows_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*words: object, file: TextIO | None = None, **more: Any) -> None:
+        if file is None:
+            raise BrokenPipeError
+        real_print(*words, file=file, **more)
+
+    real_print = print
+    monkeypatch.setattr("builtins.print", broken)
+    assert bertmill(*finetune_words(tiny, rows_file, Path("run"), epochs=0.2)).returncode == 0
+    assert (tmp_path / "run/report.html").exists()
+
+
+def test_a_model_folder_is_printed_without_control_characters(
+    bertmill: RunCommand, tiny: Path, rows_file: Path
+) -> None:
+    done = bertmill(*finetune_words(tiny, rows_file, Path("run\x1b"), epochs=0.2))
+    assert done.stdout == "run\\x1b/model\n"
+    assert bertmill("report", "run\x1b").stdout == "run\\x1b/report.html\n"

@@ -2,11 +2,13 @@
 
 import json
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from bertmill.cli.main import main
 from tests.conftest import RunCommand
 from tests.program import PROGRAM
 
@@ -49,7 +51,7 @@ def test_the_encoding_of_files_can_be_set(bertmill: RunCommand, tmp_path: Path) 
     [
         (["a.txt", "--out", "exists"], 2, "exists: already exists"),
         (["absent.txt", "--out", "v"], 2, "absent.txt: no such file"),
-        (["--out", "v"], 2, "FILES is required"),
+        (["--out", "v"], 2, "FILE… is required"),
         (["empty.txt", "--out", "v"], 3, "empty.txt: contains no text"),
         (["a.txt", "--out", "v", "--size", "20"], 2, "size 20 is too small"),
         (["a.txt", "--out", "v", "--size", "3"], 2, "--size: input should be greater than or equal to 6"),
@@ -94,3 +96,22 @@ def test_sigterm_gives_one_line_and_leaves_nothing(tmp_path: Path, workers: str)
     assert process.communicate(timeout=60)[1] == b"bertmill: terminated\n"
     assert process.returncode == 143
     assert not list(tmp_path.iterdir())
+
+
+def test_a_full_standard_error_does_not_undo_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.txt").write_bytes(LINES.encode() + b"\xff\n")
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stderr", full)
+        words = ["vocab", str(tmp_path / "a.txt"), "--out", str(tmp_path / "v"), "--size", "80", "--workers", "1"]
+        assert main(words) == 0
+        assert main(["tokenize", "--model", str(tmp_path / "v"), str(tmp_path / "a.txt")]) == 0
+        words = ["corpus", str(tmp_path / "a.txt"), "--vocab", str(tmp_path / "v"), "--out", str(tmp_path / "c")]
+        assert main([*words, "--workers", "1"]) == 0
+    assert (tmp_path / "v/vocab.txt").exists()
+    assert (tmp_path / "c/manifest.json").exists()
+
+
+def test_a_folder_is_printed_without_control_characters(bertmill: RunCommand, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(LINES)
+    done = bertmill("vocab", "a.txt", "--out", "v\x1b", "--size", "80", "--workers", "1")
+    assert done.stdout.startswith("Wrote v\\x1b: 80 pieces")

@@ -15,6 +15,7 @@ def test_inspect_and_check_accept_vocabularies(bertmill: RunCommand, corpus: Pat
         assert bertmill("check", path).returncode == 0
     facts = json.loads(bertmill("inspect", corpus / "vocabulary", "--json").stdout)
     assert facts["sha256"] == read_json(corpus / MANIFEST)["corpus"]["vocabulary_sha256"]
-    assert facts["begin_a_word"] + facts["go_on_a_word"] + facts["unused"] + 5 == sum(facts["lengths"]) + 999 == 30_522
+    ordinary = facts["initial_pieces"] + facts["continuation_pieces"]
+    assert ordinary + facts["unused"] + 5 == sum(facts["lengths"]) + 999 == 30_522
     (tmp_path / "empty").mkdir()
     assert "is not a model, vocabulary or corpus" in bertmill("inspect", "empty").stderr

@@ -97,8 +97,8 @@ def test_wrong_settings_of_pretrain_are_refused(given: dict[str, Any], message: 
 @pytest.mark.parametrize(
     ("task", "given", "message"),
     [
-        ("classify", {"multi_label": True, "label_smoothing": 0.1}, "cannot be used with multi_label"),
-        ("classify", {"multi_label": True, "class_weights": "balanced"}, "cannot be used with multi_label"),
+        ("classify", {"multi_label": True, "label_smoothing": 0.1}, "cannot be used with --multi-label"),
+        ("classify", {"multi_label": True, "class_weights": "balanced"}, "cannot be used with --multi-label"),
         ("classify", {"label_smoothing": 1}, "--label-smoothing: .*less than 1"),
         ("classify", {"dev": "1.5"}, "--dev: must be a fraction between 0 and 1"),
         ("regress", {"seeds": 0}, "--seeds: "),
@@ -150,7 +150,9 @@ def test_rows_are_read_with_the_defaults_of_their_format() -> None:
     [{"tags": "seq.out", "dev": "dev.in"}, {"dev_tags": "dev.out"}, {"tags": "seq.out", "dev_tags": "dev.out"}],
 )
 def test_the_tags_of_train_and_dev_files_are_given_together(given: dict[str, str]) -> None:
-    with pytest.raises(UsageError, match="--dev-tags is needed with --tags and a --dev file, and only then"):
+    with pytest.raises(
+        UsageError, match="--dev-tags is required if --tags is given and --dev is a file, and not allowed"
+    ):
         read_settings(FinetuneSettings, {**FINETUNE, **given})
 
 

@@ -408,7 +408,7 @@ def test_the_rules_hold_for_single_runs_and_trials(tmp_path: Path, more: dict[st
     for name, value in {"weight_decay": 0.5, "multi_label": False, "max_length": 64, "columns": "text=a"}.items():
         with pytest.raises(UsageError, match=f"config.toml: {name} cannot change when a run is resumed"):
             finetune_once_or_more(now.model_copy(update={name: value}), Listener())
-    with pytest.raises(UsageError, match=r"gone.tsv: does not exist; set train to its new location"):
+    with pytest.raises(UsageError, match=r"gone.tsv: does not exist; set `train` to its new location"):
         finetune_once_or_more(now.model_copy(update={"train": tmp_path / "gone.tsv"}), Listener())
     (out / "model").mkdir()  # finished: data is not read again, so it may not move
     assert finetune_once_or_more(now.model_copy(update={"log_every": 7, "keep": 1}), Listener()) == out / "model"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertmill.config.commands import COMMAND_SETTINGS
-from bertmill.config.reading import key_of
+from bertmill.config.reading import flag_of, key_of
 from bertmill.config.suggestions import _OTHER_NAMES, _distance, suggestion
 
 TASKS = ["classify", "regress", "choose", "tag", "answer"]
@@ -50,3 +50,10 @@ def test_the_distance_is_symmetric_and_counts_single_changes(first: str, second:
     assert _distance(first + between + second, first + second) == len(between)
     assert _distance(first + "xy" + second, first + "yx" + second) == 1
     assert abs(len(first) - len(second)) <= _distance(first, second) <= max(len(first), len(second))
+
+
+@pytest.mark.parametrize("word", ["--text-column", "--label", "--labels", "--label-col", "--target", "--column"])
+@pytest.mark.parametrize("command", ["finetune", "evaluate", "predict"])
+def test_the_name_of_a_column_leads_to_columns(command: str, word: str) -> None:
+    flags = [flag_of(*item) for item in COMMAND_SETTINGS[command].model_fields.items()]
+    assert suggestion(word, flags) == "; did you mean --columns?"

@@ -223,11 +223,11 @@ def test_tasks_can_read_the_files(docs: list[Doc], tmp_path: Path) -> None:
     for name, count in (("classify-train", 30), ("classify-test", 15), ("pair-train", 10), ("tag-train", 20)):
         task = load_task("tag" if name.startswith("tag-") else "classify")
         file = RowFile(str(tmp_path / f"{name}.jsonl"))
-        assert len(list(task.read(file, task.Options(), labelled=True))) == count
+        assert len(list(task.read(file, task.Options(), labeled=True))) == count
     task = load_task("answer")
     for part, count in (("train", 12), ("test", 6)):
         file = RowFile(str(tmp_path / f"answer-{part}.json"))
-        rows = list(task.read(file, task.Options(), labelled=True))
+        rows = list(task.read(file, task.Options(), labeled=True))
         assert len(rows) == count
         assert not file.counts.corrected.total()
 

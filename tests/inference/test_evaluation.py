@@ -30,7 +30,7 @@ def evaluate_rows(runner: Runner, rows: list[ClassRow], num_errors: int) -> Eval
 
 
 def test_metrics_have_intervals_and_agree_with_the_confusion_matrix(runner: Runner, rows_file: Path) -> None:
-    rows = list(runner.read(RowFile(str(rows_file)), labelled=True))
+    rows = list(runner.read(RowFile(str(rows_file)), labeled=True))
     evaluation = evaluate_rows(runner, rows, 5)
     assert evaluation.num_rows == 120
     low, high = evaluation.intervals["accuracy"]
@@ -68,7 +68,7 @@ def test_an_evaluation_is_json(runner: Runner) -> None:
 
 
 def test_the_baseline_is_the_best_constant_prediction(runner: Runner, rows_file: Path) -> None:
-    rows = list(runner.read(RowFile(str(rows_file)), labelled=True))
+    rows = list(runner.read(RowFile(str(rows_file)), labeled=True))
     baseline = evaluate_rows(runner, rows, 0).baseline
     labels = [row.label for row in rows if isinstance(row, ClassRow)]
     majority = max(set(labels), key=labels.count)
@@ -105,7 +105,7 @@ def classes(num_right: int) -> Outputs:
 def test_a_model_that_is_not_better_than_the_baseline_beyond_its_interval_gets_a_warning() -> None:
     useless = classes(0).evaluate("accuracy")
     assert useless.warning.startswith(
-        "the model is not clearly better than the baseline, always a: accuracy 0.7500 (95% CI: 0.6"
+        "the model is not clearly better than the baseline (always a): accuracy 0.7500 (95% CI: 0.6"
     )
     assert useless.summary.endswith("), baseline 0.7500 (always a)")
     slightly = classes(2).evaluate("accuracy")
@@ -142,13 +142,21 @@ def test_thresholds_tuned_on_the_same_rows_do_not_hide_that_nothing_was_learned(
     assert signal.evaluate("micro_f1", is_tuned_on_examples=True).warning == ""
 
 
+def test_rows_that_alternate_between_two_kinds_are_not_split_by_kind() -> None:
+    targets = [(1.0, 0.0), (0.0, 1.0)] * 40
+    logits = [np.array([-1.0, -3.0]) if first else np.array([-3.0, -1.0]) for first, _ in targets]
+    task = Classify(("a", "b"), multi_label=True)
+    tuned, _ = task.tuned(lambda: np.stack([sigmoid(np.array(logits)), np.array(targets)], 1), "micro_f1")
+    assert Outputs(tuned, logits, targets).evaluate("micro_f1", is_tuned_on_examples=True).warning == ""
+
+
 def test_a_single_row_may_be_the_whole_dev_set() -> None:
     one = Outputs(Classify(("a", "b"), multi_label=True), [np.array([1.0, -1.0])], [(1.0, 0.0)])
     assert one.evaluate("micro_f1", is_tuned_on_examples=True).num_rows == 1
 
 
 def test_bins_of_confidence_hold_every_decision_once(runner: Runner, rows_file: Path) -> None:
-    rows = list(runner.read(RowFile(str(rows_file)), labelled=True))
+    rows = list(runner.read(RowFile(str(rows_file)), labeled=True))
     evaluation = evaluate_rows(runner, rows, 0)
     bins = evaluation.reliability
     assert sum(each.count for each in bins) == len(rows)

@@ -64,12 +64,12 @@ def test_the_prediction_for_a_missing_input_is_none_with_one_warning(kind: Any, 
     with pytest.warns(UserWarning, match="3 of 5") as warned:
         found = classes.predict(kind(["a good film", None, "a bad film", math.nan, np.float32("nan")]))
     assert [str(warning.message) for warning in warned] == [
-        "None is predicted for 3 of 5 inputs: missing (None or NaN)"
+        "3 of 5 inputs are missing (None or NaN); their prediction is None"
     ]
     assert Path(warned[0].filename) == Path(__file__)
     assert [prediction is None for prediction in found] == [False, True, False, True, True]
     assert [found[0], found[2]] == classes.predict(["a good film", "a bad film"])
-    with pytest.warns(UserWarning, match="1 of 1 input: missing"):
+    with pytest.warns(UserWarning, match="1 of 1 input is missing"):
         assert classes.predict([None]) == [None]
 
 

@@ -7,18 +7,22 @@ import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from bertmill.batching.by_length import PIECES_PER_BATCH
-from bertmill.config.commands import WindowSettings
+from bertmill.config.commands import EvaluateSettings, WindowSettings
 from bertmill.errors import DataError, IntegrityError, UsageError
 from bertmill.inference.runner import Runner, run_batch, stream_outputs
 from bertmill.rows.bad_rows import BadRowError
 from bertmill.rows.source import RowFile
+from bertmill.tasks.answer.task import AnswerQuestions
+from bertmill.tasks.base import AnyTask
 from bertmill.tasks.classify import Classify
+from bertmill.tasks.tag.task import Tag
 from tests.finetuned import MakeModel, text_of
 
 
@@ -126,7 +130,23 @@ def test_rows_are_read_with_the_options_of_training(untrained: MakeModel, tmp_pa
     rows = tmp_path / "rows.tsv"
     rows.write_text("text\tlabel\na film\t\n", encoding="utf-8")
     several = Runner(untrained(Classify(("a", "b"), multi_label=True)), "cpu")
-    (row,) = several.read(RowFile(str(rows)), labelled=True)
+    (row,) = several.read(RowFile(str(rows)), labeled=True)
     assert several.task.encode(row, several.windows).target == (0.0, 0.0)
     with pytest.raises(DataError, match="the label is empty"):
-        list(Runner(untrained(Classify(("a", "b"))), "cpu").read(RowFile(str(rows)), labelled=True))
+        list(Runner(untrained(Classify(("a", "b"))), "cpu").read(RowFile(str(rows)), labeled=True))
+
+
+@pytest.mark.parametrize(
+    ("task", "settings", "what"),
+    [
+        (Classify(("a", "b")), {"tags": "seq.out"}, "`tags` does"),
+        (Tag(("a", "b"), has_spans=False), {"preset": "sst2"}, "`preset` does"),
+        (AnswerQuestions(), {"columns": "text=1", "separator": ";"}, "`columns`, `separator` do"),
+    ],
+)
+def test_settings_that_do_not_apply_to_the_task_are_refused(
+    task: AnyTask, settings: dict[str, Any], what: str, untrained: MakeModel
+) -> None:
+    file = RowFile("rows.tsv", EvaluateSettings(model="m", file="rows.tsv", **settings))
+    with pytest.raises(UsageError, match=f"rows.tsv: {what} not apply to this task"):
+        list(Runner(untrained(task), "cpu").read(file, labeled=True))

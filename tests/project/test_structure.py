@@ -73,3 +73,9 @@ def test_tests_mirror_the_source() -> None:
         if not any(re.fullmatch(rf"test_{module}(_\w+)?", place.stem) for module in modules):
             misplaced.append(place.as_posix())
     assert not misplaced
+
+
+def test_only_one_function_prints_to_standard_error() -> None:
+    """Others would fail, or report a wrong error, if standard error is closed or full."""
+    others = [path for path in source_files() if path.name != "streams.py"]
+    assert not [path for path in others if "file=sys.stderr" in path.read_text(encoding="utf-8")]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
+import re
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any
 import zstandard
 
 from bertmill.config.commands import RowSettings
+from bertmill.config.notation import with_flags
 from bertmill.rows.fields import read_fields
 from bertmill.rows.labels import label_text
 from bertmill.rows.row import Record, Row
@@ -20,7 +23,7 @@ from bertmill.rows.source import RowFile
 
 
 @dataclass(frozen=True)
-class LabelledRow(Row):
+class LabeledRow(Row):
     """A row with one label."""
 
     label: str = ""
@@ -49,10 +52,18 @@ def row_file(path: str | Path, **settings: Any) -> RowFile:
     return RowFile(str(path), RowSettings(**settings))
 
 
-def read_labelled(file: RowFile) -> Iterator[LabelledRow]:
+def suggested_columns(remedy: str | None) -> str:
+    """The value of the setting `columns` in a remedy, as the command line shows it."""
+    found = re.match(r"set (`columns=.*?`)(?: \(or only one of them\))?(?:;.*)?$", remedy or "", re.DOTALL)
+    assert found is not None
+    _, value = shlex.split(with_flags(found[1]))
+    return value
+
+
+def read_labeled(file: RowFile) -> Iterator[LabeledRow]:
     """Yield the text and the label of every row."""
 
-    def parse(record: Record) -> LabelledRow:
-        return LabelledRow(record.place, (record.fields["text"],), label_text(record.fields["label"]))
+    def parse(record: Record) -> LabeledRow:
+        return LabeledRow(record.place, (record.fields["text"],), label_text(record.fields["label"]))
 
-    return file.rows(read_fields(file, labelled=True), parse)
+    return file.rows(read_fields(file, labeled=True), parse)

@@ -46,7 +46,7 @@ def test_more_bad_rows_than_the_limit_are_too_many_at_the_end(limit: str, most: 
         with_bad_rows(most + 1, 100).require_few_skipped("a.tsv", limit)
     assert str(caught.value) == (
         f"a.tsv: {what}: {most + 1} of 100 rows (empty text {most + 1}); "
-        "look at a.tsv:2 and check the format and the columns, or raise max_bad_rows"
+        "look at a.tsv:2 and check the format and the columns, or raise `max_bad_rows`"
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from itertools import repeat
 from pathlib import Path
@@ -10,20 +9,21 @@ from typing import Any
 
 import pytest
 
+from bertmill.config.notation import setting
 from bertmill.errors import BertmillError, DataError, UsageError
 from bertmill.rows.bad_rows import BadRowError
 from bertmill.rows.columns import PRESETS, Columns
 from bertmill.rows.fields import read_fields
 from bertmill.rows.row import Record
-from tests.rows.factory import read_labelled, row_file, write, write_records
+from tests.rows.factory import read_labeled, row_file, suggested_columns, write, write_records
 
 
-def read(path: str, *, labelled: bool = True, **settings: Any) -> list[Record]:
-    return list(read_fields(row_file(path, **settings), labelled=labelled))
+def read(path: str, *, labeled: bool = True, **settings: Any) -> list[Record]:
+    return list(read_fields(row_file(path, **settings), labeled=labeled))
 
 
-def fields(path: str, *, labelled: bool = True, **settings: Any) -> list[Mapping[str, Any]]:
-    return [record.fields for record in read(path, labelled=labelled, **settings)]
+def fields(path: str, *, labeled: bool = True, **settings: Any) -> list[Mapping[str, Any]]:
+    return [record.fields for record in read(path, labeled=labeled, **settings)]
 
 
 # Columns from settings
@@ -57,9 +57,9 @@ def test_choices_come_from_several_columns_or_from_one_list(tmp_path: Path) -> N
             "a.tsv:1: there is no column 'nothing'; the columns are text = 'a', label = '1'; ",
         ),
         ("text=text,label=twice", "a.tsv:1: there is more than one column 'twice'"),
-        ("text=7,label=2", "a.tsv:1: there is no column '7'; the columns are text = 'a', label = '1'; set columns to "),
-        ("text=1,label=2", "a.tsv:1: the first row looks like a header (text, label); set columns to text=text,label="),
-        ("text=text", "columns does not name a label; add label=COLUMN"),
+        ("text=7,label=2", "a.tsv:1: there is no column '7'; the columns are text = 'a', label = '1'; set `columns='"),
+        ("text=1,label=2", "a.tsv:1: the first row looks like a header (text, label); set `columns='text=text,label="),
+        ("text=text", "`columns` does not name a label; add label=COLUMN"),
     ],
 )
 def test_columns_that_do_not_match_the_file_are_rejected(tmp_path: Path, columns: str, message: str) -> None:
@@ -112,7 +112,7 @@ def test_the_headers_of_glue_are_recognized_without_a_preset(tmp_path: Path, pre
 def test_a_preset_does_not_require_a_label_for_prediction(tmp_path: Path, preset: str) -> None:
     header = HEADERS[preset].removesuffix("\tlabel")
     file = write(tmp_path / "a.tsv", f"{header}\n{header}\n")
-    assert [set(row) for row in fields(file, preset=preset, labelled=False)] == [
+    assert [set(row) for row in fields(file, preset=preset, labeled=False)] == [
         {"text"} if preset == "sst2" else {"text", "pair"}
     ]
     with pytest.raises(DataError, match="there is no column 'label'"):
@@ -146,13 +146,11 @@ def test_common_names_are_recognized_in_headers_and_records(
     assert fields(write(tmp_path / name, content))[-1] == expected
 
 
-def suggestion(path: str, *, labelled: bool = True, **settings: Any) -> str:
+def suggestion(path: str, *, labeled: bool = True, **settings: Any) -> str:
     """Return the value of `columns` that the error for a file suggests."""
     with pytest.raises(DataError) as caught:
-        fields(path, labelled=labelled, **settings)
-    assert caught.value.remedy is not None
-    (value,) = shlex.split(caught.value.remedy.partition(";")[0].removeprefix("set columns to "))
-    return value
+        fields(path, labeled=labeled, **settings)
+    return suggested_columns(caught.value.remedy)
 
 
 TEXTS = [f"the quick fox number {number} jumps" for number in range(12)]
@@ -207,25 +205,25 @@ def test_what_an_error_cannot_suggest_is_left_open_with_candidates(tmp_path: Pat
         fields(file)
     assert str(caught.value) == (
         f"{file}:1: cannot tell which columns hold the text and the label: comentario = '{TEXTS[0][:30]}', "
-        "clase = 'yes', pais = 'A'; set columns to text=comentario,label=COLUMN; clase or pais may hold labels"
+        "clase = 'yes', pais = 'A'; set `columns='text=comentario,label=COLUMN'`; clase or pais may hold labels"
     )
 
 
 def test_columns_that_the_setting_cannot_express_must_be_renamed(tmp_path: Path) -> None:
     file = write(tmp_path / "a.tsv", table("", ["texto, limpio", *TEXTS], ["clase", *LABELS]))
-    with pytest.raises(DataError, match="set columns to text=1,label=2"):  # a name has no comma
+    with pytest.raises(DataError, match="set `columns='text=1,label=2"):  # a name has no comma
         fields(file)
     file = write(tmp_path / "b.jsonl", "".join(f'{{"texto, limpio": "{text}", "clase": "x"}}\n' for text in TEXTS))
-    with pytest.raises(DataError, match="rename the columns: in columns, names cannot contain commas"):
+    with pytest.raises(DataError, match="rename the columns: in `columns`, names cannot contain commas"):
         fields(file)
 
 
 @pytest.mark.parametrize(
     ("name", "content", "remedy"),
     [
-        ("a.tsv", "text,label\nfine,1\n", "set format to csv if commas or semicolons separate the columns"),
-        ("a.txt", "text;label\nfine;1\n", "set format to csv if commas or semicolons separate the columns"),
-        ("a.csv", "text|label\nfine|1\n", "set separator to the character between the columns"),
+        ("a.tsv", "text,label\nfine,1\n", "set `format='csv'` if commas or semicolons separate the columns"),
+        ("a.txt", "text;label\nfine;1\n", "set `format='csv'` if commas or semicolons separate the columns"),
+        ("a.csv", "text|label\nfine|1\n", "set `separator` to the character between the columns"),
     ],
 )
 def test_a_table_with_one_column_has_no_labels(tmp_path: Path, name: str, content: str, remedy: str) -> None:
@@ -238,19 +236,19 @@ def test_a_table_with_one_column_has_no_labels(tmp_path: Path, name: str, conten
 
 def test_the_keys_of_a_record_without_known_names_are_listed(tmp_path: Path) -> None:
     file = write_records(tmp_path / "a.jsonl", {"id": 3, "body_text": "x" * 50})
-    with pytest.raises(DataError, match=rf"id = '3', body_text = '{'x' * 30}…'; set columns to text=body_text,label="):
+    with pytest.raises(DataError, match=rf"id = '3', body_text = '{'x' * 30}…'; set `columns='text=body_text,label="):
         fields(file)
 
 
 def test_texts_that_are_not_read_are_reported_unless_columns_are_given(tmp_path: Path) -> None:
     file = row_file(write(tmp_path / "a.tsv", table("sentence,other,label", TEXTS, OTHERS, LABELS)))
-    assert len(list(read_fields(file, labelled=True))) == 12
+    assert len(list(read_fields(file, labeled=True))) == 12
     assert file.counts.notices == [
         f"{file.path}:1: the texts in other are not read; to read pairs of texts, "
-        "set columns to text=sentence,pair=other,label=label"
+        "set `columns='text=sentence,pair=other,label=label'`"
     ]
     file = row_file(file.path, columns="text=sentence,label=label")
-    assert len(list(read_fields(file, labelled=True))) == 12
+    assert len(list(read_fields(file, labeled=True))) == 12
     assert not file.counts.notices
 
 
@@ -265,12 +263,12 @@ PAIR_BY_NAME = Columns("comentario", "otro", "clase")
 
 
 def read_as_trained(
-    path: str, trained: Columns, *, labelled: bool = True, **settings: Any
+    path: str, trained: Columns, *, labeled: bool = True, **settings: Any
 ) -> tuple[list[Mapping[str, Any]], list[str]]:
     """Return the fields and the notices."""
     file = row_file(path, **settings)
     file.trained_columns = trained
-    return [record.fields for record in read_fields(file, labelled=labelled)], file.counts.notices
+    return [record.fields for record in read_fields(file, labeled=labeled)], file.counts.notices
 
 
 @pytest.mark.parametrize(
@@ -290,10 +288,11 @@ def test_the_columns_of_the_training_rows_are_used_and_reported(
     path = write(tmp_path / "a.tsv", content)
     rows, notices = read_as_trained(path, trained)
     assert rows == [{"text": text, "label": label} for text, label in zip(TEXTS, LABELS, strict=True)]
-    assert notices == ([f"{path}: columns as in training: {used}"] if used else [])
-    texts, notices = read_as_trained(path, trained, labelled=False)
+    assert notices == ([f"{path}: columns as in training: {setting('columns', used)}"] if used else [])
+    texts, notices = read_as_trained(path, trained, labeled=False)
     assert texts == [{"text": text} for text in TEXTS]
-    assert notices == ([f"{path}: columns as in training: {used.partition(',')[0]}"] if used else [])
+    text = setting("columns", used and used.partition(",")[0])
+    assert notices == ([f"{path}: columns as in training: {text}"] if used else [])
 
 
 def test_given_columns_take_precedence_over_those_of_the_training_rows(tmp_path: Path) -> None:
@@ -312,17 +311,17 @@ def test_records_have_the_columns_of_the_training_rows_too(tmp_path: Path) -> No
 def test_a_file_of_texts_needs_no_columns(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "".join(f"{text}\n" for text in TEXTS))
     for trained in (BY_NAME, BY_NUMBER, Columns("1", label="2", has_header=False)):
-        assert read_as_trained(path, trained, labelled=False) == ([{"text": text} for text in TEXTS], [])
+        assert read_as_trained(path, trained, labeled=False) == ([{"text": text} for text in TEXTS], [])
 
 
 @pytest.mark.parametrize(
     ("content", "trained", "remedy"),
     [
-        (NO_HEADER, BY_NAME, "set columns to text=2,label=1"),
-        (HEADER, BY_NUMBER, "set columns to text=comentario,label=clase"),  # its first row is not read as a row
-        (HEADER, PAIR_BY_NAME, "set columns to text=comentario,label=clase"),
-        (table("label,SMS", LABELS, TEXTS), PAIR_BY_NAME, "set columns to text=SMS,label=label"),  # no pair
-        (table("premise,hypothesis,label", TEXTS, OTHERS, LABELS), BY_NAME, "set columns to text=premise,pair=hypot"),
+        (NO_HEADER, BY_NAME, "set `columns='text=2,label=1"),
+        (HEADER, BY_NUMBER, "set `columns='text=comentario,label=clase"),  # its first row is not read as a row
+        (HEADER, PAIR_BY_NAME, "set `columns='text=comentario,label=clase"),
+        (table("label,SMS", LABELS, TEXTS), PAIR_BY_NAME, "set `columns='text=SMS,label=label"),  # no pair
+        (table("premise,hypothesis,label", TEXTS, OTHERS, LABELS), BY_NAME, "set `columns='text=premise,pair=hypot"),
     ],
 )
 def test_a_file_without_the_columns_of_the_training_rows_is_one_clear_error(
@@ -336,7 +335,7 @@ def test_a_file_without_the_columns_of_the_training_rows_is_one_clear_error(
 
 def test_a_file_of_texts_has_no_pairs(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="the columns of the training rows, text=comentario,pair=otro: 1 = "):
-        read_as_trained(write(tmp_path / "a.tsv", "A text\n"), PAIR_BY_NAME, labelled=False)
+        read_as_trained(write(tmp_path / "a.tsv", "A text\n"), PAIR_BY_NAME, labeled=False)
 
 
 # Choices
@@ -365,22 +364,20 @@ def test_missing_choices_are_an_error_that_suggests_columns(
 ) -> None:
     file = row_file(write(tmp_path / "a.tsv", table(header, *columns, ["0", "1"] * 6)), **settings)
     with pytest.raises(DataError) as caught:
-        list(read_fields(file, labelled=True, choices=True))
-    assert f"; set columns to {expected}" in str(caught.value)
+        list(read_fields(file, labeled=True, choices=True))
+    assert suggested_columns(caught.value.remedy) == expected
     assert "on_bad_row" not in str(caught.value)
     if "COLUMN" not in expected:
-        assert caught.value.remedy is not None
-        setting = caught.value.remedy.removeprefix("set columns to ")
-        (first, *_) = read_fields(row_file(file.path, columns=setting), labelled=True, choices=True)
+        (first, *_) = read_fields(row_file(file.path, columns=expected), labeled=True, choices=True)
         assert first.fields["choices"] == [FIRST[0], SECOND[0]]
 
 
 def test_missing_choices_of_records_are_an_error_too(tmp_path: Path) -> None:
     path = write_records(tmp_path / "a.jsonl", *[{"question": text, "label": 0, "picks": ["a", "b"]} for text in TEXTS])
     with pytest.raises(
-        DataError, match=r"known to hold the choices; .*set columns to text=question,label=label,choices="
+        DataError, match=r"known to hold the choices; .*set `columns='text=question,label=label,choices="
     ):
-        list(read_fields(row_file(path), labelled=True, choices=True))
+        list(read_fields(row_file(path), labeled=True, choices=True))
 
 
 @pytest.mark.parametrize("name", ["texts", "a.txt"])
@@ -389,7 +386,7 @@ def test_texts_with_labels_have_no_choices(tmp_path: Path, name: str) -> None:
     write(tmp_path / "texts/ham/1.txt", "text")
     write(tmp_path / "a.txt", "__label__x text\n")
     with pytest.raises(BertmillError, match=r"cannot read the format folder|cannot tell which columns"):
-        list(read_fields(row_file(tmp_path / name), labelled=True, choices=True))
+        list(read_fields(row_file(tmp_path / name), labeled=True, choices=True))
 
 
 # Texts with labels
@@ -402,7 +399,7 @@ def test_a_text_file_in_the_format_of_fasttext_is_recognized(tmp_path: Path) -> 
         {"text": "no label", "label": None},
         {"text": "two", "label": ["x", "y"]},
     ]
-    assert fields(path, labelled=False) == [{"text": "one text"}, {"text": "no label"}, {"text": "two"}]
+    assert fields(path, labeled=False) == [{"text": "one text"}, {"text": "no label"}, {"text": "two"}]
     later = write(tmp_path / "b.txt", "no label\n__label__x one text\n")
     assert fields(later, format="fasttext")[1] == {"text": "one text", "label": ["x"]}
 
@@ -414,7 +411,7 @@ def test_settings_of_a_table_take_precedence_over_labels_in_the_text(tmp_path: P
     path = write(tmp_path / "a.tsv", "__label__x\ttext\n")
     given = {"columns": "text=2,label=1", **settings}
     assert fields(path, **given) == [{"text": "text", "label": "__label__x"}]
-    with pytest.raises(UsageError, match="columns cannot be used with this task and format"):
+    with pytest.raises(UsageError, match="`columns` cannot be used with this format"):
         fields(path, format="fasttext", columns="text=2,label=1")
 
 
@@ -426,7 +423,7 @@ def test_a_folder_per_class_is_read_with_labels(tmp_path: Path) -> None:
         {"text": "text of neg/2.txt", "label": "neg"},
         {"text": "text of pos/1.txt", "label": "pos"},
     ]
-    with pytest.raises(UsageError, match="columns cannot be used with this task and format"):
+    with pytest.raises(UsageError, match="`columns` cannot be used with this format"):
         fields(str(tmp_path), columns="text=a,label=b")
 
 
@@ -446,34 +443,34 @@ def test_a_folder_per_class_is_read_with_labels(tmp_path: Path) -> None:
 )
 def test_texts_are_found_without_labels(tmp_path: Path, content: str, texts: list[str]) -> None:
     file = write(tmp_path / "a.txt", content)
-    assert fields(file, labelled=False) == [{"text": text} for text in texts]
+    assert fields(file, labeled=False) == [{"text": text} for text in texts]
 
 
 def test_several_columns_without_known_names_need_a_setting_for_prediction_too(tmp_path: Path) -> None:
     file = write(tmp_path / "a.tsv", "ham\tText number 1\nspam\tText number 2\n")
-    with pytest.raises(DataError, match=r"which columns hold the text: 1 = 'ham', 2 = .*set columns to text=2$"):
-        fields(file, labelled=False)
-    assert fields(file, labelled=False, columns="text=2")[1] == {"text": "Text number 2"}
+    with pytest.raises(DataError, match=r"which columns hold the text: 1 = 'ham', 2 = .*set `columns='text=2'`$"):
+        fields(file, labeled=False)
+    assert fields(file, labeled=False, columns="text=2")[1] == {"text": "Text number 2"}
 
 
 def test_labels_are_ignored_for_prediction(tmp_path: Path) -> None:
     file = write_records(tmp_path / "a.jsonl", {"text": "a", "label": "x"}, {"text": "b"}, {"text": "c", "label": {}})
     expected = [{"text": "a"}, {"text": "b"}, {"text": "c"}]
-    assert fields(file, labelled=False) == expected
-    assert fields(file, labelled=False, columns="text=text,label=label") == expected
+    assert fields(file, labeled=False) == expected
+    assert fields(file, labeled=False, columns="text=text,label=label") == expected
 
 
 def test_a_missing_label_column_is_an_error_only_if_labels_are_read(tmp_path: Path) -> None:
     file = write(tmp_path / "a.tsv", "index\tsentence\n0\tA text\n")
     given = "text=sentence,label=label"
-    assert fields(file, labelled=False, columns=given) == [{"text": "A text"}]
+    assert fields(file, labeled=False, columns=given) == [{"text": "A text"}]
     with pytest.raises(DataError, match=r"a.tsv:1: there is no column 'label'; the columns are index = '0'"):
         fields(file, columns=given)
 
 
 def test_a_header_is_not_read_as_a_row_for_prediction_either(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"looks like a header \(sentence, label\)"):
-        fields(write(tmp_path / "a.tsv", "sentence\tlabel\nA text\t1\n"), columns="text=1,label=2", labelled=False)
+        fields(write(tmp_path / "a.tsv", "sentence\tlabel\nA text\t1\n"), columns="text=1,label=2", labeled=False)
 
 
 # Rows that differ from the first
@@ -491,7 +488,7 @@ def test_a_row_with_another_number_of_columns_is_a_bad_row(tmp_path: Path, row: 
     _, bad = read(write(tmp_path / "a.tsv", f"text\tlabel\tid\na\tb\tc\n{row}\n"))
     assert bad.problem is not None
     assert (bad.problem.reason, bad.problem.what) == (reason, what)
-    assert bad.problem.remedy == "correct it, or check separator and quotes"
+    assert bad.problem.remedy == "correct it, or check `separator` and `quotes`"
 
 
 def test_a_second_text_that_the_first_record_does_not_have_is_an_error(tmp_path: Path) -> None:
@@ -516,7 +513,7 @@ def test_a_format_of_another_task_is_rejected(tmp_path: Path, name: str) -> None
 
 @pytest.mark.parametrize("settings", [{"quotes": "literal"}, {"separator": ";"}])
 def test_table_settings_are_rejected_for_records(tmp_path: Path, settings: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match=f": {next(iter(settings))} cannot be used with this task and format"):
+    with pytest.raises(UsageError, match=f": `{next(iter(settings))}` cannot be used with this format"):
         fields(write_records(tmp_path / "a.jsonl", {"text": "a", "label": "b"}), **settings)
 
 
@@ -524,7 +521,7 @@ def test_reading_an_endless_file_of_bad_records_stops(monkeypatch: pytest.Monkey
     endless = repeat(Record("-:1", {}, problem=BadRowError("bad", "bad")))
     monkeypatch.setattr("bertmill.rows.fields.read_records", lambda file, unfold: endless)
     with pytest.raises(DataError, match="1,000 of 1,000 rows"):
-        list(read_labelled(row_file("-", format="jsonl", on_bad_row="skip")))
+        list(read_labeled(row_file("-", format="jsonl", on_bad_row="skip")))
 
 
 def test_parquet_gives_the_same_fields(tmp_path: Path) -> None:

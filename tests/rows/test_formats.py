@@ -173,7 +173,7 @@ def test_malformed_quotes_are_an_error_that_names_the_row_and_the_setting(
     with pytest.raises(DataError) as caught:
         cells(file)
     assert message in str(caught.value)
-    assert "set quotes=literal" in str(caught.value)
+    assert "set `quotes='literal'" in str(caught.value)
     assert cells(file, quotes="literal") == [line.split(",") for line in content.splitlines() if line]
 
 
@@ -183,7 +183,7 @@ def test_a_cell_of_a_tsv_that_looks_quoted_gives_exactly_one_warning(tmp_path: P
     file = row_file(path)
     assert [row.values for row in read_table(file)][2] == [cell, "1"]
     assert list(file.counts.remarks()) == [
-        f"{path}:3: a cell looks CSV-quoted, but quotes are literal here; set quotes=standard if quotes wrap fields"
+        f"{path}:3: a cell looks CSV-quoted, but quotes are literal here; set `quotes='standard'` if quotes wrap fields"
     ]
 
 
@@ -373,7 +373,9 @@ def test_a_list_in_a_jsonl_is_one_clear_error(tmp_path: Path) -> None:
         file = write(tmp_path / "a.jsonl", content)
         with pytest.raises(DataError) as caught:
             read_records(row_file(file))
-        message = "the file is one JSON array, not one record per line; rename it to end in .json, or set format=json"
+        message = (
+            "the file is one JSON array, not one record per line; rename it to end in .json, or set `format='json'`"
+        )
         assert str(caught.value) == f"{file}: {message}"
         assert next(read_records(row_file(file, format="json"))).fields == {"text": "a"}
     lists = read_records(row_file(write(tmp_path / "b.jsonl", '["a", "x"]\n["b", "y"]\n')))

@@ -130,9 +130,13 @@ def test_anything_else_is_refused(rows: Any, message: str) -> None:
 def test_a_task_reads_the_texts_unchanged(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
     path = tmp_path_factory.getbasetemp() / "in-memory.jsonl"
     path.write_bytes(to_json_lines({"text": texts, "label": ["x"] * len(texts)}))
-    rows = list(Classify.read(RowFile(str(path)), ClassifyOptions(), labelled=True))
+    rows = list(Classify.read(RowFile(str(path)), ClassifyOptions(), labeled=True))
     assert [row.texts for row in rows] == [(text,) for text in texts]
 
 
 def test_a_lone_surrogate_does_not_break_the_file() -> None:
     assert parsed([{"text": "a\ud800b"}]) == [{"text": "a\ud800b"}]
+
+
+def test_sets_become_sorted_lists() -> None:
+    assert parsed([{"label": {"b", "a"}, "other": frozenset([2, 1])}]) == [{"label": ["a", "b"], "other": [1, 2]}]

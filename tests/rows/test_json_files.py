@@ -119,6 +119,26 @@ RECORDS = [{"text": "a", "label": 1}, {"text": "b", "label": 2}]
         ({"data": RECORDS, "version": 2}, RECORDS),
         ({"train": [["a", "x"]], "labels": ["x", "y"]}, [{"text": "a", "label": "x"}]),
         ({"text": {"0": "a", "1": "b"}, "label": {"0": 1, "1": 2}}, RECORDS),  # pandas
+        ({"text": ["a", "b"], "label": [1, 2]}, RECORDS),
+        (
+            {"text": ["a", "b"], "label": [["x", "y"], []]},
+            [{"text": "a", "label": ["x", "y"]}, {"text": "b", "label": []}],
+        ),
+        (
+            {"tokens": [["a"], ["b"]], "tags": [["O"], ["X"]]},
+            [{"tokens": ["a"], "tags": ["O"]}, {"tokens": ["b"], "tags": ["X"]}],
+        ),
+        (
+            {"text": ["a", "b"], "choices": [["x", "y"], ["z", "w"]]},
+            [{"text": "a", "choices": ["x", "y"]}, {"text": "b", "choices": ["z", "w"]}],
+        ),
+        ({"text": ["a", "b"], "label": [1]}, [{"text": ["a", "b"], "label": [1]}]),
+        ({"text": [], "label": []}, [{"text": [], "label": []}]),
+        (  # pandas, orient="split"
+            {"columns": ["label", "text"], "index": [0, 1], "data": [["1", "a"], ["2", "b"]]},
+            [{"text": "a", "label": "1"}, {"text": "b", "label": "2"}],
+        ),
+        ({"columns": ["text", "label"], "data": [["a", 1], ["b", 2]]}, RECORDS),
         (RECORDS[0], RECORDS[:1]),
         ({"words": ["a", "b"], "tags": ["O", "O"]}, [{"words": ["a", "b"], "tags": ["O", "O"]}]),
         ({"text": {"0": "a"}, "label": {"1": 1}}, [{"text": {"0": "a"}, "label": {"1": 1}}]),

@@ -57,8 +57,8 @@ def fill(folder: Path, *names: str) -> str:
     return str(folder)
 
 
-def read(path: str, *, labelled: bool = True) -> list[Record]:
-    return list(read_class_folder(row_file(path), labelled=labelled))
+def read(path: str, *, labeled: bool = True) -> list[Record]:
+    return list(read_class_folder(row_file(path), labeled=labeled))
 
 
 def test_each_file_of_a_subfolder_is_a_text_of_this_class(tmp_path: Path) -> None:
@@ -73,20 +73,20 @@ def test_each_file_of_a_subfolder_is_a_text_of_this_class(tmp_path: Path) -> Non
 
 def test_unlabeled_texts_of_imdb_are_not_a_class(tmp_path: Path) -> None:
     file = row_file(fill(tmp_path, "pos/1.txt", "neg/1.txt", "unsup/1.txt"))
-    assert [record.id for record in read_class_folder(file, labelled=True)] == ["neg/1.txt", "pos/1.txt"]
+    assert [record.id for record in read_class_folder(file, labeled=True)] == ["neg/1.txt", "pos/1.txt"]
     assert file.counts.notices == [f"{tmp_path}/unsup is not read: its texts have no labels"]
-    assert len(read(file.path, labelled=False)) == 3
+    assert len(read(file.path, labeled=False)) == 3
 
 
 def test_a_folder_of_texts_can_be_read_for_prediction(tmp_path: Path) -> None:
     folder = fill(tmp_path, "1.txt", "2.TXT.gz", "config.json")
-    assert [record.id for record in read(folder, labelled=False)] == ["1.txt", "2.TXT.gz"]
+    assert [record.id for record in read(folder, labeled=False)] == ["1.txt", "2.TXT.gz"]
     with pytest.raises(DataError, match="the folder has no subfolders; name a file of rows, or a folder with one sub"):
         read(folder)
 
 
 @pytest.mark.parametrize(
-    ("names", "labelled", "message"),
+    ("names", "labeled", "message"),
     [
         (
             ["train/pos/1.txt", "train/neg/1.txt", "test/pos/1.txt"],
@@ -97,9 +97,9 @@ def test_a_folder_of_texts_can_be_read_for_prediction(tmp_path: Path) -> None:
         (["config.json"], False, "the folder contains no texts; name a file, or a folder of .txt files"),
     ],
 )
-def test_other_folders_are_rejected(tmp_path: Path, names: list[str], labelled: bool, message: str) -> None:
+def test_other_folders_are_rejected(tmp_path: Path, names: list[str], labeled: bool, message: str) -> None:
     with pytest.raises(DataError, match=re.escape(message)):
-        read(fill(tmp_path, *names), labelled=labelled)
+        read(fill(tmp_path, *names), labeled=labeled)
 
 
 def test_a_file_is_not_a_folder(tmp_path: Path) -> None:
@@ -116,5 +116,5 @@ def test_a_very_long_text_is_rejected(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_the_encoding_applies_to_every_text(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     write(tmp_path / "a/1.txt", "naïve".encode("cp1252"))
-    (record,) = read_class_folder(row_file(tmp_path, encoding="cp1252"), labelled=True)
+    (record,) = read_class_folder(row_file(tmp_path, encoding="cp1252"), labeled=True)
     assert record.fields["text"] == "naïve"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bertmill.rows.row import record_id
-from tests.rows.factory import LabelledRow
+from tests.rows.factory import LabeledRow
 
 
 @pytest.mark.parametrize(
@@ -29,12 +29,12 @@ def test_the_id_of_a_record_is_the_first_id_column_that_is_set(
 
 
 def test_ids_do_not_affect_equality() -> None:
-    row = LabelledRow("a:1", ("text",), "x")
+    row = LabeledRow("a:1", ("text",), "x")
     assert replace(row, id=7) == row
     assert replace(row, label="y") != row
 
 
 def test_all_texts_of_a_row_are_its_texts_by_default() -> None:
-    row = LabelledRow("a:1", ("one", "two"), "x")
+    row = LabeledRow("a:1", ("one", "two"), "x")
     assert row.all_texts == ("one", "two")
     assert row.fields() == {"text": "one"}

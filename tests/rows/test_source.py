@@ -12,7 +12,7 @@ import pytest
 
 from bertmill.errors import DataError, UsageError
 from bertmill.rows.source import source_sha256, split_key_off
-from tests.rows.factory import LabelledRow, read_labelled, row_file, write, write_records
+from tests.rows.factory import LabeledRow, read_labeled, row_file, write, write_records
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,9 @@ def test_the_hash_of_a_folder_depends_on_the_names_and_contents_of_its_files(tmp
 def test_bytes_that_are_not_utf_8_are_reported_with_the_setting(tmp_path: Path, settings: dict[str, str]) -> None:
     path = write(tmp_path / "a.tsv", "text\tlabel\nna\u00efve\tx\n".encode("cp1252"))
     file = row_file(path, **settings)
-    (row,) = read_labelled(file)
+    (row,) = read_labeled(file)
     assert row.texts == ("na\u00efve" if settings else "na\ufffdve",)
-    advice = "if the file has another encoding, set encoding, for example to cp1252 or gb18030"
+    advice = "if the file has another encoding, set `encoding`, for example to cp1252 or gb18030"
     assert file.counts.notices == ([] if settings else [f"{path}: some bytes are not UTF-8; {advice}"])
 
 
@@ -83,27 +83,27 @@ def test_a_task_can_restrict_formats_and_reject_settings() -> None:
     file = row_file("a.csv", preset="sst2", quotes="literal")
     file.require_format("csv", "tsv")
     with pytest.raises(
-        UsageError, match=r"a\.csv: this task cannot read the format csv; .*set format, to one of jsonl, json"
+        UsageError, match=r"a\.csv: this task cannot read the format csv; .*set `format`, to one of jsonl, json"
     ):
         file.require_format("jsonl", "json")
     file.require_default("columns", "separator")
-    with pytest.raises(UsageError, match=r"a\.csv: preset and quotes cannot be used with this task and format"):
+    with pytest.raises(UsageError, match=r"a\.csv: `preset` and `quotes` cannot be used with this format"):
         file.require_default("preset", "columns", "quotes")
 
 
 def test_labels_are_stripped_and_texts_are_unchanged(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "text\tlabel\n  two blanks \u3000 \t 1 \n")
-    assert list(read_labelled(row_file(path))) == [LabelledRow(f"{path}:2", ("  two blanks \u3000 ",), "1")]
+    assert list(read_labeled(row_file(path))) == [LabeledRow(f"{path}:2", ("  two blanks \u3000 ",), "1")]
 
 
 def test_a_row_is_identified_by_its_id_or_by_its_number(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "id\ttext\tlabel\nx7\ta\t1\n\tb\t0\n")
-    assert [row.id for row in read_labelled(row_file(path))] == ["x7", 2]
+    assert [row.id for row in read_labeled(row_file(path))] == ["x7", 2]
     path = write_records(tmp_path / "a.jsonl", {"text": "a", "label": 1, "idx": 12}, {"text": "b", "label": 0})
-    assert [row.id for row in read_labelled(row_file(path))] == [12, 2]
+    assert [row.id for row in read_labeled(row_file(path))] == [12, 2]
     rows = [{"text": "a", "label": 1}, {"text": "b"}, *[{"text": "c", "label": 0}] * 38]
     path = write_records(tmp_path / "b.jsonl", *rows)
-    assert [row.id for row in read_labelled(row_file(path, on_bad_row="skip"))] == [1, *range(3, 41)]
+    assert [row.id for row in read_labeled(row_file(path, on_bad_row="skip"))] == [1, *range(3, 41)]
 
 
 @pytest.mark.parametrize(
@@ -124,18 +124,18 @@ def test_a_bad_row_stops_reading_or_is_counted(
     rest = good if name != "a.jsonl" else ""
     path = write(tmp_path / name, header + good * 19 + bad + rest)
     with pytest.raises(DataError) as caught:
-        list(read_labelled(row_file(path)))
+        list(read_labeled(row_file(path)))
     assert str(caught.value).startswith(f"{path}:21: {what}")
-    assert str(caught.value).endswith(", or set on_bad_row=skip to skip such rows")
+    assert str(caught.value).endswith(", or set `on_bad_row='skip'` to skip such rows")
     file = row_file(path, on_bad_row="skip")
-    assert len(list(read_labelled(file))) == 20
+    assert len(list(read_labeled(file))) == 20
     assert file.counts.skipped == {reason: 1}
     assert list(file.counts.remarks(" in a")) == [f"skipped in a: 1 of 21 rows ({reason} 1)"]
 
 
 def test_too_many_bad_rows_stop_reading_at_the_end_of_a_short_file(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "text\tlabel\n" + "t\t\n" * 6 + "t\tx\n" * 94)
-    reading = read_labelled(row_file(path, on_bad_row="skip"))
+    reading = read_labeled(row_file(path, on_bad_row="skip"))
     assert len(list(islice(reading, 94))) == 94
     with pytest.raises(DataError, match=r"a\.tsv: more than 5% of the rows are bad: 6 of 100 rows \(empty label 6\)"):
         next(reading)
@@ -144,36 +144,36 @@ def test_too_many_bad_rows_stop_reading_at_the_end_of_a_short_file(tmp_path: Pat
 def test_the_limit_on_bad_rows_is_a_setting(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "text\tlabel\n" + "t\t\n" * 6 + "t\tx\n" * 4)
     for limit in ("60%", "6"):
-        assert len(list(read_labelled(row_file(path, on_bad_row="skip", max_bad_rows=limit)))) == 4
+        assert len(list(read_labeled(row_file(path, on_bad_row="skip", max_bad_rows=limit)))) == 4
     for limit, num_read in (("59%", 10), ("5", 6)):
         file = row_file(path, on_bad_row="skip", max_bad_rows=limit)
         with pytest.raises(
             DataError, match=f"(more than {limit} .* bad|more bad rows than {limit}): 6 of {num_read} rows"
         ):
-            list(read_labelled(file))
+            list(read_labeled(file))
 
 
 def test_records_after_a_thousand_bad_ones_have_unknown_columns(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", "no\n" * 1000 + '{"text": "t", "label": 1}\n' * 3)
     file = row_file(path, on_bad_row="skip", max_bad_rows="100%")
     with pytest.raises(DataError, match=r"all rows are bad: 1,003 of 1,003 rows \(.* 1,000, unknown columns 3\)"):
-        list(read_labelled(file))
+        list(read_labeled(file))
 
 
 def test_too_many_bad_rows_stop_reading_early_in_a_long_file(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "text\tlabel\n" + "t\tx\n" * 900 + "t\t\n" * 100_000)
     file = row_file(path, on_bad_row="skip")
     with pytest.raises(DataError, match="100 of 1,000 rows"):
-        list(read_labelled(file))
+        list(read_labeled(file))
     assert file.counts.num_rows == 1000
 
 
 def test_a_file_with_only_bad_records_is_rejected(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", "no\n" * 3000)
     with pytest.raises(DataError, match=r"a.jsonl:1: is not JSON"):
-        list(read_labelled(row_file(path)))
+        list(read_labeled(row_file(path)))
     with pytest.raises(DataError, match="1,000 of 1,000 rows"):
-        list(read_labelled(row_file(path, on_bad_row="skip")))
+        list(read_labeled(row_file(path, on_bad_row="skip")))
 
 
 @pytest.mark.parametrize(
@@ -182,10 +182,10 @@ def test_a_file_with_only_bad_records_is_rejected(tmp_path: Path) -> None:
 )
 def test_a_file_without_rows_is_rejected(tmp_path: Path, name: str, content: str) -> None:
     with pytest.raises(DataError, match=rf"{name}: the file has no rows"):
-        list(read_labelled(row_file(write(tmp_path / name, content))))
+        list(read_labeled(row_file(write(tmp_path / name, content))))
 
 
 def test_repairs_are_counted_for_every_format(tmp_path: Path) -> None:
     file = row_file(write(tmp_path / "a.json", json.dumps([{"text": "a\ud800", "label": 1}])))
-    assert [row.texts for row in read_labelled(file)] == [("a\ufffd",)]
+    assert [row.texts for row in read_labeled(file)] == [("a\ufffd",)]
     assert list(file.counts.remarks()) == ["repaired: 1 lone surrogate"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bertmill.errors import DataError
 from bertmill.rows.split import SplitKey, split_rows
-from tests.rows.factory import read_labelled, row_file
+from tests.rows.factory import read_labeled, row_file
 
 Row = tuple[str, str]  # text and label
 ROWS = st.lists(st.tuples(st.sampled_from("abcdefghijklmnop"), st.sampled_from("xyz")), min_size=2, max_size=60)
@@ -73,7 +73,7 @@ def test_rows_about_one_subject_stay_together() -> None:
 
 def test_labels_keep_their_proportions(data: Path) -> None:
     file = row_file(data / "sms_spam/SMSSpamCollection")
-    rows = [(row.texts[0], row.label) for row in read_labelled(file)]
+    rows = [(row.texts[0], row.label) for row in read_labeled(file)]
     train, dev = split_rows(rows, 0.1, 7, stratified)
     in_dev = Counter(label for _, label in dev)
     for label, count in Counter(label for _, label in rows).items():
@@ -103,8 +103,16 @@ def test_without_strata_the_fraction_is_exact() -> None:
 
 def test_too_few_rows_are_rejected() -> None:
     with pytest.raises(DataError) as caught:
+        split_rows([("one text", "x")] * 5, 0.25, 0, stratified, where="a.tsv")
+    assert str(caught.value) == (
+        "a.tsv: 5 rows with 1 different text are too few for a dev fraction of 0.25; provide more rows, or a dev file"
+    )
+
+
+def test_labels_that_occur_only_once_are_the_reason_if_no_row_can_be_held_out() -> None:
+    with pytest.raises(DataError) as caught:
         split_rows(make_rows(100, 100), 0.25, 0, stratified, where="a.tsv")  # each label must stay in training
     assert str(caught.value) == (
-        "a.tsv: 100 rows with 100 different texts are too few for a dev fraction of 0.25; "
-        "provide more rows, or a dev file"
+        "a.tsv: every label occurs with a single text, so no row can be held out; "
+        "check the label column (for numbers, use regress), or provide a dev file"
     )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bertmill.rows.columns import parse_columns
-from bertmill.rows.suggestions import OPEN, Kind, Sample, Wanted, is_name, kind_of, looks_like_header
+from bertmill.rows.suggestions import PLACEHOLDER, Kind, RequiredFields, Sample, is_name, kind_of, looks_like_header
+from tests.rows.factory import suggested_columns
 
 TEXTS = [f"the quick fox number {number}" for number in range(8)]
 
@@ -94,19 +93,19 @@ CELLS = st.text(max_size=3) | st.sampled_from(
     table=st.integers(1, 5).flatmap(
         lambda n: st.lists(st.lists(CELLS, min_size=n, max_size=n), min_size=1, max_size=6)
     ),
-    wanted=st.builds(Wanted, st.booleans(), st.booleans()),
+    required=st.builds(RequiredFields, st.booleans(), st.booleans()),
     has_header=st.booleans(),
 )
 def test_suggestions_can_be_parsed_and_name_columns_of_the_file(
-    table: list[list[str]], wanted: Wanted, has_header: bool
+    table: list[list[str]], required: RequiredFields, has_header: bool
 ) -> None:
     sample = Sample.of_table(table[0], table[1:], has_header=has_header)
-    remedy = sample.remedy(wanted)
+    remedy = sample.remedy(required)
     if remedy.startswith("rename the columns"):
         return
-    setting = shlex.split(remedy.removeprefix("set columns to ").split("; ")[0])[0]
-    if OPEN not in setting:
+    setting = suggested_columns(remedy)
+    if PLACEHOLDER not in setting:
         columns = parse_columns(setting)
         assert set(columns.names) <= set(sample.values)
         assert columns.has_header == has_header
-        assert (columns.label is not None, bool(columns.choices)) == wanted
+        assert (columns.label is not None, bool(columns.choices)) == required

@@ -8,33 +8,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertmill.rows.summary import quantiles, summarize
-from tests.rows.factory import LabelledRow, read_labelled, row_file
+from tests.rows.factory import LabeledRow, read_labeled, row_file
 
 
 def count_words(text: str) -> int:
     return len(text.split())
 
 
-def one_label(row: LabelledRow) -> tuple[str, ...]:
+def one_label(row: LabeledRow) -> tuple[str, ...]:
     return (row.label,)
 
 
-def split_label(row: LabelledRow) -> tuple[str, ...]:
+def split_label(row: LabeledRow) -> tuple[str, ...]:
     return tuple(filter(None, row.label.split("|")))
 
 
-def rows_of(*labels: str) -> list[LabelledRow]:
-    return [LabelledRow(f"a:{number}", (f"text {number}",), label) for number, label in enumerate(labels, start=1)]
+def rows_of(*labels: str) -> list[LabeledRow]:
+    return [LabeledRow(f"a:{number}", (f"text {number}",), label) for number, label in enumerate(labels, start=1)]
 
 
 def test_the_summary_lists_counts_and_sample_rows() -> None:
     train = [
-        LabelledRow("train:1", ("one",), "good"),
-        LabelledRow("train:2", ("one two\nthree",), "bad"),
-        LabelledRow("train:3", ("x " * 100,), "good"),
-        LabelledRow("train:4", ("one two",), "good"),
+        LabeledRow("train:1", ("one",), "good"),
+        LabeledRow("train:2", ("one two\nthree",), "bad"),
+        LabeledRow("train:3", ("x " * 100,), "good"),
+        LabeledRow("train:4", ("one two",), "good"),
     ]
-    dev = [LabelledRow("dev:1", ("one two",), "odd")]
+    dev = [LabeledRow("dev:1", ("one two",), "odd")]
     assert list(summarize(train, dev, count_words, one_label)) == [
         "train: 4 rows; pieces: min 1, 50% 2, 90% 100, 99% 100, max 100",
         "dev: 1 row; pieces: min 2, 50% 2, 90% 2, 99% 2, max 2",
@@ -52,7 +52,7 @@ def test_the_summary_lists_counts_and_sample_rows() -> None:
 
 
 def test_control_characters_in_a_file_name_are_escaped() -> None:
-    rows = [LabelledRow("a\x1b[31m\n.tsv:1", ("one",), "good")]
+    rows = [LabeledRow("a\x1b[31m\n.tsv:1", ("one",), "good")]
     lines = list(summarize(rows, rows, count_words, one_label))
     assert "a\\x1b[31m\\n.tsv:1, label good" in lines
 
@@ -69,7 +69,7 @@ def test_a_quantile_is_the_smallest_length_that_covers_its_fraction_of_the_rows(
 
 
 def test_the_length_of_a_row_is_that_of_all_its_texts() -> None:
-    row = LabelledRow("a:1", ("a b", "c", "d e f"), "g")
+    row = LabeledRow("a:1", ("a b", "c", "d e f"), "g")
     lines = list(summarize([row], [row], count_words, one_label))
     assert lines[0] == "train: 1 row; pieces: min 6, 50% 6, 90% 6, 99% 6, max 6"
     assert lines[-3:] == ["    a b", "    c", "    d e f"]
@@ -112,14 +112,14 @@ def test_every_label_of_a_row_is_counted_and_a_sample_may_have_no_label() -> Non
 
 
 def test_control_characters_do_not_reach_the_terminal() -> None:
-    row = LabelledRow("a:1", ("one\x1b[31m\ntwo",), "x\x07")
+    row = LabeledRow("a:1", ("one\x1b[31m\ntwo",), "x\x07")
     lines = list(summarize([row], [row], count_words, one_label))
     assert all(line.isprintable() for line in lines)
 
 
 def test_texts_in_both_train_and_dev_are_found(data: Path) -> None:
     train, dev = (
-        list(read_labelled(row_file(data / f"chnsenticorp/{part}.tsv", columns="text=1,label=2")))
+        list(read_labeled(row_file(data / f"chnsenticorp/{part}.tsv", columns="text=1,label=2")))
         for part in ("train", "dev")
     )
     assert "338 dev rows also occur in train" in summarize(train, dev, len, one_label)

@@ -10,9 +10,10 @@ import pytest
 
 from bertmill.errors import IntegrityError
 from bertmill.rows.columns import Columns
+from bertmill.rows.fields import read_fields
 from bertmill.rows.source import RowFile
 from bertmill.rows.trained import recorded_rows, trained_rows
-from tests.rows.factory import read_labelled, row_file, write
+from tests.rows.factory import read_labeled, row_file, write
 
 TABLE = "clase;comentario\nham;hello\nspam;win\n"
 COLUMNS = {"text": "comentario", "label": "clase"}
@@ -21,7 +22,7 @@ COLUMNS = {"text": "comentario", "label": "clase"}
 def record(path: str, **settings: Any) -> dict[str, Any]:
     """Read a file and return what is recorded, as it comes back from a file."""
     file = row_file(path, **settings)
-    list(read_labelled(file))
+    list(read_labeled(file))
     recorded: dict[str, Any] = json.loads(json.dumps(recorded_rows(file)))
     return recorded
 
@@ -29,7 +30,7 @@ def record(path: str, **settings: Any) -> dict[str, Any]:
 def test_columns_and_given_settings_are_recorded(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv.gz", TABLE)
     given = {"columns": "text=comentario,label=clase"}
-    assert record(path, **given) == {"suffix": ".csv", "columns": COLUMNS}
+    assert record(path, **given) == {"suffix": ".csv", "detected_separator": ";", "columns": COLUMNS}
     settings = {"separator": ";", "quotes": "literal", "format": "tsv"}
     assert record(path, **given, **settings) == {"suffix": ".csv", **settings, "columns": COLUMNS}
     known = write(tmp_path / "b.tsv", "Label\tSMS\nham\thello\n")
@@ -98,3 +99,23 @@ def test_a_model_without_this_record_reads_as_usual() -> None:
 def test_a_damaged_record_is_an_integrity_error(recorded: Any) -> None:
     with pytest.raises(IntegrityError, match="m: has no valid settings for reading rows; fine-tune again"):
         trained_rows(recorded, "m")
+
+
+def test_the_separator_of_the_training_rows_is_used_if_the_first_line_has_none(tmp_path: Path) -> None:
+    recorded = record(write(tmp_path / "a.csv", TABLE), columns="text=comentario,label=clase")
+    assert recorded["detected_separator"] == ";"
+    trained = trained_rows(recorded, "m")
+    assert trained is not None
+    path = write(tmp_path / "one.csv", "comentario\nwell, hello\n")
+    for name, content, texts in [
+        ("one.csv", "comentario\nwell, hello\n", ["well, hello"]),
+        ("two.csv", 'id,comentario\n1,"a;b"\n', ["a;b"]),
+        ("one.tsv", "comentario\na;b\n", ["a;b"]),
+    ]:
+        file = row_file(write(tmp_path / name, content))
+        trained.apply_to(file)
+        assert [record.fields["text"] for record in read_fields(file, labeled=False)] == texts
+    file = row_file(path)
+    trained.apply_to(file)
+    list(read_fields(file, labeled=False))
+    assert f"{path}: the columns are separated by semicolons, as in training" in file.counts.notices

@@ -25,14 +25,14 @@ def rows(*labels: str) -> list[ClassRow]:
 
 
 def test_a_row_that_the_task_cannot_use_stops_encoding() -> None:
-    with pytest.raises(DataError, match=r"f.tsv:2: the label 'c' is not one of a, b; .* on_bad_row=skip"):
+    with pytest.raises(DataError, match=r"f.tsv:2: the label 'c' is not one of a, b; .* `on_bad_row='skip'`"):
         list(encode_rows(TASK, rows("a", "c"), WINDOWS, RowFile("f.tsv")))
 
 
 def test_all_unknown_labels_are_reported_after_the_last_row() -> None:
     encoding = encode_rows(TASK, rows("a", "c", "b", "d", "c"), WINDOWS, RowFile("f.tsv"))
     assert [next(encoding).target, next(encoding).target] == [0, 1]
-    what = r"f.tsv:2: 2 labels are not among a, b: 'c' \(2 rows\), 'd' \(1 row\); .* on_bad_row=skip"
+    what = r"f.tsv:2: 2 labels are not among a, b: 'c' \(2 rows\), 'd' \(1 row\); .* `on_bad_row='skip'`"
     with pytest.raises(DataError, match=what):
         next(encoding)
 

@@ -18,8 +18,8 @@ from tests.rows.factory import row_file, write, write_records
 QUESTION = {"question": "Who?", "choice": ["A man.", "A dog."], "answer": "A dog."}
 
 
-def read(file: RowFile, *, labelled: bool = True) -> list[ChoiceRow]:
-    return list(Choose.read(file, TaskOptions(), labelled=labelled))
+def read(file: RowFile, *, labeled: bool = True) -> list[ChoiceRow]:
+    return list(Choose.read(file, TaskOptions(), labeled=labeled))
 
 
 def write_json(path: Path, content: Any, indent: int | None = None) -> str:
@@ -88,7 +88,7 @@ def test_choices_are_read_from_records(tmp_path: Path) -> None:
 def test_the_label_is_not_checked_for_prediction(tmp_path: Path) -> None:
     hidden = {"context": "c", "choices": ["a", "b"], "answer": -1}  # as in the test rows of SWAG
     path = write_records(tmp_path / "a.jsonl", hidden)
-    assert read(row_file(path), labelled=False) == [ChoiceRow(f"{path}:1", ("c",), ("a", "b"))]
+    assert read(row_file(path), labeled=False) == [ChoiceRow(f"{path}:1", ("c",), ("a", "b"))]
 
 
 def test_a_json_list_is_read_like_jsonl(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_each_question_of_a_dialogue_is_a_row(tmp_path: Path) -> None:
     path = write_json(tmp_path / "b.json", [[["a"], [{"question": "q", "choice": ["b", "c"]}], 1]])
     with pytest.raises(DataError, match=r"dialogue 1, question 1: cannot tell which columns hold the text and the lab"):
         read(row_file(path))
-    assert len(read(row_file(path), labelled=False)) == 1
+    assert len(read(row_file(path), labeled=False)) == 1
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def encoded(task: Classify, label: Label | None) -> Example:
 
 def read(path: Path, content: str, options: ClassifyOptions | None = None) -> list[ClassRow]:
     path.write_text(content, encoding="utf-8")
-    return list(Classify.read(RowFile(str(path)), options or ClassifyOptions(), labelled=True))
+    return list(Classify.read(RowFile(str(path)), options or ClassifyOptions(), labeled=True))
 
 
 # Labels
@@ -52,7 +52,7 @@ def test_labels_are_ordered_by_value_then_by_name() -> None:
 def test_a_single_label_cannot_be_learned(multi_label: bool) -> None:
     with pytest.raises(DataError, match=r"f.tsv: all rows have the same label 'a'; classify needs at least two"):
         count_labels([row("a"), row("a")], multi_label, "f.tsv")
-    with pytest.raises(DataError, match=r"f.tsv: no row has a label; .* multi_label"):
+    with pytest.raises(DataError, match=r"f.tsv: no row has a label; .* `multi_label=True`"):
         count_labels([row(())], multi_label, "f.tsv")
 
 
@@ -62,7 +62,7 @@ def test_the_task_has_the_labels_of_its_rows_and_its_options() -> None:
     task = Classify.from_rows(rows, options, WINDOWS.tokenizer, RowFile("f.tsv"))
     assert task == Classify(("a", "b"), class_weights=(1.0, 2.0), label_smoothing=0.1)
     assert task.folder_entries() == ({"id2label": {0: "a", 1: "b"}, "problem_type": "single_label_classification"}, {})
-    with pytest.raises(ValueError, match="cannot be used with multi_label"):
+    with pytest.raises(ValueError, match="cannot be used with `multi_label`"):
         ClassifyOptions(multi_label=True, class_weights="balanced")
 
 
@@ -106,7 +106,7 @@ def test_several_labels_are_one_string_or_a_list() -> None:
     task = Classify(("a", "b", "c"), multi_label=True)
     assert encoded(task, "a|c").target == encoded(task, ("c", "a")).target == (1.0, 0.0, 1.0)
     assert encoded(task, ()).target == (0.0, 0.0, 0.0)
-    with pytest.raises(BadRowError, match=r"file.tsv:7: the row has 2 labels; set multi_label"):
+    with pytest.raises(BadRowError, match=r"file.tsv:7: the row has 2 labels; set `multi_label=True`"):
         encoded(Classify(("a", "b")), ("a", "b"))
 
 

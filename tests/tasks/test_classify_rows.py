@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from bertmill.errors import DataError, UsageError
+from bertmill.errors import DataError
 from bertmill.rows.source import RowFile
 from bertmill.tasks.classify import Classify, ClassifyOptions, ClassRow
 from tests.rows.factory import row_file, write, write_records
 
 
-def read(file: RowFile, *, multi_label: bool = False, labelled: bool = True) -> list[ClassRow]:
-    return list(Classify.read(file, ClassifyOptions(multi_label=multi_label), labelled=labelled))
+def read(file: RowFile, *, multi_label: bool = False, labeled: bool = True) -> list[ClassRow]:
+    return list(Classify.read(file, ClassifyOptions(multi_label=multi_label), labeled=labeled))
 
 
 # Real data
@@ -44,7 +44,7 @@ def test_glue_is_read_completely_and_literally(data: Path, name: str) -> None:
         assert all("\t".join(row.texts) in lines[int(row.place.rpartition(":")[2]) - 1] for row in rows)
         assert not file.counts.notices
         if name == "CoLA":
-            with pytest.raises(DataError, match="set columns to text="):  # it has no header
+            with pytest.raises(DataError, match="set `columns='text="):  # it has no header
                 read(row_file(path))
         else:
             assert read(row_file(path)) == rows
@@ -61,7 +61,7 @@ def test_sms_messages_keep_their_quotes(data: Path) -> None:
 def test_chinese_sentiment_has_no_header_and_needs_columns(data: Path) -> None:
     for part, num_rows in (("train", 9_600), ("dev", 1_200)):
         path = data / f"chnsenticorp/{part}.tsv"
-        with pytest.raises(DataError, match=r"\.tsv:1: cannot tell which columns .*; set columns to text="):
+        with pytest.raises(DataError, match=r"\.tsv:1: cannot tell which columns .*; set `columns='text="):
             read(row_file(path))
         rows = read(row_file(path, columns="text=1,label=2"))
         assert len(rows) == num_rows
@@ -118,7 +118,7 @@ def test_rows_without_any_label_column_are_rejected_with_multi_label_too(tmp_pat
     path = write_records(tmp_path / "a.jsonl", {"text": "a"}, {"text": "b"})
     with pytest.raises(DataError, match=r"a\.jsonl:1: cannot tell which columns hold the text and the label"):
         read(row_file(path), multi_label=True)
-    with pytest.raises(DataError, match=r"a\.jsonl: no row has the column 'tag'; set columns"):
+    with pytest.raises(DataError, match=r"a\.jsonl: no row has the column 'tag'; set `columns`"):
         read(row_file(path, columns="text=text,label=tag"), multi_label=True)
     path = write(tmp_path / "a.tsv", "text\tdate\na\tb\n")
     with pytest.raises(DataError, match=r"a\.tsv:1: there is no column 'tag'"):
@@ -127,9 +127,9 @@ def test_rows_without_any_label_column_are_rejected_with_multi_label_too(tmp_pat
 
 def test_labels_are_ignored_for_prediction(tmp_path: Path) -> None:
     path = write_records(tmp_path / "a.jsonl", {"text": "a", "label": "x"}, {"text": "b"}, {"text": "c", "label": {}})
-    assert read(row_file(path), labelled=False) == [ClassRow(f"{path}:{n}", (text,)) for n, text in enumerate("abc", 1)]
+    assert read(row_file(path), labeled=False) == [ClassRow(f"{path}:{n}", (text,)) for n, text in enumerate("abc", 1)]
     path = write(tmp_path / "a.txt", "one text\nanother\n")
-    assert [row.texts for row in read(row_file(path), labelled=False)] == [("one text",), ("another",)]
+    assert [row.texts for row in read(row_file(path), labeled=False)] == [("one text",), ("another",)]
 
 
 def test_pairs_are_read_in_order(tmp_path: Path) -> None:
@@ -169,15 +169,30 @@ def test_a_bad_record_stops_reading_or_is_counted(tmp_path: Path, bad: dict[str,
     assert file.counts.skipped == {reason: 1}
 
 
-def test_a_parallel_file_is_rejected(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.tsv", "text\tlabel\na\tb\n")
-    with pytest.raises(UsageError, match=r"a\.tsv: tags cannot be used with this task"):
-        read(RowFile(path, tags=Path("seq.out")))
-
-
 def test_rows_with_choices_are_rejected(tmp_path: Path) -> None:
     path = write_records(tmp_path / "a.jsonl", {"text": "t", "label": "x", "choices": ["a", "b"]})
     with pytest.raises(
         DataError, match=r"a.jsonl:1: the row has choices, which the task classify does .*; remove them"
     ):
         read(row_file(path))
+
+
+# Lists written as text, as by DataFrame.to_csv
+
+
+def test_a_list_written_as_text_is_a_list_of_labels(tmp_path: Path) -> None:
+    cells = ["['cs.CV', 'cs.AI']", "[]", ' ["a,b"] ', "[1, 2]"]
+    path = write_records(tmp_path / "a.jsonl", *({"text": "t", "label": cell} for cell in cells))
+    expected = [("cs.CV", "cs.AI"), (), ("a,b",), ("1", "2")]
+    assert [row.label for row in read(row_file(path), multi_label=True)] == expected
+    assert read(row_file(path, on_bad_row="skip"))[0].label == cells[0]  # one label
+
+
+@pytest.mark.parametrize("cell", ["[cs.CV]", "['a' 'b']", "[['a']]", "[None]", "['a'], ['b']", "[" * 1000 + "]"])
+def test_anything_else_in_brackets_is_a_bad_row(tmp_path: Path, cell: str) -> None:
+    path = write_records(tmp_path / "a.jsonl", *[{"text": "t", "label": "x|y"}] * 20, {"text": "t", "label": cell})
+    with pytest.raises(
+        DataError, match=r"a.jsonl:21: the label .* is not a list .*; separate the labels with \|, write"
+    ):
+        read(row_file(path), multi_label=True)
+    assert len(read(row_file(path, on_bad_row="skip"), multi_label=True)) == 20

@@ -114,7 +114,7 @@ def test_the_help_of_a_task_shows_a_row_the_columns_and_the_metrics(
     printed = run_main("finetune", task.name, "--help")
     rows, columns, metrics = (printed.split(f"\n{part}:")[1] for part in ("rows", "columns", "metrics"))
     (tmp_path / "row.jsonl").write_text(rows[rows.index("{") : rows.index("}") + 1])
-    (row,) = task.read(RowFile(str(tmp_path / "row.jsonl")), task.Options(), labelled=True)
+    (row,) = task.read(RowFile(str(tmp_path / "row.jsonl")), task.Options(), labeled=True)
     assert row.texts
     assert ("text" in columns.split("\n")[0]) != ("columns" in task.Options.unused)
     default, *others = task.selection_metrics

@@ -25,7 +25,7 @@ TASK = Regress()
 
 def read(path: Path, *labels: str) -> list[NumberRow]:
     path.write_text("".join(["text\tlabel\n", *(f"a text\t{label}\n" for label in labels)]), encoding="utf-8")
-    return list(Regress.read(RowFile(str(path)), TaskOptions(), labelled=True))
+    return list(Regress.read(RowFile(str(path)), TaskOptions(), labeled=True))
 
 
 def test_labels_are_numbers_in_any_notation(tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_labels_are_numbers_in_any_notation(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("label", ["high", "nan", "inf", "1_000"])
 def test_a_label_that_is_not_a_number_is_rejected(label: str, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=rf"a.tsv:3: the label '{label}' is .*; correct it, or use classify"):
+    with pytest.raises(DataError, match=rf"a.tsv:3: the label '{label}' is .*; correct it, use classify, or"):
         read(tmp_path / "a.tsv", "1", label)
 
 
@@ -54,7 +54,7 @@ def test_rows_with_choices_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "a", "choices": ["b", "c"], "label": 1}\n', encoding="utf-8")
     with pytest.raises(DataError, match=r"a.jsonl:1: the row has choices, which the task regress does not read"):
-        list(Regress.read(RowFile(str(path)), TaskOptions(), labelled=True))
+        list(Regress.read(RowFile(str(path)), TaskOptions(), labeled=True))
 
 
 def test_the_loss_is_the_squared_error() -> None:

@@ -14,8 +14,8 @@ from bertmill.tasks.regress import NumberRow, Regress
 from tests.rows.factory import row_file, write_records
 
 
-def read(file: RowFile, *, labelled: bool = True) -> list[NumberRow]:
-    return list(Regress.read(file, TaskOptions(), labelled=labelled))
+def read(file: RowFile, *, labeled: bool = True) -> list[NumberRow]:
+    return list(Regress.read(file, TaskOptions(), labeled=labeled))
 
 
 def test_stsb_is_read_completely(data: Path) -> None:
@@ -31,13 +31,15 @@ def test_stsb_is_read_completely(data: Path) -> None:
 def test_labels_may_be_strings_or_numbers(tmp_path: Path, label: Any, number: float) -> None:
     path = write_records(tmp_path / "a.jsonl", {"text": "t", "score": label})
     assert read(row_file(path)) == [NumberRow(f"{path}:1", ("t",), number)]
-    assert read(row_file(path), labelled=False) == [NumberRow(f"{path}:1", ("t",))]
+    assert read(row_file(path), labeled=False) == [NumberRow(f"{path}:1", ("t",))]
 
 
 @pytest.mark.parametrize(
     ("label", "what"),
     [
-        ("high", "the label 'high' is not a number; correct it, or use classify"),
+        ("high", "the label 'high' is not a number; correct it, use classify, or"),
+        ("4,5", "the label '4,5' is not a number; write decimals with a point: 4.5"),
+        ("-1,234", "the label '-1,234' is not a number; correct it, use classify, or"),  # perhaps thousands
         ("nan", "the label 'nan' is not a number"),
         ("inf", "the label 'inf' is not a number"),
         (True, "the label 'true' is not a number"),

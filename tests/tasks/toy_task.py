@@ -37,8 +37,8 @@ class Shout(SequenceTask[TextRow]):
     Options = ShoutOptions
 
     @classmethod
-    def read(cls, file: RowFile, options: ShoutOptions, *, labelled: bool) -> Iterator[TextRow]:
-        return super().read(file, options, labelled=False)  # the text is its own label
+    def read(cls, file: RowFile, options: ShoutOptions, *, labeled: bool) -> Iterator[TextRow]:
+        return super().read(file, options, labeled=False)  # the text is its own label
 
     @classmethod
     def parse(cls, fields: Mapping[str, Any], place: str, options: ShoutOptions) -> TextRow:

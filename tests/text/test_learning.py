@@ -125,7 +125,7 @@ def test_the_report_describes_the_held_out_lines(tmp_path: Path) -> None:
 def test_only_the_most_frequent_words_are_used_for_learning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(learning, "MAX_WORDS", 2)
     pieces, facts = learn(tmp_path)
-    assert facts["words_learnt_from"] == 2
+    assert facts["training_words"] == 2
     assert {"newest", "low"} <= set(pieces)
     assert "widest" not in pieces
 

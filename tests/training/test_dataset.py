@@ -32,13 +32,15 @@ class Reader:
     def __init__(self, folder: Path, tokenizer: BertTokenizer) -> None:
         self.folder = folder
         self.tokenizer = tokenizer
+        self.said: list[str] = []
 
     def __call__(self, lines: list[str], task: str = "classify", **more: Any) -> Dataset:
         train = more.get("train") or self.write("rows.tsv", lines)
         given = {"task": task, "model": "minilm", "out": "run", **more, "train": train}
         settings = read_settings(settings_for(task), given)
         kind = load_task(task)
-        return read_dataset(settings, kind, make_windows(settings, self.tokenizer, 512, *kind.Options.window))
+        windows = make_windows(settings, self.tokenizer, 512, *kind.Options.window)
+        return read_dataset(settings, kind, windows, self.said.append)
 
     def write(self, name: str, lines: list[str]) -> str:
         return write(self.folder / name, "".join(f"{line}\n" for line in ["text\tlabel", *lines]))
@@ -75,9 +77,9 @@ def test_the_split_does_not_depend_on_the_training_seed(read: Reader) -> None:
             True,
             "high",
             "label is not a number",
-            "the label 'high' is not a number; correct it, or use class",
+            "the label 'high' is not a number; correct it, use class",
         ),
-        ("regress", False, "high", "label is not a number", "the label 'high' is not a number; correct it, or use"),
+        ("regress", False, "high", "label is not a number", "the label 'high' is not a number; correct it, use"),
         ("classify", False, "x", "unknown label 1; unknown: 'x'", "the label 'x' is not one of 0, 1; correct it,"),
     ],
 )
@@ -91,7 +93,7 @@ def test_a_label_that_the_task_cannot_use_is_a_bad_row(
     )
     with pytest.raises(DataError, match=re.escape(f"{file}:42: {what}")) as caught:
         read(rows, task, dev=dev)
-    assert str(caught.value).endswith("or set on_bad_row=skip to skip such rows")
+    assert str(caught.value).endswith("or set `on_bad_row='skip'` to skip such rows")
     data = read(rows, task, dev=dev, on_bad_row="skip")
     assert data.remarks[-1] == f"skipped in {file}: 1 of 41 rows ({reason} 1)"
 
@@ -114,7 +116,7 @@ def test_repairs_are_reported(read: Reader) -> None:
 
 def test_cells_that_look_quoted_are_reported_once_per_file(read: Reader) -> None:
     lines = [f'"text ""{number}"""\t{number % 2}' for number in range(20)]
-    warning = "a cell looks CSV-quoted, but quotes are literal here; set quotes=standard if quotes wrap fields"
+    warning = "a cell looks CSV-quoted, but quotes are literal here; set `quotes='standard'` if quotes wrap fields"
     data = read(lines, dev="0.5")
     assert [line for line in data.remarks if "CSV" in line] == [f"{read.folder / 'rows.tsv'}:2: {warning}"]
     data = read(lines, dev=read.write("dev.tsv", lines))
@@ -131,7 +133,7 @@ def test_a_dev_file_has_the_columns_of_the_training_rows(read: Reader, tmp_path:
     dev = write(tmp_path / "dev.tsv", f"row\tcomentario\tlabel\n{wide}")
     data = read([], train=train, dev=dev)
     assert [example.row.texts for example in data.dev] == [example.row.texts for example in data.train]
-    assert f"{dev}: columns as in training: text=comentario,label=label" in data.remarks
+    assert f"{dev}: columns as in training: `columns='text=comentario,label=label'`" in data.remarks
     assert data.rows == {"suffix": ".tsv", "columns": {"text": "comentario", "label": "label"}}
     other = write(tmp_path / "other.tsv", "premise\thypothesis\tlabel\na text\tanother\t1\n")
     with pytest.raises(DataError, match=r"other\.tsv:1: the file does not have the columns of the training rows"):
@@ -207,8 +209,8 @@ def test_the_data_summary_comes_first(read: Reader) -> None:
 def test_all_labels_of_dev_that_train_does_not_have_are_reported_or_skipped(read: Reader) -> None:
     good = [f"text {number}\t{number % 2}" for number in range(100)]
     dev = read.write("dev.tsv", [*good, "odd\tx", "odder\ty", "oddest\tx"])
-    what = "2 labels are not among 0, 1: 'x' (2 rows), 'y' (1 row); correct them, or add them to the training data, or"
-    with pytest.raises(DataError, match=re.escape(f"{dev}:102: {what} set on_bad_row=skip")):
+    what = "2 labels are not among 0, 1: 'x' (2 rows), 'y' (1 row); correct them, add them to the training data, or"
+    with pytest.raises(DataError, match=re.escape(f"{dev}:102: {what} set `on_bad_row='skip'`")):
         read(good, dev=dev)
     data = read(good, dev=dev, on_bad_row="skip")
     assert len(data.dev) == 100
@@ -223,3 +225,10 @@ def test_all_tags_of_dev_that_train_does_not_have_are_reported_or_skipped(read: 
         read([], "tag", train=train, dev=dev)
     data = read([], "tag", train=train, dev=dev, on_bad_row="skip")
     assert data.remarks[-1] == f"skipped in {dev}: 2 of 42 rows (unknown tag 2; unknown: 'P' 2, 'Q' 1)"
+
+
+def test_notices_about_a_file_come_before_an_error_in_it(read: Reader) -> None:
+    train = write(read.folder / "rows.csv", "text;label\na;1,5\nb;2\n")
+    with pytest.raises(DataError, match=r"the label '1,5' is not a number; write decimals with a point: 1\.5"):
+        read([], "regress", train=train)
+    assert read.said == [f"{train}: the columns are separated by semicolons"]

@@ -305,7 +305,7 @@ def test_a_run_warns_that_its_model_is_not_better_than_the_baseline(
     assert re.search(summary, said, re.MULTILINE)
     content = json.loads((tmp_path / "run/evaluation.json").read_text(encoding="utf-8"))
     assert content["metric"] == "accuracy"
-    assert content["warning"].startswith("the model is not clearly better than the baseline, always ")
+    assert content["warning"].startswith("the model is not clearly better than the baseline (always ")
     assert f"warning: {content['warning']}" in said.splitlines()
 
 

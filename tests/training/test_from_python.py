@@ -125,14 +125,22 @@ def test_a_start_that_was_killed_can_be_repeated(tiny: Path, rows: list[dict[str
         ({"model": "nowhere"}, UsageError, "no model folder, installed model or cached model is named 'nowhere'"),
         ({"task": "clasify"}, UsageError, "there is no task called 'clasify'; did you mean classify"),
         ({"dev": 1}, UsageError, "^dev: must be a fraction between 0 and 1 or a file name"),
-        ({"max_bad_rows": "9%"}, UsageError, "^max_bad_rows needs on_bad_row skip$"),
+        ({"max_bad_rows": "9%"}, UsageError, "^`max_bad_rows` needs `on_bad_row='skip'`$"),
+        ({"out": None, "resume": True}, UsageError, "^`out` is required to resume a run: its folder$"),
         ({"epochs": -1}, UsageError, r"^epochs: input should be greater than 0 \(got -1\)$"),
         ({"lr": 1, "seed": "x"}, UsageError, "^seed: .* · there is no setting lr; did you mean learning_rate"),
     ],
 )
 def test_a_start_that_fails_leaves_nothing_behind(
-    change: dict[str, Any], kind: type[BertmillError], message: str, tiny: Path, rows: list[Any], tmp_path: Path
+    change: dict[str, Any],
+    kind: type[BertmillError],
+    message: str,
+    tiny: Path,
+    rows: list[Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     given = {"task": "classify", "model": tiny, "train": rows, "out": tmp_path / "run", **change}
     with pytest.raises(kind, match=message):
         bertmill.finetune(**given)
@@ -168,3 +176,17 @@ def test_progress_is_logged(
         bertmill.finetune("classify", tiny, rows, out=tmp_path / "run", **FEW)
     assert any(message.startswith("train: 108 rows") for message in caplog.messages)
     assert any(message.startswith("step 7, dev_loss ") for message in caplog.messages)
+
+
+def test_resuming_without_the_settings_of_several_trials_continues_all_of_them(
+    tiny: Path, rows: list[dict[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr("bertmill.training.signals.StopSignal.exit_code", 130)
+        with pytest.raises(BertmillError, match="stopped after step 1"):
+            bertmill.finetune("classify", tiny, rows, out=out, seeds=2, **FEW)
+    assert bertmill.finetune("classify", tiny, rows, out=out, resume=True).folder == out / "model"
+    assert len(list((out / "trials").glob("*/model"))) == 2
+    with pytest.raises(UsageError, match="task cannot change when a run is resumed"):
+        bertmill.finetune("regress", tiny, rows, out=out, resume=True)

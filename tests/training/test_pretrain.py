@@ -176,7 +176,7 @@ def test_a_run_that_continues_a_model_records_its_learning_rate_and_no_size(corp
 
 def test_init_and_size_are_mutually_exclusive(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert pretrain(corpus, tmp_path / "run", "--steps", 1, "--init", "minilm", "--size", "tiny") == 2
-    assert "init and size are mutually exclusive" in capsys.readouterr().err
+    assert "--init and --size are mutually exclusive" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 

@@ -93,7 +93,7 @@ def test_a_corpus_may_move_but_not_change(corpus: Path, tmp_path: Path, capsys: 
     assert "the corpus data differs from what the run started with" in capsys.readouterr().err
     moved.rename(tmp_path / "gone")
     assert main(["pretrain", "--out", str(tmp_path / "run"), "--resume"]) == 2
-    assert f"{moved}: does not exist; set corpus to its new location" in capsys.readouterr().err
+    assert f"{moved}: does not exist; set --corpus to its new location" in capsys.readouterr().err
 
 
 def test_a_run_is_resumed_from_another_directory(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

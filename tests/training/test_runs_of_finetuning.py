@@ -36,7 +36,7 @@ def test_changed_and_missing_data_are_detected_on_resume(
     assert "the train data differs from what the run started with" in capsys.readouterr().err
     rows.unlink()
     assert main([*words, "--resume"]) == 2
-    assert f"bertmill: {rows.resolve()}: does not exist; set train to its new location" in capsys.readouterr().err
+    assert f"bertmill: {rows.resolve()}: does not exist; set --train to its new location" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("source", ["folder", "rows.json#train"])
@@ -270,7 +270,7 @@ def test_parallel_files_of_tags_may_move_but_not_change(
     resume = ["finetune", "--resume", "--out", str(run), "--quiet"]
     moved = dev_tags.rename(tmp_path / "moved.out")
     assert main(resume) == 2
-    assert f"{dev_tags}: does not exist; set dev_tags to its new location" in capsys.readouterr().err
+    assert f"{dev_tags}: does not exist; set --dev-tags to its new location" in capsys.readouterr().err
     assert main([*resume, "--dev-tags", str(moved)]) == 0
     assert weights(run) == before
     shutil.rmtree(run / "model")

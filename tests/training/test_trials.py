@@ -76,6 +76,10 @@ def test_stopped_trials_are_resumed(
     assert f"{out / 'trials/seed-0'} is already finished" in capsys.readouterr().err
     assert (out / "model/config.json").exists()
     assert main(["finetune", "--out", str(out), "--resume", "--seeds", "3"]) == 2
+    capsys.readouterr()
+    assert main(["finetune", "--out", str(out), "--resume", "--epochs", "2"]) == 2
+    what = f"{out}: has finished and is a run of several trials, so it cannot be extended"
+    assert what in capsys.readouterr().err
     assert main(["finetune", "classify", "--out", str(out), "--model", str(tiny), "--train", str(rows_file)]) == 2
 
 
@@ -102,7 +106,7 @@ def test_all_trials_use_the_same_rows(
     moved.write_bytes(rows_file.read_bytes())
     rows.unlink()
     assert main(resume) == 2
-    assert f"{rows}: does not exist; set train to its new location" in capsys.readouterr().err
+    assert f"{rows}: does not exist; set --train to its new location" in capsys.readouterr().err
     assert main([*resume, "--train", str(moved)]) == 0
     assert f'train = "{moved}"' in (out / "config.toml").read_text(encoding="utf-8")
     assert main([*resume, "--train", str(other)]) == 2  # of a finished run too
@@ -147,5 +151,5 @@ def test_trials_need_a_single_process(
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert main(finetune_words(tiny, rows_file, tmp_path / "run", seeds=2)) == 2
-    assert "seeds and grid need a single process" in capsys.readouterr().err
+    assert "--seeds and --grid need a single process" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

@@ -91,7 +91,7 @@ class Windows:
     def slide(self, num_pieces: int, room: int) -> list[Range]:
         """Return the ranges of pieces in windows with this room, for tasks that need every piece."""
         if self.truncate:
-            raise UsageError("this task reads every piece: inputs cannot be truncated", remedy="do not set truncate")
+            raise UsageError("this task reads every piece: inputs cannot be truncated", remedy="omit `truncate`")
         ranges = [part for (part,) in plan_sequence((num_pieces,), room, self.stride)]
         self._count_long(len(ranges))
         return ranges
@@ -139,13 +139,13 @@ def make_windows(
     The default stride is limited to a third of the window, so that windows always overlap.
     """
     if settings.max_length is not None and settings.max_length > num_positions:
-        raise UsageError(f"max_length {settings.max_length} exceeds the {num_positions} positions of the model")
+        raise UsageError(f"`max_length={settings.max_length}` exceeds the {num_positions} positions of the model")
     length = settings.max_length or min(num_positions, default_length or num_positions)
     if length < 5:
         raise UsageError(f"a window of {length} pieces has no room for two texts", remedy="use at least 5")
     stride = settings.stride or min(default_stride or 0, length // 3)
     if stride > length:
-        remedy = "use a smaller stride or a larger max_length"
+        remedy = "use a smaller `stride` or a larger `max_length`"
         raise UsageError(f"the stride {stride} must not exceed the window ({length})", remedy=remedy)
     return Windows(tokenizer, length, stride, bool(settings.truncate))
 

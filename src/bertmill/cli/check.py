@@ -28,7 +28,7 @@ def run(settings: CheckSettings) -> None:
         try:
             print(escaped(f"ok     {name}: {check()}"))
         except BertmillError as error:
-            print(f"WRONG  {name}: {error}")
+            print(escaped(f"FAILED {name}: {error}"))
             failed.append(name)
     if failed:
         raise IntegrityError(f"{len(failed)} of {len(checks)} checks failed: {', '.join(failed)}", where=path)

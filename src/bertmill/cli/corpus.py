@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-
 from bertmill.cli.corpus_folder import summary
 from bertmill.cli.progress import ProgressLine
+from bertmill.cli.streams import say
 from bertmill.config.text_commands import CorpusSettings
 from bertmill.corpus.build import build_corpus
 from bertmill.corpus.statistics import summarize
 from bertmill.text.files import find_files, size_of_files
-from bertmill.text.printable import counted
+from bertmill.text.printable import counted, escaped
 from bertmill.text.repair import Repairs
 from bertmill.text.tokenizer import BertTokenizer
 
@@ -25,8 +24,7 @@ def run(settings: CorpusSettings) -> None:
         facts = build_corpus(files, tokenizer, settings.out, repairs=repairs, on_progress=progress.update, **options)
     if not settings.quiet:
         if repairs:
-            print(f"repaired: {repairs}", file=sys.stderr)
+            say(f"repaired: {repairs}")
         if facts["dropped_sentences"]:
-            print(f"dropped: {counted(facts['dropped_sentences'], 'sentence')} without pieces", file=sys.stderr)
-    print(summary(facts))
-    print("\n".join(summarize(facts)))
+            say(f"dropped: {counted(facts['dropped_sentences'], 'sentence')} without pieces")
+    print("\n".join(map(escaped, [summary(facts), *summarize(facts)])))

@@ -35,7 +35,7 @@ def run(settings: EvaluateSettings) -> None:
     set_threads(settings.threads)
     runner = Runner(settings.model, settings.device, settings)
     file, task = RowFile(settings.file, settings, tags=settings.tags), runner.task
-    rows = runner.read(file, labelled=True)
+    rows = runner.read(file, labeled=True)
     examples = list(encode_rows(task, rows, runner.windows, file))  # all errors in the rows come before the work
     with RowCounter(quiet=settings.quiet) as counter:
         evaluation = evaluate(

@@ -16,7 +16,7 @@ def run(settings: FillSettings) -> None:
         if settings.as_json:
             print(json_line({"text": text, "masks": of_masks}))
             continue
-        print(text)
+        print(escaped(text))
         for number, of_mask in enumerate(of_masks, start=1):
             if len(of_masks) > 1:
                 print(f"  [MASK] {number}")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bertmill.cli.report import try_to_report
-from bertmill.cli.run_folder import resume_hint, say_size
+from bertmill.cli.run_folder import train_in_folder
 from bertmill.cli.training import TrainingDisplay
 from bertmill.config.commands import FinetuneSettings
 from bertmill.training.trials import finetune_once_or_more
@@ -11,10 +10,4 @@ from bertmill.training.trials import finetune_once_or_more
 
 def run(settings: FinetuneSettings) -> None:
     """Fine-tune, write the report, and print the model folder."""
-    with resume_hint(settings.out), TrainingDisplay(quiet=settings.quiet) as display:
-        folder = finetune_once_or_more(settings, display)
-    if folder is not None:
-        print(folder, flush=True)
-        try_to_report(settings.out)
-        if not settings.quiet:
-            say_size(settings.out)
+    train_in_folder(finetune_once_or_more, settings, TrainingDisplay(quiet=settings.quiet))

@@ -19,8 +19,8 @@ from typing import Annotated, Any, Literal, NoReturn, Union
 from pydantic.fields import FieldInfo
 
 from bertmill.config.commands import COMMAND_SETTINGS, FinetuneSettings, PredictSettings
-from bertmill.config.fields import COMMON, POSITIONAL
-from bertmill.config.reading import RUN_FILE, flag_of, key_of, read_settings, read_toml
+from bertmill.config.fields import COMMON, POSITIONAL, TIME
+from bertmill.config.reading import RUN_FILE, argument_of, flag_of, key_of, read_settings, read_toml
 from bertmill.config.settings import Settings
 from bertmill.corpus.objectives import OBJECTIVES
 from bertmill.errors import BertmillError, UsageError
@@ -46,11 +46,7 @@ def settings_from_words(command: str, words: Sequence[str]) -> Settings | None:
     known, rest = parser.parse_known_intermixed_args(list(words))
     flags = vars(known)
     toml_path = Path(flags.pop("config")) if "config" in flags else None
-    unused = [name for name in flags if name in getattr(kind, "unused", ())]
-    for name in unused:
-        del flags[name]
-    unknown = [*(flag_of(name, kind.model_fields[name]) for name in unused), *_unknown(rest)]
-    return read_settings(kind, flags, unknown_words=unknown, toml_path=toml_path)
+    return read_settings(kind, flags, unknown_words=_unknown(rest), toml_path=toml_path)
 
 
 def _unknown(rest: Sequence[str]) -> list[str]:
@@ -142,7 +138,7 @@ def _usage(command: str, kind: type[Settings]) -> str:
     words = [f"bertmill {command}"]
     for name, field in kind.model_fields.items():
         if POSITIONAL in field.metadata:
-            word = kind.__name__ if kind.__name__ in TASKS else _argument(name, field)
+            word = kind.__name__ if kind.__name__ in TASKS else argument_of(name, field)
             words.append(word if field.is_required() else f"[{word}]")
     for name, field in kind.model_fields.items():
         if field.is_required() and POSITIONAL not in field.metadata:
@@ -166,12 +162,13 @@ def _add_field(parser: argparse._ArgumentGroup, name: str, field: FieldInfo, *, 
     key, flag = key_of(name, field), flag_of(name, field)
     if POSITIONAL in field.metadata:
         nargs = "*" if is_list else "?"  # the file of --config may provide it instead
-        parser.add_argument(key, nargs=nargs, metavar=_argument(name, field), help=help_text)
+        parser.add_argument(key, nargs=nargs, metavar=argument_of(name, field), help=help_text)
     elif kind is bool:
         parser.add_argument(flag, dest=key, action=argparse.BooleanOptionalAction, help=help_text)
     else:
         action = "append" if is_list else "store"
-        parser.add_argument(flag, dest=key, action=action, metavar=_metavar(kind), help=help_text)
+        metavar = "TIME" if TIME in field.metadata else _metavar(kind)
+        parser.add_argument(flag, dest=key, action=action, metavar=metavar, help=help_text)
 
 
 def _value_type(annotation: Any) -> tuple[Any, bool]:
@@ -195,8 +192,3 @@ def _default_text(field: FieldInfo) -> str:
         return ""
     default = "yes" if field.default is True else field.default
     return f" (default: {default})"
-
-
-def _argument(name: str, field: FieldInfo) -> str:
-    """The name of a positional argument in help: `FILE`, or `FILE…` if it may be repeated."""
-    return name.removesuffix("s").upper() + "…" * _value_type(field.annotation)[1]

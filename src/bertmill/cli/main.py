@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from bertmill.cli.streams import forget, replace_closed_streams, say
+from bertmill.config.notation import with_flags
 from bertmill.errors import (
     INTERRUPTED,
     TERMINATED,
@@ -111,7 +112,7 @@ def _with_notes(message: str, error: BaseException) -> str:
 
 
 def _failed(message: str, exit_code: int) -> int:
-    say(escaped(f"bertmill: {message}"))  # it may name a file
+    say(escaped(f"bertmill: {with_flags(message)}"))  # it may name a file
     return exit_code
 
 

@@ -53,9 +53,9 @@ def facts(path: Path) -> dict[str, Any]:
         "folder": str(folder.path),
         "size": next((name for name, sizes in SIZES.items() if sizes == shape), None),
         "layers": config.num_hidden_layers,
-        "hidden": config.hidden_size,
-        "heads_of_attention": config.num_attention_heads,
-        "inner": config.intermediate_size,
+        "hidden_size": config.hidden_size,
+        "num_attention_heads": config.num_attention_heads,
+        "intermediate_size": config.intermediate_size,
         "positions": config.max_position_embeddings,
         "segments": config.type_vocab_size,
         "activation": config.hidden_act,
@@ -78,13 +78,14 @@ def sentences(facts: dict[str, Any]) -> list[str]:
     size = f" (size {facts['size']})" if facts["size"] else ""
     kind = "a left-to-right BERT model" if facts["causal"] else "a BERT model"
     layers = counted(facts["layers"], "layer")
+    head_size = facts["hidden_size"] // facts["num_attention_heads"]
     files = ", ".join(f"{name} ({size_ / 1e6:,.1f} MB)" for name, size_ in facts["files"].items())
     types = ", ".join(f"{count} × {kind}" for kind, count in facts["types"].items())
     case = "cased" if facts["cased"] else "uncased"
     lines = [
-        f"{facts['folder']} is {kind} with {layers} and hidden size {facts['hidden']}{size}.",
-        f"attention:  {facts['heads_of_attention']} heads of size {facts['hidden'] // facts['heads_of_attention']}; "
-        f"feed-forward size {facts['inner']:,}, {facts['activation']}",
+        f"{facts['folder']} is {kind} with {layers} and hidden size {facts['hidden_size']}{size}.",
+        f"attention:  {facts['num_attention_heads']} heads of size {head_size}; "
+        f"feed-forward size {facts['intermediate_size']:,}, {facts['activation']}",
         f"input:      up to {facts['positions']} pieces, {facts['segments']} segments",
         f"weights:    {facts['weights']:,} values in {facts['tensors']} tensors ({types}); {files}",
         f"heads:      {'; '.join(facts['heads']) or 'none (vectors only)'}",

@@ -43,7 +43,7 @@ def run(settings: PredictSettings) -> None:
     task = runner.task
     write = partial(_write_csv, is_safe=True) if settings.safe_csv else _writer(settings.output_format, task)
     file = RowFile(settings.file or "--text", settings)
-    rows = [_request(settings, task)] if settings.file is None else runner.read(file, labelled=False)
+    rows = [_request(settings, task)] if settings.file is None else runner.read(file, labeled=False)
     with RowCounter(quiet=settings.quiet, may_rewrite=settings.out is not None or not is_pipe(sys.stdout)) as counter:
         answers = runner.answers(encode_rows(task, rows, runner.windows, file), counter.add)
         answers = ((row, rounded(answer)) for row, answer in counter.printed(answers))

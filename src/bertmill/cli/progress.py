@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TaskProgressColumn, TextColumn
 
 from bertmill.cli.streams import say
+from bertmill.config.notation import with_flags
 from bertmill.text.printable import counted
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class ProgressLine:
 def print_row_remarks(counts: RowCounts, windows: Windows) -> None:
     """Print what the user should know about the rows that were read."""
     for remark in filter(None, (*counts.remarks(), windows.remark)):
-        say(remark)
+        say(with_flags(remark))
 
 
 class RowCounter:

@@ -8,6 +8,7 @@ from bertmill.cli.streams import say
 from bertmill.config.commands import ReportSettings
 from bertmill.errors import BertmillError, UsageError
 from bertmill.report.page import write_report, write_run_report
+from bertmill.text.printable import escaped
 from bertmill.training.state import RunFolder
 
 
@@ -21,7 +22,7 @@ def run(settings: ReportSettings) -> None:
         if out.exists():  # it may be the report of other runs
             raise UsageError("already exists", where=out, remedy="name the file to write with --out")
     write_report(settings.runs, out)
-    print(out)
+    print(escaped(str(out)))
 
 
 def try_to_report(run: Path) -> None:

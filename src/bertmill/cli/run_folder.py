@@ -1,17 +1,37 @@
-"""What is said about a run folder: how to resume an unfinished run, and the size of a finished one."""
+"""Messages about a run folder: the command that resumes it, and the size of a finished run."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
+from bertmill.cli.report import try_to_report
 from bertmill.cli.streams import say
+from bertmill.cli.training import TrainingDisplay
 from bertmill.config.reading import read_run
+from bertmill.config.training_settings import TrainingSettings
 from bertmill.errors import BertmillError, StoppedError
 from bertmill.text.printable import escaped
 from bertmill.training.state import RunFolder
+
+SettingsT = TypeVar("SettingsT", bound=TrainingSettings)
+DisplayT = TypeVar("DisplayT", bound=TrainingDisplay)
+
+
+def train_in_folder(
+    train: Callable[[SettingsT, DisplayT], Path | None], settings: SettingsT, display: DisplayT
+) -> None:
+    """Train with a display of progress, write the report, and print the model folder."""
+    with resume_hint(settings.out), display:
+        folder = train(settings, display)
+    if folder is not None:  # on the first rank
+        try_to_report(settings.out)  # first, because printing fails if the reader of standard output has exited
+        print(escaped(str(folder)), flush=True)
+        if not settings.quiet:
+            say_size(settings.out)
 
 
 @contextmanager

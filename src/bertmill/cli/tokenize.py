@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 
 from rich.cells import cell_len, set_cell_size
 
+from bertmill.cli.streams import say
 from bertmill.config.text_commands import TokenizeSettings
 from bertmill.errors import UsageError
 from bertmill.text.encoding import Encoding
@@ -31,7 +31,7 @@ def run(settings: TokenizeSettings) -> None:
         texts = [text] if pair is None else [text, pair]
         print(_json_line(texts, encoding) if settings.as_json else _table(texts, encoding))
     if repairs and not settings.quiet:
-        print(f"repaired: {repairs}", file=sys.stderr)
+        say(f"repaired: {repairs}")
 
 
 def _texts(settings: TokenizeSettings, repairs: Repairs) -> Iterator[str]:

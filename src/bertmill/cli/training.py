@@ -14,6 +14,7 @@ from typing import Self
 
 from bertmill.cli.progress import LINE_INTERVAL_S, make_bar, time_left
 from bertmill.cli.streams import say
+from bertmill.config.notation import with_flags
 from bertmill.machine import matrix_product_rate
 from bertmill.text.printable import escaped
 from bertmill.training.objective_trainable import PretrainingBeginning
@@ -82,7 +83,7 @@ class TrainingDisplay(Listener):
 
     def remark(self, text: str) -> None:
         if not self._quiet:
-            self._print(escaped(text))
+            self._print(escaped(with_flags(text)))
 
     def _print(self, text: str) -> None:
         if self._bar is not None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import Any
 
 from bertmill.cli.progress import ProgressLine
+from bertmill.cli.streams import say
 from bertmill.config.text_commands import VocabSettings
 from bertmill.text.files import find_files, size_of_files
 from bertmill.text.learning import WordTable, learn_vocabulary
+from bertmill.text.printable import escaped
 from bertmill.text.repair import Repairs
 
 MANY_CHARACTERS = 20
@@ -22,7 +23,7 @@ def run(settings: VocabSettings) -> None:
 
     def announce(table: WordTable) -> None:
         if not settings.quiet:
-            print(f"learning from {len(table.words):,} distinct words …", file=sys.stderr, flush=True)
+            say(f"learning from {len(table.words):,} distinct words …")
 
     names = {"size", "cased", "alphabet", "unused", "min_frequency", "workers", "text_field", "encoding"}
     options = settings.model_dump(include=names)
@@ -30,11 +31,11 @@ def run(settings: VocabSettings) -> None:
         options |= {"repairs": repairs, "on_progress": progress.update, "on_counted": announce}
         facts = learn_vocabulary(files, settings.out, **options)
     if repairs and not settings.quiet:
-        print(f"repaired: {repairs}", file=sys.stderr)
+        say(f"repaired: {repairs}")
     if settings.as_json:
         print(json.dumps(facts, ensure_ascii=False))
     else:
-        print("\n".join(_sentences(settings, facts)))
+        print("\n".join(map(escaped, _sentences(settings, facts))))
 
 
 def _sentences(settings: VocabSettings, facts: dict[str, Any]) -> list[str]:
@@ -44,7 +45,7 @@ def _sentences(settings: VocabSettings, facts: dict[str, Any]) -> list[str]:
         lines.append(f"size:      fewer than the requested {settings.size:,} pieces, because no more can be learned")
     lines.append(
         f"words:     {facts['words']:,} in total, {facts['different_words']:,} distinct, "
-        f"{facts['words_learnt_from']:,} frequent enough to learn from"
+        f"{facts['training_words']:,} frequent enough to learn from"
     )
     lines.append(f"alphabet:  {facts['alphabet']:,} characters{_dropped(facts)}")
     held_out = facts["held_out"]

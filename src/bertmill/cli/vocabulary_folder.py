@@ -33,8 +33,8 @@ def facts(path: Path) -> dict[str, Any]:
         "cased": not tokenizer.do_lower_case,
         "special": tokenizer.all_special_tokens,
         "unused": len(unused),
-        "begin_a_word": len(ordinary) - len(inner),
-        "go_on_a_word": len(inner),
+        "initial_pieces": len(ordinary) - len(inner),
+        "continuation_pieces": len(inner),
         "characters": len(set("".join(piece.removeprefix(CONTINUATION) for piece in ordinary))),
         "lengths": [counts[power] for power in range(max(counts, default=-1) + 1)],
         "sha256": vocabulary_sha256(tokenizer.wordpiece),
@@ -48,7 +48,8 @@ def sentences(facts: dict[str, Any]) -> list[str]:
     return [
         f"{facts['path']} is a vocabulary of {facts['pieces']:,} pieces, {case}.",
         f"special:    {' '.join(facts['special'])}{unused}",
-        f"pieces:     {facts['begin_a_word']:,} start a word, {facts['go_on_a_word']:,} continue one ({CONTINUATION}); "
+        f"pieces:     {facts['initial_pieces']:,} start a word, {facts['continuation_pieces']:,} continue one "
+        f"({CONTINUATION}); "
         f"{facts['characters']:,} distinct characters",
         f"sha256:     {facts['sha256']} (of pieces and settings)",
         "pieces by characters:",

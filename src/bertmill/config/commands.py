@@ -15,6 +15,7 @@ from bertmill.config.fields import (
     NAME_OR_PATH,
     PATH,
     POSITIONAL,
+    TIME,
     Encoding,
     Folder,
     Heldout,
@@ -28,6 +29,7 @@ from bertmill.config.fields import (
     Threads,
     heldout_share,
 )
+from bertmill.config.notation import setting
 from bertmill.config.settings import Settings
 from bertmill.config.text_commands import CorpusSettings, TokenizeSettings, VocabSettings
 from bertmill.config.training_settings import TrainingFields, TrainingSettings
@@ -54,7 +56,7 @@ class PretrainFields(TrainingFields):
     fixed_masks: bool = Field(False, description="use the same masks in every epoch")
     eval_every: Annotated[int, MAY_CHANGE] = Field(1000, ge=1, description="steps between held-out evaluations")
     workers: Annotated[int, MAY_CHANGE] = Field(
-        1, ge=0, le=1024, description="threads that prefetch batches (0 disables prefetching)"
+        1, ge=0, le=1024, description="threads that prefetch batches; 0 disables prefetching"
     )
 
 
@@ -73,7 +75,7 @@ class PretrainSettings(TrainingSettings, PretrainFields):
     epochs: Annotated[float | None, COMMON] = Field(
         None, gt=0, le=1e6, description="train for this many epochs (default: 1)"
     )
-    budget: Annotated[Seconds | None, COMMON] = Field(
+    budget: Annotated[Seconds | None, TIME, COMMON] = Field(
         None, description="train for a fixed time such as 30m or 2h (a plain number is seconds)"
     )
     learning_rate: Annotated[float | None, COMMON] = Field(
@@ -98,7 +100,7 @@ class PretrainSettings(TrainingSettings, PretrainFields):
     def _exclusive(self) -> Self:
         durations = [name for name in DURATIONS if getattr(self, name) is not None]
         if len(durations) > 1:
-            raise ValueError(f"--{' and --'.join(durations)} are mutually exclusive")
+            raise ValueError(f"{' and '.join(map(setting, durations))} are mutually exclusive")
         return self
 
 
@@ -117,7 +119,7 @@ class RowSettings(Settings):
     )
     format: str | None = Field(None, description="file format; depends on the task (default: from the file suffix)")
     separator: Separator | None = Field(
-        None, description="column separator, one character or tab (default: as in the first line of a .csv, else a tab)"
+        None, description="column separator: one character, or tab (default: detected in .csv files, otherwise a tab)"
     )
     quotes: Quotes | None = Field(
         None,
@@ -135,7 +137,7 @@ class RowSettings(Settings):
     @model_validator(mode="after")
     def _skipped_if_limited(self) -> Self:
         if self.max_bad_rows != DEFAULT_MAX_BAD_ROWS and self.on_bad_row == "stop":
-            raise ValueError("--max-bad-rows needs --on-bad-row skip")
+            raise ValueError("`max_bad_rows` needs `on_bad_row='skip'`")
         return self
 
 
@@ -183,7 +185,8 @@ class FinetuneSettings(TrainingSettings, RowSettings, WindowSettings):
     def _tags_of_both_files(self) -> Self:
         needs_tags = self.tags is not None and heldout_share(self.dev) is None
         if needs_tags != (self.dev_tags is not None):
-            raise ValueError("--dev-tags is needed with --tags and a --dev file, and only then")
+            rule = "`dev_tags` is required if `tags` is given and `dev` is a file, and not allowed otherwise"
+            raise ValueError(rule)
         return self
 
 
@@ -214,22 +217,22 @@ class PredictSettings(RowSettings, WindowSettings):
     choice: Annotated[list[str], COMMON] = Field([], description="a choice for --text; repeat for each choice")
     out: Annotated[Path | None, COMMON] = Field(None, description="file to write instead of printing")
     output_format: Annotated[str, COMMON] = Field("jsonl", description="jsonl, csv, table, or a task-specific format")
-    safe_csv: bool = Field(False, description="prefix csv cells that a spreadsheet would execute with an apostrophe")
+    safe_csv: bool = Field(False, description="put an apostrophe before csv cells that a spreadsheet would execute")
     device: str = Field("auto", description="device: cpu, cuda or auto")
     threads: Threads | None = Field(None, description="threads to use (default: one per core)")
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         if (self.file is None) == (self.text is None):
-            raise ValueError("after MODEL, give either a file (- is standard input) or --text")
+            raise ValueError("after MODEL, give either a file (- is standard input) or `text`")
         if self.file is not None and any(each is not None for each in (self.pair, self.question, *self.choice)):
-            raise ValueError("--pair, --question and --choice need --text, not a file")
+            raise ValueError("`pair`, `question` and `choice` need `text`, not a file")
         return self
 
     @model_validator(mode="after")
     def _safe_csv_is_csv(self) -> Self:
         if self.safe_csv and self.output_format != "csv":
-            raise ValueError("--safe-csv needs --output-format csv")
+            raise ValueError("`safe_csv` needs `output_format='csv'`")
         return self
 
 

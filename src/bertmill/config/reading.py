@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_origin
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from bertmill.config.commands import COMMAND_SETTINGS, DURATIONS
 from bertmill.config.fields import MAY_CHANGE, MAY_MOVE, NAME_OR_PATH, PATH, POSITIONAL, heldout_share
+from bertmill.config.notation import with_flags
 from bertmill.config.settings import Settings
 from bertmill.config.suggestions import suggestion
 from bertmill.config.training_settings import TrainingSettings
@@ -33,7 +33,6 @@ RUN_FILE = "config.toml"  # identifies a run folder
 RUN_FORMAT = 1
 MAX_TOML_BYTES = 1 << 20
 _DAMAGED_REMEDY = "restore the file, or start a new run"
-_FLAG = re.compile(r"--([a-z]+(?:-[a-z]+)*)")
 _EXTENDED = "extended"  # marks a run that had finished, until it has finished again
 _FINGERPRINT = "settings_sha256"
 _BY_RUN = ("size", *DURATIONS, "metric", "eval_every", "max_length", "stride", "truncate")  # the run decides if None
@@ -58,6 +57,11 @@ def flag_of(name: str, field: FieldInfo) -> str:
     return "--" + key_of(name, field).replace("_", "-")
 
 
+def argument_of(name: str, field: FieldInfo) -> str:
+    """The name of an argument without a flag in help and messages: FILE, or FILE… if it may be repeated."""
+    return name.removesuffix("s").upper() + "…" * (get_origin(field.annotation) is list)
+
+
 def read_settings(
     kind: type[SettingsT],
     flags: Mapping[str, Any],
@@ -70,8 +74,8 @@ def read_settings(
     given = {**from_file, **flags}
     stored: dict[str, Any] = {}
     hints: list[str] = []
-    if issubclass(kind, TrainingSettings) and given.get("resume"):
-        stored = _stored(kind, given)
+    if issubclass(kind, TrainingSettings) and given.get("resume") and "out" in given:
+        stored = stored_settings(kind, given)
         hints = [] if stored else [f"there is no run to resume in {given['out']}"]
     problems = [_unknown_word(word, kind) for word in unknown_words]
     try:
@@ -85,18 +89,16 @@ def read_settings(
     return settings
 
 
-def _stored(kind: type[TrainingSettings], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of the run to resume, if there is one, without those that `given` replaces."""
-    if "out" not in given:
-        raise UsageError("--out is required to resume a run: its folder")
+def stored_settings(kind: type[TrainingSettings], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of the run in `out`, if there is one, without those that `given` replaces."""
     path = Path(str(given["out"])) / RUN_FILE
     if not path.exists():
         return {}
     command = next(name for name, settings in COMMAND_SETTINGS.items() if issubclass(kind, settings))
     stored = _read_run(path, command)
     for name, field in kind.model_fields.items():
-        if POSITIONAL in field.metadata and given.get(name, stored.get(name)) != stored.get(name):
-            raise _cannot_change([name.upper()], path)
+        if _is_argument(field) and given.get(name, stored.get(name)) != stored.get(name):
+            raise _cannot_change([key_of(name, field)], path)
     _validate_run(kind, {**stored, "out": path.parent}, path)
     dropped = {"quiet", *(DURATIONS if given.keys() & set(DURATIONS) else ())}
     return {name: value for name, value in stored.items() if name not in dropped}
@@ -273,7 +275,7 @@ def movable_fields(settings: TrainingSettings) -> dict[str, Any]:
 
 def _problem(kind: type[Settings], detail: dict[str, Any], flags: Mapping[str, Any], toml_path: Path | None) -> str:
     """A pydantic error as a message that names the flag, or the file and its key."""
-    message = _message(detail)
+    message = with_flags(_message(detail))
     if not detail["loc"]:  # a conflict between fields
         return message
     key = str(detail["loc"][0])
@@ -282,7 +284,7 @@ def _problem(kind: type[Settings], detail: dict[str, Any], flags: Mapping[str, A
     if detail["type"] == "extra_forbidden":
         return f"{toml_path}: unknown key {key}{suggestion(key, list(fields))}"
     name, field = fields[key]
-    argument = name.upper() if POSITIONAL in field.metadata else flag_of(name, field)
+    argument = argument_of(name, field) if _is_argument(field) else flag_of(name, field)
     if detail["type"] == "missing":
         return f"{argument} is required: {field.description}"
     return f"{f'{toml_path}: {key}' if in_file else argument}: {message} (got {detail['input']!r})"
@@ -291,8 +293,8 @@ def _problem(kind: type[Settings], detail: dict[str, Any], flags: Mapping[str, A
 def problem_in_python(kind: type[Settings], detail: dict[str, Any]) -> str:
     """A pydantic error as a message that names the setting."""
     message = _message(detail)
-    if not detail["loc"]:  # a conflict between fields, which names their flags
-        return _FLAG.sub(lambda flag: flag[1].replace("-", "_"), message)
+    if not detail["loc"]:  # a conflict between fields
+        return message
     name = str(detail["loc"][0])
     if detail["type"] == "extra_forbidden":
         return f"there is no setting {name}{suggestion(name, list(kind.model_fields))}"
@@ -309,15 +311,18 @@ def _unknown_word(word: str, kind: type[Settings]) -> str:
     if not word.startswith("-"):
         return f"unexpected argument {word!r}"
     flags = {flag_of(name, field): name for name, field in kind.model_fields.items()}
-    arguments = {flag for flag, name in flags.items() if POSITIONAL in kind.model_fields[name].metadata}
+    fields = kind.model_fields
+    arguments = {flag: argument_of(name, fields[name]) for flag, name in flags.items() if _is_argument(fields[name])}
     if word in arguments:
-        return f"unknown flag {word}; {flags[word].upper()} is an argument without a flag"
-    if flags.get(word) in getattr(kind, "unused", ()):
-        return f"{word} does not apply to this task"
-    known = suggestion(word, ["--config", "--help", *(flags.keys() - arguments)])
-    names = " and ".join(flags[flag].upper() for flag in flags if flag in arguments)
+        return f"unknown flag {word}; {arguments[word]} is an argument without a flag"
+    known = suggestion(word, ["--config", "--help", *(flag for flag in flags if flag not in arguments)])
+    names = " and ".join(arguments.values())
     remedy = f"; give {names} without a flag" if names and not known else ""
     return f"unknown flag {word}{known}{remedy}"
+
+
+def _is_argument(field: FieldInfo) -> bool:
+    return POSITIONAL in field.metadata
 
 
 def unknown_name(kind: str, word: str, known: Sequence[str]) -> UsageError:

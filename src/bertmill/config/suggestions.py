@@ -63,6 +63,8 @@ _OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "early-stopping-patience": ("patience",),
     "num-workers": ("workers",),
     "num-threads": ("threads",),
+    **dict.fromkeys(("text-column", "text-col", "target", "target-column", "column"), ("columns",)),
+    **dict.fromkeys(("label", "labels", "label-column", "label-col"), ("columns",)),
     "sep": ("separator",),
     "delimiter": ("separator",),
     "k": ("top-k",),

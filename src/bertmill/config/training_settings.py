@@ -65,13 +65,15 @@ class TrainingSettings(TrainingFields):
         """Without `out`, name the run folder after the task and the time."""
         if not isinstance(given, dict) or "out" in given:
             return given
+        if given.get("resume"):
+            raise ValueError("`out` is required to resume a run: its folder")
         return {**given, "out": _new_run(str(cls.model_fields["out"].default), str(given.get("task")))}
 
 
 def _new_run(pattern: str, task: str) -> Path:
     """The path of a run folder that does not exist yet; `pattern` is the default of `out`."""
     if os.environ.get("WORLD_SIZE", "1") != "1":
-        raise ValueError("--out is required with several processes: all must use the same folder")
+        raise ValueError("`out` is required with several processes: all must use the same folder")
     name = pattern.replace("TASK", task).replace("DATE-TIME", time.strftime("%Y-%m-%d-%H%M%S"))
     paths = (Path(name if number == 1 else f"{name}-{number}") for number in count(1))
     return next(path for path in paths if not path.exists())

@@ -120,7 +120,7 @@ def _measure_tuning(demo: Demo, tuning: Tuning) -> Results:
     folder = RunFolder(demo.run_of(tuning)).model
     runner = Runner(folder)
     task, file = runner.task, RowFile(str(demo.rows_of(tuning.task, "test")))
-    examples = list(encode_rows(task, runner.read(file, labelled=True), runner.windows, file))
+    examples = list(encode_rows(task, runner.read(file, labeled=True), runner.windows, file))
     outputs = list(stream_outputs(task, runner.model, examples, runner.device))
     scores = scores_of(task, outputs)
     metric = runner.metric

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from bertmill.inference.runner import Progress, ignore_progress, scores_of, stream_outputs
+from bertmill.randomness import Permutation
 from bertmill.rows.row import Row
 from bertmill.tasks.base import Answer, AnyTask, Array, Example, Scores
 from bertmill.tasks.metrics import ClassReport, intervals
@@ -27,7 +28,7 @@ Bounds = Mapping[str, tuple[float, float]]
 
 
 @dataclass(frozen=True)
-class Error:
+class WrongPrediction:
     """A wrong prediction, its row and the expected results."""
 
     row: Row
@@ -70,7 +71,7 @@ class Evaluation:
     warning: str  # if the model may have learned nothing; otherwise empty
     classes: ClassReport
     reliability: list[ConfidenceBin]  # empty if the task gives no probabilities
-    errors: list[Error]  # the worst first
+    errors: list[WrongPrediction]  # the worst first
 
     @property
     def summary(self) -> str:
@@ -129,7 +130,7 @@ def evaluate(
     for (size, expected), (example, output) in ranked[:num_errors]:
         if size:
             (answer,) = task.decode([example], [output])
-            errors.append(Error(example.row, answer, task.show(answer), expected))
+            errors.append(WrongPrediction(example.row, answer, task.show(answer), expected))
     constant, constant_scores = task.baseline([example for example, _ in outputs], metric)
     baseline = Baseline(constant, task.metrics(constant_scores))
     bounds = intervals(task.metrics, scores)
@@ -137,15 +138,15 @@ def evaluate(
     is_biased = is_tuned_on_examples and len(outputs) > 1
     judged, judged_bounds = _cross_validated(task, metric, scores) if is_biased else (metrics, bounds)
     return Evaluation(
-        len(outputs),
-        metric,
-        metrics,
-        bounds,
-        baseline,
-        _warning(baseline, judged, judged_bounds, metric, task.error_metrics),
-        task.class_report(scores),
-        _reliability(task, outputs),
-        errors,
+        num_rows=len(outputs),
+        metric=metric,
+        metrics=metrics,
+        intervals=bounds,
+        baseline=baseline,
+        warning=_warning(baseline, judged, judged_bounds, metric, task.error_metrics),
+        classes=task.class_report(scores),
+        reliability=_reliability(task, outputs),
+        errors=errors,
     )
 
 
@@ -159,7 +160,7 @@ def _warning(baseline: Baseline, metrics: Metrics, bounds: Bounds, metric: str, 
             doubtful.append(_compared(name, metrics, bounds, baseline))
     if not doubtful:
         return ""
-    what = f"the model is not clearly better than the baseline, {baseline.shown}: {'; '.join(doubtful)}"
+    what = f"the model is not clearly better than the baseline ({baseline.shown}): {'; '.join(doubtful)}"
     return f"{what}. Train longer or on more rows, or check the columns and labels."
 
 
@@ -176,15 +177,16 @@ def _cross_validated(task: AnyTask, metric: str, scores: Scores) -> tuple[Metric
     A task tuned on the rows it is judged by can seem to beat the baseline although it learned nothing.
     """
     rows = np.arange(len(scores))
-    halves = (rows % 2 == 0, rows % 2 == 1)
+    drawn = Permutation(len(rows), 0, "halves of the rows")(rows)  # rows may alternate between two kinds
+    halves = (drawn % 2 == 0, drawn % 2 == 1)
     tasks = [task.tuned(partial(scores.__getitem__, other), metric)[0] for other in reversed(halves)]
 
-    def metrics(drawn: NDArray[np.int64]) -> Metrics:
+    def metrics(sample: NDArray[np.int64]) -> Metrics:
         found: dict[str, float] = defaultdict(float)
         for tuned, half in zip(tasks, halves, strict=True):
-            part = drawn[half[drawn]]
+            part = sample[half[sample]]
             for name, value in (tuned.metrics(scores[part]) if len(part) else {}).items():
-                found[name] += value * len(part) / len(drawn)
+                found[name] += value * len(part) / len(sample)
         return found
 
     return metrics(rows), intervals(metrics, rows)

@@ -60,7 +60,8 @@ class Predictor:
         listed = _listed(inputs)
         given = [each for each in listed if not is_missing(each)]
         if num_missing := len(listed) - len(given):
-            text = f"None is predicted for {num_missing:,} of {counted(len(listed), 'input')}: missing (None or NaN)"
+            verb, whose = ("is", "its prediction is") if num_missing == 1 else ("are", "their prediction is")
+            text = f"{num_missing:,} of {counted(len(listed), 'input')} {verb} missing (None or NaN); {whose} None"
             warnings.warn(text, stacklevel=2)
         predictions = iter(_predictions(self._task_runner(), given))
         return [None if is_missing(each) else next(predictions) for each in listed]

@@ -31,7 +31,7 @@ from bertmill.rows.row import Row
 from bertmill.rows.source import RowFile
 from bertmill.rows.trained import trained_rows
 from bertmill.tasks import task_of_folder
-from bertmill.tasks.base import Answer, AnyTask, Array, Example, Scores
+from bertmill.tasks.base import Answer, AnyTask, Array, Example, Scores, unused_settings
 from bertmill.text.tokenizer import BertTokenizer
 
 ModelT = TypeVar("ModelT", bound=BertPreTrainedModel)
@@ -71,12 +71,14 @@ class Runner:
         tokenizer = tokenizer or BertTokenizer.from_pretrained(self.folder)
         self.windows = make_windows(settings, tokenizer, config.max_position_embeddings, *self.task.Options.window)
 
-    def read(self, file: RowFile, *, labelled: bool) -> Iterator[Row]:
+    def read(self, file: RowFile, *, labeled: bool) -> Iterator[Row]:
         """Yield the rows of a file, read with the options and settings used in training, unless it has its own."""
+        if problem := unused_settings(self.task.Options, vars(file.settings)):
+            raise UsageError(problem, where=file.path)
         if self._trained_rows is not None:
             self._trained_rows.apply_to(file)
         options = {name: getattr(self.task, name) for name in self.task.Options.model_fields}
-        return self.task.read(file, self.task.Options(**options), labelled=labelled)
+        return self.task.read(file, self.task.Options(**options), labeled=labeled)
 
     def with_options(self, **options: Any) -> Self:
         """Return a runner for the same model with these attributes of its task replaced."""

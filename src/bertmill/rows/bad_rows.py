@@ -81,7 +81,7 @@ class RowCounts:
         if are_too_many(self.skipped.total(), limit, self.num_rows):
             is_percentage = limit.endswith("%")
             which = f"more than {limit} of the rows are bad" if is_percentage else f"more bad rows than {limit}"
-            raise self._too_many(which, file, ", or raise max_bad_rows")
+            raise self._too_many(which, file, ", or raise `max_bad_rows`")
 
     def _too_many(self, which: str, file: str, also: str = "") -> DataError:
         remedy = f"look at {self.first_skipped} and check the format and the columns{also}"

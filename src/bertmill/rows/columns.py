@@ -17,11 +17,11 @@ in the header or in the keys of the first record, ignoring case and surrounding 
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from bertmill.config.commands import RowSettings
+from bertmill.config.notation import setting
 from bertmill.config.reading import unknown_name
 from bertmill.errors import UsageError
 
@@ -74,14 +74,13 @@ class Columns:
 
     @property
     def setting(self) -> str:
-        """The value of the setting `columns`, in quotes if a shell needs them."""
+        """The value of the setting `columns`."""
         named = {"text": self.text, "pair": self.pair, "label": self.label, "choices": "+".join(self.choices) or None}
-        setting = ",".join(f"{field}={name}" for field, name in named.items() if name is not None)
-        return shlex.quote(setting) if re.search(r"[^\w=,.+-]", setting) else setting
+        return ",".join(f"{field}={name}" for field, name in named.items() if name is not None)
 
-    def for_rows(self, *, labelled: bool) -> Columns:
+    def for_rows(self, *, labeled: bool) -> Columns:
         """These columns, without the label if labels are not read."""
-        return self if labelled else replace(self, label=None)
+        return self if labeled else replace(self, label=None)
 
     def has_fields_of(self, other: Columns) -> bool:
         """Whether both have a pair and choices, or neither does."""
@@ -108,7 +107,7 @@ def given_columns(settings: RowSettings) -> Columns | None:
     if settings.preset is None:
         return None if settings.columns is None else parse_columns(settings.columns)
     if settings.columns is not None:
-        raise UsageError("columns and preset cannot be used together")
+        raise UsageError("`columns` and `preset` cannot be used together")
     if settings.preset not in PRESETS:
         raise unknown_name("preset", settings.preset, list(PRESETS))
     return PRESETS[settings.preset]
@@ -120,22 +119,23 @@ def parse_columns(text: str) -> Columns:
     for part in text.split(","):
         key, equals, name = (word.strip() for word in part.partition("="))
         if not equals or key not in _KEYS or key in found or not name:
-            what = f"columns {text!r} is invalid at {part.strip()!r}"
+            what = f"{setting('columns', text)} is invalid at {part.strip()!r}"
             raise UsageError(what, remedy=f"write KEY=COLUMN,… with each of {', '.join(_KEYS)} at most once")
         found[key] = name
     if "text" not in found:
-        raise UsageError(f"columns {text!r} does not name a text", remedy="add text=COLUMN")
+        raise UsageError(f"{setting('columns', text)} does not name a text", remedy="add text=COLUMN")
     choices = tuple(name.strip() for name in found["choices"].split("+")) if "choices" in found else ()
     columns = Columns(found["text"], found.get("pair"), found.get("label"), choices)
     if len(set(columns.names)) < len(columns.names) or "" in columns.names:
-        raise UsageError(f"columns {text!r} repeats a column or has an empty name", remedy="name each column once")
+        what = f"{setting('columns', text)} repeats a column or has an empty name"
+        raise UsageError(what, remedy="name each column once")
     are_numbers = all(name.isdecimal() for name in columns.names)
     if are_numbers and "0" in columns.names:
-        raise UsageError(f"columns {text!r} is invalid: column numbers start at 1")
+        raise UsageError(f"{setting('columns', text)} is invalid: column numbers start at 1")
     return replace(columns, has_header=not are_numbers)
 
 
-def recognize_columns(names: Sequence[str], lists: Collection[str] = (), labelled: bool = False) -> Columns | None:
+def recognize_columns(names: Sequence[str], lists: Collection[str] = (), labeled: bool = False) -> Columns | None:
     """Find the columns by their common names. Returns None if the text, or a required label, cannot be recognized.
 
     `lists` are the columns that hold lists of values.
@@ -151,7 +151,7 @@ def recognize_columns(names: Sequence[str], lists: Collection[str] = (), labelle
     label = only_one(LABEL_NAMES)
     if text is None and label is not None and len(names) == 2:
         text = names[1 - names.index(label)]
-    if text is None or (labelled and label is None):
+    if text is None or (labeled and label is None):
         return None
     choices = only_one(LIST_NAMES, [name for name in names if name in lists])
     several = tuple(name for name in names if _ONE_CHOICE.fullmatch(plain_name(name)))  # in their order in the file

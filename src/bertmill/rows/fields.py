@@ -16,15 +16,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, TypeVar
 
+from bertmill.config.notation import setting
 from bertmill.errors import DataError, UsageError
 from bertmill.rows.bad_rows import ROWS_BEFORE_STOPPING, BadRowError
 from bertmill.rows.columns import Columns, given_columns, recognize_columns
 from bertmill.rows.formats import RECORDS, TABLES, Cells, Unfold, read_records, read_table
-from bertmill.rows.headers import check_for_header, numbered, with_header_notice
+from bertmill.rows.headers import cells_by_number, check_for_header, with_header_notice
 from bertmill.rows.labeled_texts import LABEL_PREFIX, read_class_folder, read_fasttext
 from bertmill.rows.row import Record, record_id
 from bertmill.rows.source import FOLDER, FORMATS, RowFile
-from bertmill.rows.suggestions import Sample, Wanted, looks_like_header
+from bertmill.rows.suggestions import RequiredFields, Sample, looks_like_header
 from bertmill.text.files import Line, first_lines
 from bertmill.text.printable import counted, one_line
 
@@ -38,36 +39,36 @@ _TABLE_SETTINGS = ("columns", "preset", "separator", "quotes")
 def read_fields(
     file: RowFile,
     *,
-    labelled: bool,
+    labeled: bool,
     optional_label: bool = False,
     choices: bool = False,
     unfold: Unfold = lambda _content, _file: None,
 ) -> Iterator[Record]:
     """Read the records of a file and rename their fields to text, pair, label and choices. Absent fields are omitted.
 
-    If `labelled` is false, labels in the file are ignored. With `optional_label`, the label of records without the key
+    If `labeled` is false, labels in the file are ignored. With `optional_label`, the label of records without the key
     is None, unless all records lack it. If `choices` is true, choices are required. `unfold` is passed to
     `read_records`.
     """
     file.require_format(*((*TABLES, *RECORDS) if choices else (*FORMATS, FOLDER)))
     given = given_columns(file.settings)
-    if labelled and given is not None and given.label is None:
-        raise UsageError("columns does not name a label", remedy="add label=COLUMN")
-    wanted = Wanted(labelled, choices)
+    if labeled and given is not None and given.label is None:
+        raise UsageError("`columns` does not name a label", remedy="add label=COLUMN")
+    required = RequiredFields(labeled, choices)
     if file.format in RECORDS:
         file.require_default("separator", "quotes")
-        records, columns = _named_records(file, read_records(file, unfold), wanted, optional_label)
-        if labelled and optional_label and columns.label is not None:
+        records, columns = _named_records(file, read_records(file, unfold), required, optional_label)
+        if labeled and optional_label and columns.label is not None:
             records = _with_optional(columns.label, records, file.path)
     elif file.format == FOLDER:
-        records, columns = _labeled_texts(file, read_class_folder(file, labelled=labelled))
+        records, columns = _labeled_texts(file, read_class_folder(file, labeled=labeled))
     else:
         first, lines = first_lines(file.lines(), 1)
         if not choices and _is_fasttext(file, first):
             records, columns = _labeled_texts(file, read_fasttext(lines))
         else:
-            records, columns = _table_records(file, read_table(file, lines), wanted)
-    columns = columns.for_rows(labelled=labelled)
+            records, columns = _table_records(file, read_table(file, lines), required)
+    columns = columns.for_rows(labeled=labeled)
     return (record if record.problem else _renamed(record, columns) for record in records)
 
 
@@ -81,7 +82,7 @@ def _labeled_texts(file: RowFile, records: Iterable[Record]) -> tuple[Iterable[R
     return records, Columns("text", label="label")
 
 
-def _table_records(file: RowFile, rows: Iterator[Cells], wanted: Wanted) -> tuple[Iterable[Record], Columns]:
+def _table_records(file: RowFile, rows: Iterator[Cells], required: RequiredFields) -> tuple[Iterable[Record], Columns]:
     """Return the rows of a table as records, with header names or numbers as keys, and the columns to use."""
     first = next(rows, None)
     if first is None:
@@ -89,26 +90,26 @@ def _table_records(file: RowFile, rows: Iterator[Cells], wanted: Wanted) -> tupl
     head = _head(rows, lambda row: row.values)
     names = [cell.strip() for cell in first.values]
     others = [row.values for row in head]
-    sample = Sample.of_table(first.values, others, has_header=_has_header(file, names, others, wanted))
-    columns = file.columns = _choose_columns(file, names, wanted, sample, first.place)
+    sample = Sample.of_table(first.values, others, has_header=_has_header(file, names, others, required))
+    columns = file.columns = _choose_columns(file, names, required, sample, first.place)
     rows = chain(head, rows)
     if not columns.has_header:
         check_for_header(file, columns, first, sample)
         rows = chain([first], rows)
-        names = list(numbered(first))
-    for name in columns.for_rows(labelled=wanted.label).names:
+        names = list(cells_by_number(first))
+    for name in columns.for_rows(labeled=required.label).names:
         if names.count(name) != 1:
             found = "no column" if name not in names else "more than one column"
-            raise _wrong_columns(f"there is {found} {name!r}", sample, wanted, first.place)
+            raise _wrong_columns(f"there is {found} {name!r}", sample, required, first.place)
     records = (_table_record(row, names) for row in rows)
-    if wanted.label and (columns.has_header or not sample.has_header):
-        return with_header_notice(file, records, columns, numbered(first)), columns
+    if required.label and (columns.has_header or not sample.has_header):
+        return with_header_notice(file, records, columns, cells_by_number(first)), columns
     return records, columns
 
 
-def _has_header(file: RowFile, names: Sequence[str], others: Sequence[Sequence[str]], wanted: Wanted) -> bool:
+def _has_header(file: RowFile, names: Sequence[str], others: Sequence[Sequence[str]], required: RequiredFields) -> bool:
     """Whether the first row of a table, which has these `names`, is a header."""
-    recognized = recognize_columns(names, labelled=wanted.label)
+    recognized = recognize_columns(names, labeled=required.label)
     known = [each for each in (given_columns(file.settings), file.trained_columns, recognized) if each is not None]
     has_known_name = any(each.has_header and not set(each.names).isdisjoint(names) for each in known)
     return has_known_name or looks_like_header(names, others)
@@ -120,12 +121,12 @@ def _table_record(row: Cells, names: Sequence[str]) -> Record:
         return Record(row.place, fields, record_id(fields))
     many = "many" if len(row.values) > len(names) else "few"
     what = f"this row has {counted(len(row.values), 'column')}, but the first row has {len(names)}"
-    problem = BadRowError(f"too {many} columns", what, "correct it, or check separator and quotes")
+    problem = BadRowError(f"too {many} columns", what, "correct it, or check `separator` and `quotes`")
     return Record(row.place, fields, problem=problem)
 
 
 def _named_records(
-    file: RowFile, records: Iterator[Record], wanted: Wanted, optional_label: bool
+    file: RowFile, records: Iterator[Record], required: RequiredFields, optional_label: bool
 ) -> tuple[Iterable[Record], Columns]:
     """Return the records and the columns to use: the given ones, or those recognized in the first good record.
 
@@ -135,17 +136,17 @@ def _named_records(
     good = [record for record in head if record.problem is None]
     if not good:
         what = f"its columns are unknown, because the first {len(head):,} rows are bad"
-        problem = BadRowError("unknown columns", what, "set columns")
+        problem = BadRowError("unknown columns", what, "set `columns`")
         rest = (record._replace(problem=record.problem or problem) for record in records)
         return chain(head, rest), given_columns(file.settings) or Columns("text")
     records = chain(head, records)
     sample = Sample.of_records([record.fields for record in good])
     first = good[0]
     if optional_label:
-        first = next((record for record in good if recognize_columns(list(record.fields), labelled=True)), first)
+        first = next((record for record in good if recognize_columns(list(record.fields), labeled=True)), first)
     names = list(first.fields)
     lists = [name for name, value in first.fields.items() if isinstance(value, list)]
-    columns = file.columns = _choose_columns(file, names, wanted, sample, first.place, lists)
+    columns = file.columns = _choose_columns(file, names, required, sample, first.place, lists)
     is_recognized = given_columns(file.settings) is None and columns == recognize_columns(names, lists)
     return _refuse_new_pairs(records) if is_recognized and columns.pair is None else records, columns
 
@@ -160,7 +161,7 @@ def _with_optional(label: str, records: Iterable[Record], path: str) -> Iterator
             record = record._replace(fields={**record.fields, label: None})
         yield record
     if is_missing:
-        raise DataError(f"no row has the column {label!r}", where=path, remedy="set columns to match the file")
+        raise DataError(f"no row has the column {label!r}", where=path, remedy="set `columns` to match the file")
 
 
 def _head(items: Iterator[ItemT], values: Callable[[ItemT], Iterable[Any]]) -> list[ItemT]:
@@ -176,34 +177,44 @@ def _head(items: Iterator[ItemT], values: Callable[[ItemT], Iterable[Any]]) -> l
 
 
 def _choose_columns(
-    file: RowFile, names: Sequence[str], wanted: Wanted, sample: Sample, place: str, lists: Collection[str] = ()
+    file: RowFile,
+    names: Sequence[str],
+    required: RequiredFields,
+    sample: Sample,
+    place: str,
+    lists: Collection[str] = (),
 ) -> Columns:
     """Return the columns of a file with these header names or keys. Raises DataError if they cannot be determined."""
     columns = given_columns(file.settings)
     if columns is None:
-        columns = recognize_columns(names, lists, wanted.label)
-        if columns is None and len(names) == 1 and file.format in TABLES and not wanted.label:
+        columns = recognize_columns(names, lists, required.label)
+        if columns is None and len(names) == 1 and file.format in TABLES and not required.label:
             columns = Columns("1", has_header=False)
         if file.trained_columns is not None:
-            columns = _like_trained(file, file.trained_columns, columns, names, sample, wanted)
-        elif columns is not None and wanted == Wanted(label=True) and not columns.pair:
+            columns = _like_trained(file, file.trained_columns, columns, names, sample, required)
+        elif columns is not None and required == RequiredFields(label=True) and not columns.pair:
             _report_unread_texts(file, columns, sample, place)
         if columns is None:
-            raise _unrecognized(file, sample, wanted, place)
-    if wanted.choices and not columns.choices:
+            raise _unrecognized(file, sample, required, place)
+    if required.choices and not columns.choices:
         what = f"no column is known to hold the choices; the columns are {sample}"
-        raise DataError(what, where=place, remedy=sample.remedy(wanted, columns))
+        raise DataError(what, where=place, remedy=sample.remedy(required, columns))
     return columns
 
 
 def _like_trained(
-    file: RowFile, trained: Columns, found: Columns | None, names: Sequence[str], sample: Sample, wanted: Wanted
+    file: RowFile,
+    trained: Columns,
+    found: Columns | None,
+    names: Sequence[str],
+    sample: Sample,
+    required: RequiredFields,
 ) -> Columns | None:
     """Return the columns that the model was trained with, or else those found in the file if they have the same fields.
 
     None if the file has neither.
     """
-    used = trained.for_rows(labelled=wanted.label)
+    used = trained.for_rows(labeled=required.label)
     if trained.has_header:
         is_there = all(names.count(name) == 1 for name in used.names)
     else:
@@ -211,35 +222,35 @@ def _like_trained(
         is_there = file.format in TABLES and not has_header and all(int(name) <= len(names) for name in used.names)
     if not is_there:
         return found if found is not None and found.has_fields_of(trained) else None
-    if found is None or found.for_rows(labelled=wanted.label) != used:
-        file.counts.notices.append(f"{file.path}: columns as in training: {used.setting}")
+    if found is None or found.for_rows(labeled=required.label) != used:
+        file.counts.notices.append(f"{file.path}: columns as in training: {setting('columns', used.setting)}")
     return trained
 
 
 def _report_unread_texts(file: RowFile, columns: Columns, sample: Sample, place: str) -> None:
     unread = sample.unread_texts(columns)
     if unread:
-        remedy = sample.remedy(Wanted(label=True))
+        remedy = sample.remedy(RequiredFields(label=True), is_pair=True)
         what = f"the texts in {' and '.join(map(one_line, unread))} are not read"
         file.counts.notices.append(f"{place}: {what}; to read pairs of texts, {remedy}")
 
 
-def _unrecognized(file: RowFile, sample: Sample, wanted: Wanted, place: str) -> DataError:
-    fields = "the text and the label" if wanted.label else "the text"
+def _unrecognized(file: RowFile, sample: Sample, required: RequiredFields, place: str) -> DataError:
+    fields = "the text and the label" if required.label else "the text"
     what = f"cannot tell which columns hold {fields}: {sample}"
     if file.trained_columns is not None:
-        trained = file.trained_columns.for_rows(labelled=wanted.label)
+        trained = file.trained_columns.for_rows(labeled=required.label)
         what = f"the file does not have the columns of the training rows, {trained.setting}: {sample}"
-    if len(sample.values) > 1 or not wanted.label or file.format not in TABLES:
-        return DataError(what, where=place, remedy=sample.remedy(wanted))
-    remedy = "set separator to the character between the columns"
+    if len(sample.values) > 1 or not required.label or file.format not in TABLES:
+        return DataError(what, where=place, remedy=sample.remedy(required))
+    remedy = "set `separator` to the character between the columns"
     if file.format == "tsv" and any(character in str(sample) for character in ",;"):
-        remedy = "set format to csv if commas or semicolons separate the columns"
+        remedy = "set `format='csv'` if commas or semicolons separate the columns"
     return DataError(what, where=place, remedy=remedy)
 
 
-def _wrong_columns(what: str, sample: Sample, wanted: Wanted, place: str) -> DataError:
-    return DataError(f"{what}; the columns are {sample}", where=place, remedy=sample.remedy(wanted))
+def _wrong_columns(what: str, sample: Sample, required: RequiredFields, place: str) -> DataError:
+    return DataError(f"{what}; the columns are {sample}", where=place, remedy=sample.remedy(required))
 
 
 def _refuse_new_pairs(records: Iterable[Record]) -> Iterator[Record]:
@@ -253,7 +264,7 @@ def _refuse_new_pairs(records: Iterable[Record]) -> Iterator[Record]:
                 without_pair.add(names)
             else:
                 what = f"this row has a second text in {columns.pair!r}, but the first row has only one text"
-                remedy = "give every row the same columns, or set columns"
+                remedy = "give every row the same columns, or set `columns`"
                 record = record._replace(problem=BadRowError("pair only in some rows", what, remedy))
         yield record
 

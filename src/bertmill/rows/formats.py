@@ -39,7 +39,9 @@ _MAX_ROW_CHARACTERS = 1 << 24  # bounds memory if a quote is never closed
 _MAX_PARTS = 1 << 16  # of a field, before they are joined to save memory
 _NAMED_SEPARATOR = re.compile('"?sep=([^"])"?')
 _PARQUET_ROWS = 1024  # read at a time
-_QUOTES_REMEDY = "quote the field and double the quotes inside it, or set quotes=literal if they are plain characters"
+_QUOTES_REMEDY = (
+    "quote the field and double the quotes inside it, or set `quotes='literal'` if they are plain characters"
+)
 
 # Reads a .json file in a task-specific structure. Returns None if the content has another structure.
 Unfold = Callable[[Any, RowFile], Iterator[Record] | None]
@@ -65,10 +67,13 @@ def read_table(file: RowFile, lines: Iterator[Line] | None = None) -> Iterator[C
     if named:
         next(lines)
     if is_csv and first and file.settings.separator is None:
-        separator = named[1] if named else _separator_in(first[0].text, has_quotes)
+        found = named[1] if named else _separator_in(first[0].text, has_quotes)
+        separator = found or file.trained_separator or ","
         if separator != ",":
+            file.separator = separator
             name = {";": "semicolons", "\t": "tabs"}.get(separator, repr(separator))
-            file.counts.notices.append(f"{file.path}: the columns are separated by {name}")
+            why = "" if found else ", as in training"
+            file.counts.notices.append(f"{file.path}: the columns are separated by {name}{why}")
     if has_quotes:
         return _split_quoted(lines, separator)
     cells = (Cells(line.place, line.text.split(separator)) for line in lines if line.text)
@@ -92,7 +97,7 @@ def read_records(file: RowFile, unfold: Unfold = lambda _content, _file: None) -
         raise UsageError(f"the file has one record per line, not a key {file.key!r}", where=file.path, remedy="omit it")
     if file.format == "jsonl" and begins_one_list(texts):
         what = "the file is one JSON array, not one record per line"
-        raise DataError(what, where=file.path, remedy="rename it to end in .json, or set format=json")
+        raise DataError(what, where=file.path, remedy="rename it to end in .json, or set `format='json'`")
     return (_line_record(line, file.counts.repairs) for line in lines)
 
 
@@ -114,11 +119,11 @@ def repair_strings(value: Any, repairs: Repairs) -> Any:
     return replace_surrogates(value, repairs) if isinstance(value, str) else value
 
 
-def _separator_in(line: str, has_quotes: bool) -> str:
-    """The separator of a .csv file with this first line."""
+def _separator_in(line: str, has_quotes: bool) -> str | None:
+    """The separator of a .csv file with this first line; None if it has only one column."""
     outside = re.sub('"[^"]*"', "", line) if has_quotes else line
-    found = max(";\t", key=outside.count)
-    return found if "," not in outside and found in outside else ","
+    found = "," if "," in outside else max(";\t", key=outside.count)
+    return found if found in outside else None
 
 
 def _with_warning(rows: Iterable[Cells], file: RowFile) -> Iterator[Cells]:
@@ -127,7 +132,7 @@ def _with_warning(rows: Iterable[Cells], file: RowFile) -> Iterator[Cells]:
     for row in rows:
         if not has_warned and any(map(_looks_quoted, row.values)):
             has_warned = True
-            advice = "set quotes=standard if quotes wrap fields"
+            advice = "set `quotes='standard'` if quotes wrap fields"
             file.counts.notices.append(f"{row.place}: a cell looks CSV-quoted, but quotes are literal here; {advice}")
         yield row
 

@@ -1,21 +1,22 @@
-"""Rows of a table that seem to be headers: an error, or a notice."""
+"""Detect table rows that look like headers; raise an error or add a notice."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from bertmill.config.notation import setting
 from bertmill.errors import DataError
 from bertmill.rows.columns import Columns, is_known
 from bertmill.rows.formats import Cells
 from bertmill.rows.row import Record
 from bertmill.rows.source import RowFile
-from bertmill.rows.suggestions import RENAME, Sample, is_name
+from bertmill.rows.suggestions import RENAME_REMEDY, Sample, is_name
 from bertmill.text.printable import one_line
 
 
 def check_for_header(file: RowFile, columns: Columns, first: Cells, sample: Sample) -> None:
     """Raise DataError if the first row of a table without a header has common names; report other likely headers."""
-    cells = numbered(first)
+    cells = cells_by_number(first)
     used = [cells[name] for name in columns.names if name in cells]
     what = f"the first row looks like a header ({', '.join(map(one_line, used))})"
     if len(used) > 1 and all(map(is_known, used)):
@@ -51,7 +52,7 @@ def with_header_notice(
         file.counts.notices.append(f"{place}: {what}")
 
 
-def numbered(row: Cells) -> dict[str, str]:
+def cells_by_number(row: Cells) -> dict[str, str]:
     """The cells of a row by their number, without surrounding spaces."""
     return {str(number): cell.strip() for number, cell in enumerate(row.values, start=1)}
 
@@ -61,4 +62,4 @@ def _by_name(columns: Columns, cells: Mapping[str, str]) -> str:
     text, pair, label = (cells.get(name or "", name) for name in (columns.text, columns.pair, columns.label))
     choices = tuple(cells.get(name, name) for name in columns.choices)
     named = Columns(text or "", pair, label, choices)
-    return RENAME if all(map(str.isdecimal, named.names)) else f"set columns to {named.setting}"
+    return RENAME_REMEDY if all(map(str.isdecimal, named.names)) else f"set {setting('columns', named.setting)}"

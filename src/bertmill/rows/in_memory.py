@@ -63,6 +63,8 @@ def _plain(value: Any) -> Any:
         return None
     if isinstance(value, Mapping):
         return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, set | frozenset):
+        value = sorted(value, key=str)
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value]
     return value if isinstance(value, str | bool | int | float) else str(value)

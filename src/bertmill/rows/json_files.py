@@ -5,6 +5,8 @@
     [[text, label], …]                                  a list of texts with their labels
     {"train": [[text, intent], …], "val": […], …}       several lists, of which a key selects one (CLINC)
     {"text": {"0": …, "1": …}, "label": {"0": …}}       columns by row number (pandas)
+    {"text": [text, …], "label": [label, …]}            columns as lists of equal length
+    {"columns": [name, …], "index": …, "data": [row, …]}    rows of values (pandas: orient="split")
 A list or an object cannot be read in parts, so the size of the file is limited. Objects and lists record the line on
 which they start, for error messages.
 """
@@ -22,10 +24,12 @@ from json.scanner import py_make_scanner  # type: ignore[attr-defined]
 from typing import Any
 
 from bertmill.errors import DataError, UsageError
+from bertmill.rows.columns import TEXT_NAMES
 from bertmill.text.files import Line
 from bertmill.text.printable import listed
 
 MAX_JSON_CHARACTERS = 1 << 28  # of a whole file
+_WORD_NAMES = ("words", "tokens")  # keys of a single row that may be a list of strings
 
 
 class JsonObject(dict[str, Any]):
@@ -106,17 +110,24 @@ def at_key(content: Any, file: str, key: str | None) -> Any:
 def listed_rows(content: Any, file: str) -> Iterator[tuple[str, Any]]:
     """Yield the place and the value of each row in the content of a .json file. Raises DataError if there are none."""
     if isinstance(content, JsonObject):
-        lists = {key: value for key, value in content.items() if _is_list_of_rows(value)}
-        if len(lists) > 1:
-            keys = listed([f"{key} ({len(rows):,})" for key, rows in lists.items()])
-            remedy = f"name one of them, as in {file}#{next(iter(lists))}"
-            raise UsageError(f"the file has several lists of rows: {keys}", where=file, remedy=remedy)
-        content = next(iter(lists.values())) if lists else _transposed(content)
+        content = _split_table(content) or _rows_in(content, file)
     if not isinstance(content, JsonList):
         what = f"expected a list of records (found: {type_of(content)})"
         raise DataError(what, where=file, remedy="write a list, or one record per line")
     for number, item in enumerate(content, start=1):
         yield f"{file}:{line_of(item, content)}, record {number}", _record(item)
+
+
+def _rows_in(content: JsonObject, file: str) -> JsonList:
+    """The only list of rows in an object, or else its columns as rows, or the object as the only row."""
+    if _are_columns(content) and not content.keys().isdisjoint((*TEXT_NAMES, *_WORD_NAMES)):
+        return _transposed(content)  # lists of two choices or words only look like rows
+    lists = {key: value for key, value in content.items() if _is_list_of_rows(value)}
+    if len(lists) > 1:
+        keys = listed([f"{key} ({len(rows):,})" for key, rows in lists.items()])
+        remedy = f"name one of them, as in {file}#{next(iter(lists))}"
+        raise UsageError(f"the file has several lists of rows: {keys}", where=file, remedy=remedy)
+    return next(iter(lists.values())) if lists else _transposed(content)
 
 
 def _is_list_of_rows(value: Any) -> bool:
@@ -133,18 +144,44 @@ def _record(item: Any) -> Any:
     return JsonObject(text=item[0], label=item[1]) if _is_pair(item) else item
 
 
+def _split_table(content: JsonObject) -> JsonList | None:
+    """The rows of a table that pandas wrote with orient="split"; None for any other object."""
+    names, rows = content.get("columns"), content.get("data")
+    if not content.keys() <= {"columns", "index", "data"} or not isinstance(names, JsonList):
+        return None
+    if not isinstance(rows, JsonList) or not all(isinstance(row, JsonList) and len(row) == len(names) for row in rows):
+        return None
+    return _listed([JsonObject(zip(map(str, names), row, strict=True)) for row in rows], rows)
+
+
 def _transposed(content: JsonObject) -> JsonList:
-    """The rows of an object: of columns by row number, which pandas writes, or else the object itself."""
+    """The rows of an object: of columns by row number (pandas) or as lists, or else the object itself."""
     columns = list(content.values())
     names = columns[0].keys() if columns and isinstance(columns[0], JsonObject) else ()
     if names and all(isinstance(column, JsonObject) and column.keys() == names for column in columns):
         rows = [JsonObject((name, column[row]) for name, column in content.items()) for row in names]
+    elif _are_columns(content):
+        rows = [JsonObject(zip(content, values, strict=True)) for values in zip(*columns, strict=True)]
     else:
         rows = [content]
+    return _listed(rows, content)
+
+
+def _are_columns(content: JsonObject) -> bool:
+    """Whether an object has lists of equal length, and is not a single row with a list of words."""
+    columns = list(content.values())
+    if not all(isinstance(column, JsonList) and column and len(column) == len(columns[0]) for column in columns):
+        return False
+    has_words = any(all(isinstance(word, str) for word in content.get(name, [0])) for name in _WORD_NAMES)
+    return bool(columns) and not has_words
+
+
+def _listed(rows: list[JsonObject], source: JsonObject | JsonList) -> JsonList:
+    """The rows as a list that starts on the same line as their source, like each of them."""
     found = JsonList(rows)
-    found.line = content.line
+    found.line = source.line
     for row in rows:
-        row.line = content.line
+        row.line = source.line
     return found
 
 

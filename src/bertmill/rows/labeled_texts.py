@@ -30,16 +30,16 @@ def read_fasttext(lines: Iterable[Line]) -> Iterator[Record]:
             yield Record(line.place, fields)
 
 
-def read_class_folder(file: RowFile, *, labelled: bool) -> Iterator[Record]:
+def read_class_folder(file: RowFile, *, labeled: bool) -> Iterator[Record]:
     """Yield a record with text and label for each file, sorted by name. Its id is the name within the folder."""
     folder = Path(file.path)
     if not folder.is_dir():
         raise UsageError("is not a folder", where=folder)
     classes = _subfolders(folder)
-    if not classes and labelled:
+    if not classes and labeled:
         what = "the folder has no subfolders"
         raise DataError(what, where=folder, remedy="name a file of rows, or a folder with one subfolder per class")
-    if labelled and any(each.name == _UNLABELED for each in classes):
+    if labeled and any(each.name == _UNLABELED for each in classes):
         classes = [each for each in classes if each.name != _UNLABELED]
         file.counts.notices.append(f"{folder / _UNLABELED} is not read: its texts have no labels")
     paths = [path for each in classes for path in _texts(each)]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import math
+import re
 from collections.abc import Collection
 from typing import Any
 
 from bertmill.rows.bad_rows import BadRowError
+from bertmill.text.printable import one_line
 
+_ADJACENT_STRINGS = re.compile(r"""['"]\s+['"]""")  # without a comma, as numpy prints lists
 FEW_LABELS = 20  # up to this many are listed one by one
 
 
@@ -47,3 +51,15 @@ def is_empty(value: Any) -> bool:
     if isinstance(value, str):
         return not value.strip()
     return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def printed_list(text: str) -> list[str | int]:
+    """Parse a list that Python wrote as text, as in a .csv file of pandas. Raises BadRowError if it is not one."""
+    try:
+        found = None if _ADJACENT_STRINGS.search(text) else ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        found = None
+    if not isinstance(found, list) or not all(isinstance(each, str | int) for each in found):
+        what = f"the label {one_line(text, 40)!r} is not a list of strings or integers"
+        raise BadRowError("malformed list", what, "separate the labels with |, or write a list such as ['a', 'b']")
+    return found

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from bertmill.config.commands import RowSettings
+from bertmill.config.notation import setting
 from bertmill.errors import DataError, UsageError
 from bertmill.rows.bad_rows import BadRowError, RowCounts, UnknownLabelError
 from bertmill.rows.columns import Columns
@@ -35,9 +36,11 @@ class RowFile:
     settings: RowSettings = field(default_factory=RowSettings)
     counts: RowCounts = field(default_factory=RowCounts)
     trained_columns: Columns | None = None  # of the model, used if the settings name none
+    trained_separator: str | None = None  # of a .csv file, used if the first line has none
     is_like_trained: bool = False  # whether the suffix is that of the training rows
     key: str | None = field(default=None, init=False)
     columns: Columns | None = field(default=None, init=False)  # in use; set when reading starts
+    separator: str | None = field(default=None, init=False)  # of a .csv file, if detected and not a comma
     tags: Path | None = None  # a parallel file with the tags of each line
     _first_unknown: UnknownLabelError | None = field(default=None, init=False)  # if it stops reading
 
@@ -60,25 +63,21 @@ class RowFile:
         limit = MAX_JSON_CHARACTERS if self.format == "json" else MAX_LINE_CHARACTERS  # JSON may be one line
         yield from read_file(self.path, encoding=encoding, repairs=repairs, max_line_characters=limit)
         if repairs.bad_bytes and not repairs.utf16 and encoding is None:
-            advice = "if the file has another encoding, set encoding, for example to cp1252 or gb18030"
+            advice = "if the file has another encoding, set `encoding`, for example to cp1252 or gb18030"
             self.counts.notices.append(f"{self.path}: some bytes are not UTF-8; {advice}")
 
     def require_format(self, *formats: str) -> None:
         """Raise UsageError if the format of the file is not one of `formats`."""
         if self.format not in formats:
-            remedy = f"convert the file, or set format, to one of {', '.join(formats)}"
+            remedy = f"convert the file, or set `format`, to one of {', '.join(formats)}"
             raise UsageError(f"this task cannot read the format {self.format}", where=self.path, remedy=remedy)
 
-    def require_no_tags(self) -> None:
-        """Raise UsageError if a parallel file is given. For tasks that do not read it."""
-        if self.tags is not None:
-            raise UsageError("tags cannot be used with this task", where=self.path)
-
     def require_default(self, *names: str) -> None:
-        """Raise UsageError if any of these settings is set. For settings that the task or format does not use."""
+        """Raise UsageError if any of these settings is set. For settings that the format does not use."""
         given = [name for name in names if getattr(self.settings, name) is not None]
         if given:
-            raise UsageError(f"{' and '.join(given)} cannot be used with this task and format", where=self.path)
+            what = f"{' and '.join(map(setting, given))} cannot be used with this format"
+            raise UsageError(what, where=self.path)
 
     def rows(self, records: Iterable[Record], parse: Callable[[Record], RowT]) -> Iterator[RowT]:
         """Yield the row that `parse` makes of each record, with its id. Bad rows stop reading or are counted."""
@@ -117,7 +116,8 @@ class RowFile:
 
 
 def _stopped_by(problem: BadRowError, place: str) -> DataError:
-    remedy = f"{problem.remedy or 'correct it'}, or set on_bad_row=skip to skip such rows"
+    alternatives = ", ".join((problem.remedy or "correct it").rsplit(", or ", 1))
+    remedy = f"{alternatives}, or set {setting('on_bad_row', 'skip')} to skip such rows"
     return DataError(problem.what, where=problem.where or place, remedy=remedy)
 
 

@@ -57,6 +57,10 @@ def split_rows(
         group.sort(key=lambda subject: (keyed_seed(seed, _PURPOSE, subject), subject))
         dev.update(_drawn(group, num_needed, num_rows_of)[: len(group) - 1])
     if not dev:
+        if len(groups) > 1 and all(len(group) == 1 for group in groups.values()):
+            what = "every label occurs with a single text, so no row can be held out"
+            remedy = "check the label column (for numbers, use regress), or provide a dev file"
+            raise DataError(what, where=where, remedy=remedy)
         available = f"{counted(len(rows), 'row')} with {counted(len(strata_of), 'different text')}"
         what = f"{available} are too few for a dev fraction of {share:g}"
         raise DataError(what, where=where, remedy="provide more rows, or a dev file")

@@ -3,7 +3,8 @@
 - A first row is a header if it has only short names, none of which occurs again in its column, and one of them is a
   common name, or stands above numbers, repeated values or texts.
 - Columns of texts have several words per value; a column of labels has short values that repeat, or numbers.
-- Common names take precedence over values. What is ambiguous is left open: a suggestion is correct or incomplete.
+- Common names take precedence over values. Ambiguous columns are left as the placeholder COLUMN. Two columns of texts
+  are suggested as a pair.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, Literal, NamedTuple
 
+from bertmill.config.notation import setting
 from bertmill.rows.columns import (
     LABEL_NAMES,
     PAIR_NAMES,
@@ -29,8 +31,8 @@ from bertmill.text.printable import one_line
 
 Kind = Literal["text", "label", "list", "other"]
 
-OPEN = "COLUMN"  # stands for a column that is not suggested
-RENAME = "rename the columns: in columns, names cannot contain commas, and cannot all be numbers"
+PLACEHOLDER = "COLUMN"  # stands for a column that is not suggested
+RENAME_REMEDY = "rename the columns: in `columns`, names cannot contain commas, and cannot all be numbers"
 _MAX_LISTED = 20
 _NO_SPACES = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _WORD = re.compile(rf"[{_NO_SPACES}]|[^\s{_NO_SPACES}]+")  # in scripts without spaces, each character
@@ -43,7 +45,7 @@ _CHARACTERS_OF_LABEL = 30
 _FEW_VALUES = 4  # too few to repeat
 
 
-class Wanted(NamedTuple):
+class RequiredFields(NamedTuple):
     """What is read in addition to texts."""
 
     label: bool
@@ -81,22 +83,27 @@ class Sample:
         ]
         return ", ".join(listed[:_MAX_LISTED] + [f"and {len(listed) - _MAX_LISTED} more"] * (len(listed) > _MAX_LISTED))
 
-    def remedy(self, wanted: Wanted, known: Columns | None = None) -> str:
-        """How to set `columns` for this file. If only choices are missing, pass the `known` columns."""
-        labels = self._labels() if wanted.label else []
-        label = labels[0] if len(labels) == 1 else OPEN
+    def remedy(self, required: RequiredFields, known: Columns | None = None, *, is_pair: bool = False) -> str:
+        """How to set `columns` for this file. If only choices are missing, pass the `known` columns.
+
+        Two texts may be a pair, or only one of them is meant, unless their names are known or `is_pair` is true.
+        """
+        labels = self._labels() if required.label else []
+        label = labels[0] if len(labels) == 1 else PLACEHOLDER
         texts = [name for name in self._texts() if name != label]
-        named = self._with_choices(known, texts) if wanted.choices else self._pair(texts)
-        if wanted.label and not known:
+        named = self._with_choices(known, texts) if required.choices else self._pair(texts)
+        if required.label and not known:
             named = replace(named, label=label)
         if not self._can_be_set(named):
-            return RENAME
+            return RENAME_REMEDY
         candidates = {
-            "texts": texts if OPEN in (named.text, *named.choices) else [],
-            "labels": labels if named.label == OPEN else [],
+            "texts": texts if PLACEHOLDER in (named.text, *named.choices) else [],
+            "labels": labels if named.label == PLACEHOLDER else [],
         }
         listed = [f"{' or '.join(map(one_line, names))} may hold {kind}" for kind, names in candidates.items() if names]
-        return "; ".join([f"set columns to {named.setting}", *listed])
+        is_pair = is_pair or known is not None or self._known_pair() is not None
+        alternative = "" if is_pair or named.pair in (None, PLACEHOLDER) else " (or only one of them)"
+        return "; ".join([f"set {setting('columns', named.setting)}{alternative}", *listed])
 
     def unread_texts(self, columns: Columns) -> list[str]:
         """The columns of texts that are not among `columns`."""
@@ -104,14 +111,17 @@ class Sample:
 
     def _pair(self, texts: list[str]) -> Columns:
         """The columns of a text, or of a pair."""
-        by_plain_name = {plain_name(name): name for name in self.values}
-        pairs = [pair for pair in PAIR_NAMES if by_plain_name.keys() >= set(pair)]
-        if len(pairs) == 1:
-            text, pair = (by_plain_name[name] for name in pairs[0])
-            return Columns(text, pair)
+        if known := self._known_pair():
+            return Columns(*known)
         if len(texts) in (1, 2):
             return Columns(texts[0], texts[1] if len(texts) == 2 else None)
-        return Columns(OPEN, OPEN if texts else None)
+        return Columns(PLACEHOLDER, PLACEHOLDER if texts else None)
+
+    def _known_pair(self) -> tuple[str, str] | None:
+        """The columns with the names of a pair, if there is only one such pair."""
+        by_plain_name = {plain_name(name): name for name in self.values}
+        pairs = [pair for pair in PAIR_NAMES if by_plain_name.keys() >= set(pair)]
+        return (by_plain_name[pairs[0][0]], by_plain_name[pairs[0][1]]) if len(pairs) == 1 else None
 
     def _with_choices(self, known: Columns | None, texts: list[str]) -> Columns:
         """The columns of choices: a list, or columns with the same name and a number or letter."""
@@ -121,14 +131,15 @@ class Sample:
             if (found := _NUMBERED.fullmatch(name)) and not (known and name in known.names):
                 numbered[found[1].casefold()].append(name)
         groups = [lists] if len(lists) == 1 else [group for group in numbered.values() if len(group) > 1]
-        choices = groups[0] if len(groups) == 1 else [OPEN, OPEN]
+        choices = groups[0] if len(groups) == 1 else [PLACEHOLDER, PLACEHOLDER]
         others = [name for name in texts if name not in choices]
-        columns = known or (self._pair(others) if len(groups) == 1 else Columns(OPEN))
+        columns = known or (self._pair(others) if len(groups) == 1 else Columns(PLACEHOLDER))
         return replace(columns, choices=tuple(choices))
 
     def _can_be_set(self, columns: Columns) -> bool:
         """Whether the setting `columns` can express them."""
-        are_numbers = all(map(str.isdecimal, columns.names)) if OPEN not in columns.names else not self.has_header
+        is_open = PLACEHOLDER in columns.names
+        are_numbers = not self.has_header if is_open else all(map(str.isdecimal, columns.names))
         has_separator = any("," in name for name in columns.names) or any("+" in name for name in columns.choices)
         return not has_separator and are_numbers != self.has_header
 

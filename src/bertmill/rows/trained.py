@@ -1,10 +1,11 @@
 """How the training rows of a model were read, recorded in bertmill.json so that similar files need no settings.
 
-    "rows": {"suffix": ".csv", "separator": ";", "columns": {"text": "comentario", "label": "clase", …}}
+    "rows": {"suffix": ".csv", "detected_separator": ";", "columns": {"text": "comentario", "label": "clase", …}}
 
 - The columns are used for every file that has them (fields.py).
 - Format, separator and quotes are used for files with the same suffix, if none of the three is set. If the tags were in
   a parallel file, the format is `sentences`.
+- A separator that was detected in the first line is used for .csv files with no separator in their first line.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class TrainedRows(BaseModel):
     format: str | None = None
     separator: Separator | None = None
     quotes: Quotes | None = None
+    detected_separator: Separator | None = None  # not set, and not a comma
     columns: Columns | None = None
 
     @model_validator(mode="after")
@@ -46,7 +48,7 @@ class TrainedRows(BaseModel):
         if file.is_like_trained and all(getattr(file.settings, name) is None for name in _FORMAT_SETTINGS):
             recorded = {name: getattr(self, name) for name in _FORMAT_SETTINGS}
             file.settings = file.settings.model_copy(update=recorded)
-        file.trained_columns = self.columns
+        file.trained_columns, file.trained_separator = self.columns, self.detected_separator
 
 
 def recorded_rows(file: RowFile) -> dict[str, Any]:
@@ -55,7 +57,9 @@ def recorded_rows(file: RowFile) -> dict[str, Any]:
     if file.tags is not None:
         settings["format"] = PARALLEL_FORMAT
     columns = file.columns or given_columns(file.settings)
-    recorded = TrainedRows(suffix=format_suffix(file.path), columns=columns, **settings)
+    recorded = TrainedRows(
+        suffix=format_suffix(file.path), columns=columns, detected_separator=file.separator, **settings
+    )
     return recorded.model_dump(mode="json", exclude_defaults=True)
 
 

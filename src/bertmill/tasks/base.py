@@ -18,11 +18,12 @@ from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 from torch import Tensor, nn
 
 from bertmill.batching.by_length import PIECES_PER_BATCH, split_into_batches
 from bertmill.batching.windows import Window, Windows, pack
+from bertmill.config.notation import setting
 from bertmill.model.config import BertConfig
 from bertmill.rows.bad_rows import BadRowError
 from bertmill.rows.row import Row
@@ -44,10 +45,27 @@ class TaskOptions(BaseModel):
     unused: ClassVar[frozenset[str]] = frozenset(("tags", "dev_tags"))  # settings that do not apply to the task
     window: ClassVar[tuple[int | None, int | None]] = (None, None)  # default length and stride; None: set by the model
 
+    @model_validator(mode="before")  # such a setting is the only problem to report
+    @classmethod
+    def _all_settings_apply(cls, given: Any) -> Any:
+        if isinstance(given, dict) and (problem := unused_settings(cls, given)):
+            raise ValueError(problem)
+        return given
+
     @property
     def optional_label(self) -> bool:
         """Whether a record may lack its label."""
         return False
+
+
+def unused_settings(options: type[TaskOptions], settings: Mapping[str, Any]) -> str:
+    """The problem with settings that are given and do not apply to the task; empty if there are none.
+
+    False is what a run records for a setting that is off.
+    """
+    given = [setting(name) for name in sorted(options.unused) if settings.get(name) not in (None, False)]
+    verb = "does" if len(given) == 1 else "do"
+    return f"{', '.join(given)} {verb} not apply to this task" if given else ""
 
 
 @dataclass(frozen=True)
@@ -95,7 +113,7 @@ class Task(ABC, Generic[RowT, ExampleT]):
 
     @classmethod
     @abstractmethod
-    def read(cls, file: RowFile, options: Any, *, labelled: bool) -> Iterator[RowT]:
+    def read(cls, file: RowFile, options: Any, *, labeled: bool) -> Iterator[RowT]:
         """Yield the rows of a file. `options` is an instance of `Options`."""
 
     @classmethod

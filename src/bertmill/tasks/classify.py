@@ -27,7 +27,7 @@ from bertmill.batching.windows import Windows
 from bertmill.errors import DataError, UsageError
 from bertmill.model.config import BertConfig
 from bertmill.rows.bad_rows import BadRowError, UnknownLabelError
-from bertmill.rows.labels import are_many_numbers, as_number, is_empty, label_text
+from bertmill.rows.labels import are_many_numbers, as_number, is_empty, label_text, printed_list
 from bertmill.rows.source import RowFile
 from bertmill.rows.split import SplitKey
 from bertmill.tasks.base import Answer, Array, Example, FolderEntries, Score, Scores, TaskOptions, probabilities
@@ -66,7 +66,7 @@ class ClassifyOptions(TaskOptions):
     @model_validator(mode="after")
     def _one_label_only(self) -> Self:
         if self.multi_label and (self.class_weights is not None or self.label_smoothing > 0):
-            raise ValueError("class_weights and label_smoothing cannot be used with multi_label")
+            raise ValueError("`class_weights` and `label_smoothing` cannot be used with `multi_label`")
         return self
 
 
@@ -165,7 +165,7 @@ class Classify(SequenceTask[ClassRow]):
         labels = self.labels(row)
         if len(labels) != 1 and not self.multi_label:
             what = f"the row has {len(labels)} labels"
-            raise BadRowError("several labels", what, "set multi_label", where=row.place)
+            raise BadRowError("several labels", what, "set `multi_label=True`", where=row.place)
         unknown = [label for label in labels if label not in self._numbers]
         if unknown:
             raise UnknownLabelError("label", dict.fromkeys(unknown, 1), self.class_names, row.place)
@@ -276,11 +276,13 @@ class Classify(SequenceTask[ClassRow]):
         return confidence, self.labels(example.row)
 
 
-def _label(value: Any, may_be_empty: bool) -> Label:
+def _label(value: Any, multi_label: bool) -> Label:
     """Convert a label from a file: numbers and booleans to text, a list to several labels."""
+    if multi_label and isinstance(value, str) and value.strip()[:1] == "[" and value.strip()[-1:] == "]":
+        value = printed_list(value.strip())
     if isinstance(value, list):
         return tuple(map(label_text, value))
-    return () if may_be_empty and is_empty(value) else label_text(value)
+    return () if multi_label and is_empty(value) else label_text(value)
 
 
 def _separator(labels: Iterable[Iterable[str]]) -> str:
@@ -311,7 +313,7 @@ def count_labels(rows: Iterable[ClassRow], multi_label: bool, where: str) -> Cou
             counts.update(given)
     if len(counts) < 2:
         what = f"all rows have the same label {next(iter(counts))!r}" if counts else "no row has a label"
-        remedy = "classify needs at least two different labels; set multi_label if labels are lists"
+        remedy = "classify needs at least two different labels; set `multi_label=True` if labels are lists"
         raise DataError(what, where=where, remedy=remedy)
     return Counter({label: counts[label] for label in sorted(counts, key=_by_value)})
 
@@ -330,10 +332,10 @@ def parse_class_weights(text: str, counts: Counter[str]) -> tuple[float, ...]:
     for part in text.split(","):
         label, _, weight = (word.strip() for word in part.rpartition("="))
         if "=" not in part or not 0 < as_number(weight) < math.inf:
-            what = f"class_weights: expected LABEL=NUMBER with a positive number, got {part!r}"
+            what = f"`class_weights`: expected LABEL=NUMBER with a positive number, got {part!r}"
             raise UsageError(what, remedy="correct it, or use balanced")
         if label not in counts or label in weights:
             remedy = f"the labels are {listed(list(counts))}"
-            raise UsageError(f"class_weights: {part!r} names an unknown or repeated label", remedy=remedy)
+            raise UsageError(f"`class_weights`: {part!r} names an unknown or repeated label", remedy=remedy)
         weights[label] = as_number(weight)
     return tuple(weights.get(label, 1.0) for label in counts)

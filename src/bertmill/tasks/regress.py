@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -22,6 +23,7 @@ from bertmill.tasks.metrics import number_metrics
 from bertmill.tasks.sequence import SequenceTask, TextRow, read_texts
 from bertmill.text.tokenizer import BertTokenizer
 
+_DECIMAL_COMMA = re.compile(r"[+-]?\d+,(?!\d{3}$)\d+")  # three digits may be thousands
 MAX_NUMBER = 1e15  # its square is finite in float32
 
 
@@ -110,5 +112,8 @@ def _number(value: Any) -> float:
     number = as_number(text)
     if not abs(number) <= MAX_NUMBER:
         problem = "too large" if math.isfinite(number) else "not a number"
-        raise BadRowError("label is not a number", f"the label {text!r} is {problem}", "correct it, or use classify")
+        remedy = "correct it, or use classify"
+        if _DECIMAL_COMMA.fullmatch(text):
+            remedy = f"write decimals with a point: {text.replace(',', '.')}"
+        raise BadRowError("label is not a number", f"the label {text!r} is {problem}", remedy)
     return number

@@ -28,7 +28,7 @@ class TextRow(Row):
         return dict(zip(FIELDS, self.texts, strict=False))
 
 
-TextRowT = TypeVar("TextRowT", bound=Row)
+TextRowT = TypeVar("TextRowT", bound=TextRow)
 
 
 class SequenceTask(Task[TextRowT, Example]):
@@ -48,7 +48,7 @@ class SequenceTask(Task[TextRowT, Example]):
         """Return a row from its fields, which include `label` if labels are read. Raises BadRowError if invalid."""
 
     @classmethod
-    def read(cls, file: RowFile, options: Any, *, labelled: bool) -> Iterator[TextRowT]:
+    def read(cls, file: RowFile, options: Any, *, labeled: bool) -> Iterator[TextRowT]:
         has_choices = "choices" in cls.fields
 
         def parse(record: Record) -> TextRowT:
@@ -57,10 +57,9 @@ class SequenceTask(Task[TextRowT, Example]):
                 raise BadRowError("has choices", what, "remove them")
             return cls.parse(record.fields, record.place, options)
 
-        file.require_no_tags()
         records = read_fields(
             file,
-            labelled=labelled,
+            labeled=labeled,
             optional_label=options.optional_label,
             choices=has_choices,
             unfold=cls.unfold,

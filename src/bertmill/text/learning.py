@@ -100,7 +100,7 @@ def learn_vocabulary(
         "pieces": len(vocabulary),
         "words": table.num_words,
         "different_words": table.num_different,
-        "words_learnt_from": len(table.words),
+        "training_words": len(table.words),
         "alphabet": len(characters),
         "dropped_characters": sorted(dropped, key=lambda character: (-dropped[character], character)),
         "dropped_share": sum(dropped.values()) / sum(table.characters.values()),

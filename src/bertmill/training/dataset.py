@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -34,18 +35,36 @@ class Dataset:
     rows: dict[str, Any]  # how they were read, for bertmill.json
 
 
-def read_dataset(settings: FinetuneSettings, kind: type[AnyTask], windows: Windows) -> Dataset:
-    """Read the rows that `settings` name and encode them for a task of the class `kind`."""
-    fraction = heldout_share(settings.dev)
+def read_dataset(
+    settings: FinetuneSettings, kind: type[AnyTask], windows: Windows, remark: Callable[[str], None]
+) -> Dataset:
+    """Read the rows that `settings` name and encode them for a task of the class `kind`.
+
+    If they are unusable, `remark` receives the notices about the files before the error is raised.
+    """
     train_file = RowFile(str(settings.train), settings, tags=settings.tags)
-    dev_file = RowFile(settings.dev, settings, tags=settings.dev_tags) if fraction is None else train_file
-    train = list(kind.read(train_file, settings, labelled=True))
+    dev_file = train_file
+    if heldout_share(settings.dev) is None:
+        dev_file = RowFile(settings.dev, settings, tags=settings.dev_tags)
+    try:
+        return _read_files(settings, kind, windows, train_file, dev_file)
+    except DataError:
+        for notice in dict.fromkeys([*train_file.counts.notices, *dev_file.counts.notices]):
+            remark(escaped(notice))
+        raise
+
+
+def _read_files(
+    settings: FinetuneSettings, kind: type[AnyTask], windows: Windows, train_file: RowFile, dev_file: RowFile
+) -> Dataset:
+    fraction = heldout_share(settings.dev)
+    train = list(kind.read(train_file, settings, labeled=True))
     # From all rows, so that a label is known even if its only row becomes a dev row.
     task = kind.from_rows(train, settings, windows.tokenizer, train_file)
     metric = choose_metric(settings, task)
     if fraction is None:
-        dev_file.trained_columns = train_file.columns
-        dev = list(kind.read(dev_file, settings, labelled=True))
+        dev_file.trained_columns, dev_file.trained_separator = train_file.columns, train_file.separator
+        dev = list(kind.read(dev_file, settings, labeled=True))
     else:
         train, dev = split_rows(train, fraction, SPLIT_SEED, task.split_key, where=train_file.path)
     train_examples = list(encode_rows(task, train, windows, train_file))

@@ -62,7 +62,7 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
             return run.model
         sources = hash_sources(run.settings)
         run.require_sources(sources)
-        resolved = _resolve(run.settings)
+        resolved = _resolve(run.settings, run.journal)
         for line in resolved.data.remarks:
             run.journal.remark(line)
         model = _make_model(resolved, run.journal)
@@ -106,13 +106,13 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
         return run.finish(model, resolved.windows.tokenizer, metadata)
 
 
-def _resolve(settings: FinetuneSettings) -> ResolvedFinetuning:
+def _resolve(settings: FinetuneSettings, journal: Journal) -> ResolvedFinetuning:
     """Read the data and resolve the settings left open; `settings` of a resumed run include its decisions."""
     kind = load_task(settings.task)
     tokenizer = BertTokenizer.from_pretrained(settings.model)
     num_positions = BertConfig.from_pretrained(settings.model).max_position_embeddings
     windows = make_windows(settings, tokenizer, num_positions, *kind.Options.window)
-    data = read_dataset(settings, kind, windows)
+    data = read_dataset(settings, kind, windows, journal.remark)
     steps_per_epoch = len(data.train) / settings.batch_size
     steps = steps_of_epochs(settings.epochs, [steps_per_epoch], [1.0])
     values = {

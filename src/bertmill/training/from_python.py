@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from bertmill.config.commands import FinetuneSettings
-from bertmill.config.reading import problem_in_python, read_run_sources
+from bertmill.config.reading import problem_in_python, read_run_sources, stored_settings
 from bertmill.errors import IntegrityError, UsageError
 from bertmill.inference.predictor import Predictor
 from bertmill.locks import locked_folder
@@ -58,7 +58,10 @@ def finetune(
         else:
             contents[name] = to_json_lines(rows)
             given[name] = f"{name}.jsonl"  # in the run folder, whose name is not known yet
-    checked = _checked(settings_for(task), given)
+    kind = settings_for(task)
+    if given.get("resume") and out is not None:
+        given = {**stored_settings(kind, given), **given}
+    checked = _checked(kind, given)
     run = RunFolder(checked.out)
     paths = {name: run.rows / f"{name}.jsonl" for name in contents}
     checked = checked.model_copy(update={name: type(getattr(checked, name))(path) for name, path in paths.items()})

@@ -62,7 +62,7 @@ class ResolvedPretraining(ResolvedTraining, PretrainFields, extra="ignore", allo
 def resolve(settings: PretrainSettings, corpus: Corpus, ranks: Ranks) -> ResolvedPretraining:
     """Resolve the settings left open; `settings` of a resumed run include its decisions."""
     if settings.init is not None and settings.size is not None:
-        raise UsageError("init and size are mutually exclusive", remedy="omit one of them")
+        raise UsageError("`init` and `size` are mutually exclusive", remedy="omit one of them")
     settings = with_whole_paths(settings)
     config = BertConfig.of_size(settings.size or DEFAULT_SIZE, vocab_size=corpus.vocabulary_size)
     size = settings.size or DEFAULT_SIZE

@@ -20,6 +20,7 @@ from typing import Any, Generic, TypeVar
 from bertmill.checkpoint import store
 from bertmill.checkpoint.names import METADATA_FILE, METADATA_FORMAT, read_metadata
 from bertmill.config.fields import Precision
+from bertmill.config.notation import setting
 from bertmill.config.reading import (
     duration_of,
     movable_fields,
@@ -168,12 +169,13 @@ def _resumed(given: SettingsT, folder: RunFolder, command: str) -> SettingsT:
     if is_finished and duration_of(settings) == duration_of(before):
         return settings
     if is_finished and not store.saved_steps(folder.checkpoints):
-        what = "has finished and kept no checkpoint, so it cannot be extended"
+        why = "is a run of several trials" if folder.trial_metrics.exists() else "kept no checkpoint"
+        what = f"has finished and {why}, so it cannot be extended"
         raise UsageError(what, where=folder.path, remedy=f"start a new run from the model in {folder.model}")
     for name, value in movable_fields(settings).items():
         path = Path(split_key_off(str(value or ""))[0])
         if path.is_absolute() and not path.exists():
-            raise UsageError("does not exist", where=path, remedy=f"set {name} to its new location")
+            raise UsageError("does not exist", where=path, remedy=f"set {setting(name)} to its new location")
     return settings
 
 

@@ -90,6 +90,7 @@ class RunFolder:
         self.heldout = self.plans / "heldout-text"
         self.rows = path / "rows"
         self.trials = path / "trials"
+        self.trial_metrics = path / "trials.json"
         self.model = path / MODEL_OF_RUN
         self.evaluation = path / "evaluation.json"
         self.report = path / "report.html"

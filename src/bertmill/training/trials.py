@@ -59,11 +59,12 @@ def finetune_once_or_more(settings: FinetuneSettings, listener: Listener) -> Pat
     if settings.seeds == 1 and settings.grid is None:
         return finetune(settings, listener)
     if is_one_of_several():
-        raise UsageError("seeds and grid need a single process", remedy="start it without torchrun")
+        raise UsageError("`seeds` and `grid` need a single process", remedy="start it without torchrun")
     folder = RunFolder(settings.out)
     fixed = [name for name in PAPER_GRID if settings.grid and name in settings.model_fields_set]
     if fixed and not folder.config.exists():
-        raise UsageError(f"grid and {', '.join(fixed)} are mutually exclusive", remedy="omit one or the other")
+        listed = ", ".join(f"`{name}`" for name in fixed)
+        raise UsageError(f"{listed} and `grid` are mutually exclusive", remedy="omit one or the other")
     with open_run(with_options(settings), COMMAND, listener) as run:
         if run.is_finished:
             return run.model
@@ -96,7 +97,7 @@ def _finetune_all(run: Run[FinetuneSettings], listener: Listener) -> Path:
         {"name": trial.folder.path.name, "setting": trial.setting, "seed": trial.seed, "dev": trial.dev}
         for trial in trials
     ]
-    write_file(folder.path / "trials.json", json.dumps(metrics, indent=1) + "\n")
+    write_file(folder.trial_metrics, json.dumps(metrics, indent=1) + "\n")
     with new_folder(folder.model) as temporary:
         for file in best.folder.model.iterdir():  # copytree would replace the error of a full disk
             shutil.copyfile(file, temporary / file.name)

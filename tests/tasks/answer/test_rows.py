@@ -27,8 +27,8 @@ def write(path: Path, content: Any) -> RowFile:
     return RowFile(str(path))
 
 
-def read(path: Path, content: Any, *, labelled: bool = True) -> list[QuestionRow]:
-    return list(read_questions(write(path, content), labelled))
+def read(path: Path, content: Any, *, labeled: bool = True) -> list[QuestionRow]:
+    return list(read_questions(write(path, content), labeled))
 
 
 def test_both_versions_of_squad_are_read(tmp_path: Path) -> None:
@@ -69,14 +69,14 @@ def test_records_with_different_forms_of_answers_are_read(tmp_path: Path) -> Non
     assert read(tmp_path / "b.jsonl", [brackets])[0].answer_texts == ("[]",)
     (listed,) = read(tmp_path / "c.json", [{"question": "q", "context": PASSAGE, "answer": "Paris"}])
     assert listed.answer_texts == ("Paris",)
-    (unlabelled,) = read(tmp_path / "d.jsonl", [{"question": "q", "context": PASSAGE}], labelled=False)
-    assert unlabelled.answers is None
+    (unlabeled,) = read(tmp_path / "d.jsonl", [{"question": "q", "context": PASSAGE}], labeled=False)
+    assert unlabeled.answers is None
 
 
 def test_one_of_several_answers_that_does_not_occur_is_dropped_and_counted(tmp_path: Path) -> None:
     answers = [{"text": "Rome", "answer_start": 25}, {"text": "Paris", "answer_start": 25}]
     file = write(tmp_path / "a.json", squad({"question": "q", "answers": answers}))
-    (row,) = read_questions(file, labelled=True)
+    (row,) = read_questions(file, labeled=True)
     assert row.answer_texts == ("Paris",)
     assert list(file.counts.remarks()) == ["corrected: dropped answer that is not in the passage 1"]
 
@@ -87,14 +87,14 @@ def test_repairs_do_not_change_offsets(tmp_path: Path) -> None:
     file = write(
         tmp_path / "a.jsonl", [{"question": "q", "passage": passage, "answer": "Paris", "answer_start": start}]
     )
-    (row,) = read_questions(file, labelled=True)
+    (row,) = read_questions(file, labeled=True)
     assert row.answers == ((start, start + 5),)
     assert not file.counts.corrected.total()
 
 
 def test_a_wrong_start_is_corrected_if_the_answer_occurs_near_it(tmp_path: Path) -> None:
     file = write(tmp_path / "a.json", squad({"question": "q", "answers": [{"text": "Paris", "answer_start": 20}]}))
-    (row,) = read_questions(file, labelled=True)
+    (row,) = read_questions(file, labeled=True)
     assert row.answers == ((25, 30),)
     assert list(file.counts.remarks()) == ["corrected: wrong answer_start 1"]
 
@@ -134,7 +134,7 @@ def test_a_bad_question_is_reported_with_its_place(tmp_path: Path, question: Any
 
 def test_formats_and_structures_other_than_squad_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="this task cannot read the format tsv"):
-        list(read_questions(RowFile("a.tsv"), labelled=True))
+        list(read_questions(RowFile("a.tsv"), labeled=True))
     with pytest.raises(DataError, match="the field 'passage' is missing"):
         read(tmp_path / "a.json", {"data": [{"paragraphs": [{"context": None, "qas": [{"question": "q"}]}]}]})
     good = {"context": "c", "qas": [{"question": "q", "answers": []}]}
@@ -150,11 +150,6 @@ def test_formats_and_structures_other_than_squad_are_rejected(tmp_path: Path) ->
         read(tmp_path / "a.json", {"data": 3})
 
 
-def test_a_parallel_file_is_rejected() -> None:
-    with pytest.raises(UsageError, match=r"a\.json: tags cannot be used with this task"):
-        list(read_questions(RowFile("a.json", tags=Path("seq.out")), labelled=True))
-
-
 def test_an_error_names_the_line_of_the_question(tmp_path: Path) -> None:
     good = {"question": "q", "answers": [{"text": "Paris", "answer_start": 0}]}
     paragraphs = [{"context": "Paris.", "qas": [good, good | {"question": "Where?", "answers": 3}]}]
@@ -162,7 +157,7 @@ def test_an_error_names_the_line_of_the_question(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(text)
     line = text[: text.index('"Where?"')].count("\n")  # its object starts on the previous line; lines start at 1
     with pytest.raises(DataError, match=f"a.json:{line}, question 2: an answer needs a text"):
-        list(read_questions(RowFile(str(tmp_path / "a.json")), labelled=True))
+        list(read_questions(RowFile(str(tmp_path / "a.json")), labeled=True))
 
 
 @given(st.text("ab ", min_size=1), st.text("ab", min_size=1, max_size=2), st.none() | st.integers(-200, 200))

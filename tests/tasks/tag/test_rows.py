@@ -26,9 +26,9 @@ Blackburn NNP I-NP I-PER
 """
 
 
-def read(path: Path, content: str, *, labelled: bool = True, **settings: Any) -> list[WordsRow]:
+def read(path: Path, content: str, *, labeled: bool = True, **settings: Any) -> list[WordsRow]:
     path.write_text(content, encoding="utf-8")
-    return list(read_words(RowFile(str(path), RowSettings(**settings)), labelled))
+    return list(read_words(RowFile(str(path), RowSettings(**settings)), labeled))
 
 
 def words(row: WordsRow) -> list[str]:
@@ -118,10 +118,10 @@ def test_entities_may_be_grouped_by_kind_and_text_with_the_last_character_includ
 
 
 def test_input_for_prediction_may_be_lines_of_text(tmp_path: Path) -> None:
-    rows = read(tmp_path / "a.txt", "Hello there.\n\nBye\tnow\n", labelled=False)
+    rows = read(tmp_path / "a.txt", "Hello there.\n\nBye\tnow\n", labeled=False)
     assert [words(row) for row in rows] == [["Hello", "there", "."], ["Bye", "now"]]
     assert rows[1].texts == ("Bye\tnow",)
-    again = read(tmp_path / "a.conll", "Hello X\nthere Y\n", labelled=False)
+    again = read(tmp_path / "a.conll", "Hello X\nthere Y\n", labeled=False)
     assert [(words(row), row.tags) for row in again] == [(["Hello", "there"], None)]
 
 
@@ -132,10 +132,12 @@ def test_input_for_prediction_may_be_lines_of_text(tmp_path: Path) -> None:
 def test_lines_of_text_that_may_have_tags_need_a_format(
     tmp_path: Path, content: str, format_: str, expected: list[str]
 ) -> None:
-    with pytest.raises(DataError, match=r"a\.txt:[12]: the line has a tab; set format to conll or sentences if tabs"):
-        read(tmp_path / "a.txt", content, labelled=False)
-    assert words(read(tmp_path / "a.txt", content, labelled=False, format=format_)[0]) == expected
-    assert read(tmp_path / "a.txt", content, labelled=False, format="lines")[0].texts == (
+    with pytest.raises(
+        DataError, match=r"a\.txt:[12]: the line has a tab; set `format='conll'` or `format='sentences'` if tabs"
+    ):
+        read(tmp_path / "a.txt", content, labeled=False)
+    assert words(read(tmp_path / "a.txt", content, labeled=False, format=format_)[0]) == expected
+    assert read(tmp_path / "a.txt", content, labeled=False, format="lines")[0].texts == (
         content.strip().split("\n")[0],
     )
 
@@ -148,52 +150,53 @@ def test_lines_in_a_file_like_the_training_rows_are_reported(
     for settings in ({}, {"format": "lines"}):
         file = RowFile(name, RowSettings(**settings))
         TrainedRows(suffix=".txt").apply_to(file)
-        assert len(list(read_words(file, labelled=False))) == 2
-        what = "each line is read as a text; if words have tags as in training, set format to conll or sentences"
-        assert file.counts.notices == ([f"{name}: {what}"] if is_reported and not settings else [])
+        assert len(list(read_words(file, labeled=False))) == 2
+        remedy = "if words have tags as in training, set `format='conll'` or `format='sentences'`"
+        notice = f"{name}: each line is read as a text; {remedy}"
+        assert file.counts.notices == ([notice] if is_reported and not settings else [])
 
 
 def test_bytes_that_are_not_utf_8_are_reported(tmp_path: Path) -> None:
     path = tmp_path / "a.conll"
     path.write_bytes("Málaga LOC\nis O\n".encode("cp1252"))
     file = RowFile(str(path))
-    assert words(next(read_words(file, labelled=True)))[0] == "M\ufffdlaga"
+    assert words(next(read_words(file, labeled=True)))[0] == "M\ufffdlaga"
     assert any("some bytes are not UTF-8" in notice for notice in file.counts.notices)
 
 
 def test_files_like_the_training_rows_have_the_same_columns(tmp_path: Path) -> None:
-    def read_again(name: str, *, labelled: bool = True, **settings: Any) -> list[WordsRow]:
+    def read_again(name: str, *, labeled: bool = True, **settings: Any) -> list[WordsRow]:
         (tmp_path / name).write_text("1\tgood\tA\n2\tfilm\tB\n", encoding="utf-8")
         file = RowFile(str(tmp_path / name), RowSettings(**settings))
         trained = {"suffix": ".conll", "columns": {"text": "2", "label": "3", "has_header": False}}
         TrainedRows.model_validate(trained).apply_to(file)
-        return list(read_words(file, labelled))
+        return list(read_words(file, labeled))
 
     (row,) = read_again("a.conll")
     assert (words(row), row.tags) == (["good", "film"], ("A", "B"))
-    assert words(read_again("a.conll", labelled=False)[0]) == ["good", "film"]
+    assert words(read_again("a.conll", labeled=False)[0]) == ["good", "film"]
     assert words(read_again("a.conll", columns="text=3,label=2")[0]) == ["A", "B"]
     assert words(read_again("a.tsv")[0]) == ["1", "2"]
-    assert len(read_again("a.conll", labelled=False, format="lines")) == 2
+    assert len(read_again("a.conll", labeled=False, format="lines")) == 2
 
 
 @pytest.mark.parametrize("columns", [None, "text=words,label=tags"])
-@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize("labeled", [True, False])
 def test_standard_input_may_contain_records(
-    labelled: bool, columns: str | None, monkeypatch: pytest.MonkeyPatch
+    labeled: bool, columns: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = b'\n{"words": ["a", "b"], "tags": ["O", "B-X"]}\n'
     monkeypatch.setattr(files, "_open", lambda _: io.BufferedReader(io.BytesIO(lines)))
-    (row,) = read_words(RowFile("-", RowSettings(columns=columns, format="jsonl")), labelled)
-    assert (words(row), row.tags) == (["a", "b"], ("O", "B-X") if labelled else None)
+    (row,) = read_words(RowFile("-", RowSettings(columns=columns, format="jsonl")), labeled)
+    assert (words(row), row.tags) == (["a", "b"], ("O", "B-X") if labeled else None)
 
 
-@pytest.mark.parametrize(("labelled", "expected"), [(True, ["a"]), (False, ["a", "O"])])
+@pytest.mark.parametrize(("labeled", "expected"), [(True, ["a"]), (False, ["a", "O"])])
 def test_standard_input_is_conll_if_labeled_and_lines_for_prediction(
-    labelled: bool, expected: list[str], monkeypatch: pytest.MonkeyPatch
+    labeled: bool, expected: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "_open", lambda _: io.BufferedReader(io.BytesIO(b"a O\n")))
-    (row,) = read_words(RowFile("-"), labelled)
+    (row,) = read_words(RowFile("-"), labeled)
     assert words(row) == expected
 
 
@@ -250,7 +253,7 @@ def test_bad_sentences_are_skipped_and_counted(tmp_path: Path) -> None:
     path = tmp_path / "a.conll"
     path.write_text("a O\nb O\n\n" * 30 + "c O O\n", encoding="utf-8")
     file = RowFile(str(path), RowSettings(on_bad_row="skip"))
-    assert len(list(read_words(file, labelled=True))) == 30
+    assert len(list(read_words(file, labeled=True))) == 30
     assert file.counts.skipped == {"different number of columns": 1}
 
 
@@ -260,13 +263,11 @@ def test_settings_that_do_not_match_the_file_are_rejected(tmp_path: Path) -> Non
             read(tmp_path / "a.conll", CONLL, columns=columns)
     with pytest.raises(DataError, match="column 9 is needed"):
         read(tmp_path / "a.conll", CONLL, columns="text=1,label=9")
-    with pytest.raises(UsageError, match="preset cannot be used with this task"):
-        read(tmp_path / "a.conll", CONLL, preset="sst2")
     with pytest.raises(UsageError, match="this task cannot read the format csv"):
         read(tmp_path / "a.conll", CONLL, format="csv")
     with pytest.raises(UsageError, match="the format lines has no tags"):
         read(tmp_path / "a.conll", CONLL, format="lines")
-    assert len(read(tmp_path / "a.txt", CONLL, format="conll", labelled=False)) == 2
+    assert len(read(tmp_path / "a.txt", CONLL, format="conll", labeled=False)) == 2
 
 
 def test_the_fields_of_a_row_are_its_text_if_splitting_it_yields_its_words(tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ WORDS = st.text(st.characters(exclude_categories=("Z", "C")) | st.sampled_from("
 TAGS = st.sampled_from(["O", "B-X", "I-X", "NN"])
 
 
-def read(file: RowFile, *, labelled: bool = True) -> list[tuple[list[str], tuple[str, ...] | None]]:
-    return [(words(row), row.tags) for row in read_words(file, labelled)]
+def read(file: RowFile, *, labeled: bool = True) -> list[tuple[list[str], tuple[str, ...] | None]]:
+    return [(words(row), row.tags) for row in read_words(file, labeled)]
 
 
 def words(row: WordsRow) -> list[str]:
@@ -31,8 +31,8 @@ def words(row: WordsRow) -> list[str]:
 
 @pytest.fixture
 def read_text(tmp_path: Path) -> Callable[..., list[tuple[list[str], tuple[str, ...] | None]]]:
-    def read_content(content: str, *, labelled: bool = True, name: str = "a.tsv", **settings: Any) -> Any:
-        return read(row_file(write(tmp_path / name, content), **settings), labelled=labelled)
+    def read_content(content: str, *, labeled: bool = True, name: str = "a.tsv", **settings: Any) -> Any:
+        return read(row_file(write(tmp_path / name, content), **settings), labeled=labeled)
 
     return read_content
 
@@ -43,7 +43,7 @@ def read_text(tmp_path: Path) -> Callable[..., list[tuple[list[str], tuple[str, 
 def test_a_line_with_several_tags_is_a_sentence(tmp_path: Path) -> None:
     content = "EU rejects  German call\tB-ORG O B-MISC O\n\nPeter\tB-PER \n希望2\tO O O\n北京\tB-LOC\n2008\tO O O O\n"
     path = write(tmp_path / "a.txt", f"{content}# 1\tO B-NUM\n")
-    rows = list(read_words(row_file(path), labelled=True))
+    rows = list(read_words(row_file(path), labeled=True))
     assert [(words(row), row.tags) for row in rows] == [
         (["EU", "rejects", "German", "call"], ("B-ORG", "O", "B-MISC", "O")),
         (["Peter"], ("B-PER",)),
@@ -79,8 +79,8 @@ def test_the_format_can_be_given(read_text: Callable[..., Any]) -> None:
     one_tag_first = "Yes\tUH\nI do\tPRP VBP\n"
     assert read_text(one_tag_first, format="sentences") == [(["Yes"], ("UH",)), (["I", "do"], ("PRP", "VBP"))]
     what = (
-        "a.tsv:2: the tag 'PRP VBP' contains a space, but the first tag of the file does not; set format=sentences if "
-        "every line is a sentence, or format=conll if every line is a word"
+        "a.tsv:2: the tag 'PRP VBP' contains a space, but the first tag of the file does not; set "
+        "`format='sentences'` if every line is a sentence, `format='conll'` if every line is a word, or set "
     )
     with pytest.raises(DataError, match=re.escape(what)):
         read_text(one_tag_first)
@@ -92,7 +92,7 @@ def test_the_format_can_be_given(read_text: Callable[..., Any]) -> None:
 @pytest.mark.parametrize("name", ["a.conll", "seq.in"])
 def test_sentences_without_tags_are_words_for_prediction(name: str, read_text: Callable[..., Any]) -> None:
     content = "well-known facts .\n# 1\n希望2\nHello\n2008\n"
-    found = read_text(content, name=name, labelled=False, format="sentences")
+    found = read_text(content, name=name, labeled=False, format="sentences")
     assert [each for each, _ in found] == [
         ["well-known", "facts", "."], ["#", "1"], ["希", "望", "2"], ["Hello"], ["2008"]
     ]  # fmt: skip
@@ -101,8 +101,8 @@ def test_sentences_without_tags_are_words_for_prediction(name: str, read_text: C
 def test_tags_are_ignored_for_prediction(read_text: Callable[..., Any]) -> None:
     content = "a b\tO O\n2008\tO O O O\nwrong\tO\tO\n"
     with pytest.raises(DataError, match=r"a.tsv:3: the line has 3 columns, but the first line has 2; correct it, or"):
-        read_text(content, labelled=False)
-    assert read_text(content[:-10], labelled=False) == [(["a", "b"], None), (["2", "0", "0", "8"], None)]
+        read_text(content, labeled=False)
+    assert read_text(content[:-10], labeled=False) == [(["a", "b"], None), (["2", "0", "0", "8"], None)]
 
 
 @pytest.mark.parametrize("name", ["a.tsv", "a.tsv.xz"])
@@ -119,7 +119,11 @@ def test_a_header_is_skipped_and_reported_or_names_the_columns(name: str, tmp_pa
 def test_columns_of_a_header_are_found_by_name(read_text: Callable[..., Any]) -> None:
     content = "id\tner\tsentence\n7\tO O\ta b\n"
     assert read_text(content, columns="text=sentence,label=ner") == [(["a", "b"], ("O", "O"))]
-    assert read_text(content, columns="text=sentence", labelled=False, format="sentences") == [(["a", "b"], None)]
+    assert read_text(content, columns="text=sentence", labeled=False, format="sentences") == [(["a", "b"], None)]
+    assert read_text("a b\nc\n", columns="text=1,label=2", labeled=False, format="sentences") == [
+        (["a", "b"], None),
+        (["c"], None),
+    ]
     assert read_text("word pos\na O\n\nb X\n") == [(["a"], ("O",)), (["b"], ("X",))]
     with pytest.raises(UsageError, match=r"a.tsv:1: there is no column 'tags'; the first line is id, ner, sentence; "):
         read_text(content, columns="text=sentence,label=tags")
@@ -128,15 +132,15 @@ def test_columns_of_a_header_are_found_by_name(read_text: Callable[..., Any]) ->
 @pytest.mark.parametrize(
     ("content", "settings", "message"),
     [
-        ("a b\tO O\nc d e\tO O\n", {}, "a.tsv:2: the row has 3 words but 2 tags; correct it, or set on_bad_row=skip"),
+        ("a b\tO O\nc d e\tO O\n", {}, "a.tsv:2: the row has 3 words but 2 tags; correct it, or set `on_bad_row="),
         ("a b\tO O\n希望工程\tO O\n", {}, "a.tsv:2: the row has 4 words but 2 tags"),
         ("a b\tO O\n希望\t\n", {}, "a.tsv:2: the row has 1 word but 0 tags"),
         ("a b\tO O\nc\t\n", {}, "a.tsv:2: the row has 1 word but 0 tags"),
         ("a b\tO O\n \tO O\n", {}, "a.tsv:2: words must be a non-empty list"),
         ("a b\n", {"format": "sentences"}, "a.tsv:1: the line has 1 column, but column 2 is needed; separate words and "
-         "tags with a tab, or set tags to a file"),
+         "tags with a tab, or set `tags` to a file"),
         ("EU rejects it\nPeter\n", {}, "a.tsv:2: the line has 1 column, but the first line has 3; correct it, set "
-         "format=sentences if every line is a sentence, or set on_bad_row=skip"),
+         "`format='sentences'` if every line is a sentence, or set `on_bad_row='skip'`"),
     ],
 )  # fmt: skip
 def test_a_bad_line_is_reported_with_its_place(
@@ -192,7 +196,7 @@ def parallel(folder: Path, words: str, tags: str, **settings: Any) -> RowFile:
 
 def test_the_tags_may_be_in_a_parallel_file(tmp_path: Path) -> None:
     file = parallel(tmp_path, "EU rejects it\n\n希望\n2008\nOK\n", "B-ORG O O\n\nO O\nO O O O\nO\n\n")
-    rows = list(read_words(file, labelled=True))
+    rows = list(read_words(file, labeled=True))
     assert [(words(row), row.tags) for row in rows] == [
         (["EU", "rejects", "it"], ("B-ORG", "O", "O")),
         (["希", "望"], ("O", "O")),
@@ -223,10 +227,12 @@ def test_parallel_files_have_the_same_number_of_lines(tmp_path: Path, num_lines:
 
 def test_settings_that_contradict_parallel_files_are_rejected(tmp_path: Path) -> None:
     for settings in ({"format": "conll"}, {"format": "jsonl"}, {"columns": "text=1,label=2"}):
-        with pytest.raises(UsageError, match=r"seq.in: (tags cannot be used with the format|columns cannot be used)"):
+        with pytest.raises(
+            UsageError, match=r"seq.in: (`tags` cannot be used with the format|`columns` cannot be used)"
+        ):
             read(parallel(tmp_path, "a b\n", "O O\n", **settings))
-    with pytest.raises(UsageError, match=r"a.jsonl: tags cannot be used with the format jsonl"):
-        list(read_words(RowFile("a.jsonl", tags=Path("seq.out")), labelled=True))
+    with pytest.raises(UsageError, match=r"a.jsonl: `tags` cannot be used with the format jsonl"):
+        list(read_words(RowFile("a.jsonl", tags=Path("seq.out")), labeled=True))
     with pytest.raises(UsageError, match=r"no-such-file: cannot be read"):
         read(RowFile(write(tmp_path / "seq.in", "a b\n"), tags=Path("no-such-file")))
 

@@ -201,12 +201,19 @@ def test_a_request_is_a_text_or_a_list_of_words(fields: dict[str, Any], message:
         TASK.request(fields)
 
 
-def test_the_baseline_is_the_most_frequent_tag_and_every_word_has_a_confidence() -> None:
+def test_the_baseline_is_the_tag_with_the_best_metric_and_every_word_has_a_confidence() -> None:
     example = encode_tags(TASK, ["in", "new", "york", "now"], "O", "B-X", "I-X", "O")
-    answer, scores = TASK.baseline([example], "f1")
+    answer, scores = TASK.baseline([example], "accuracy")
     metrics = TASK.metrics(scores)
     assert (answer, metrics["accuracy"], metrics["f1"]) == ("always O", 0.5, 0)
+    answer, scores = TASK.baseline([encode_tags(TASK, ["new", "york", "paris"], "O", "O", "B-X")], "f1")
+    assert (answer, TASK.metrics(scores)["f1"]) == ("always B-X", 0.5)
     output = np.eye(3, dtype=np.float32)[[0, 1, 1, 0]] * 10
     decisions = list(TASK.confidences(example, output))
     assert [is_right for _, is_right in decisions] == [True, True, False, True]
     assert all(confidence > 0.99 for confidence, _ in decisions)
+
+
+def test_conll_has_no_control_characters() -> None:
+    answer = {"words": ["a\x1b[2J", "b\u202e\x9b", "c\td"], "tags": ["O", "X\x1b", "O"]}
+    assert Tag.output_formats["conll"](answer) == "a\\x1b[2J\tO\nb\\u202e\\x9b\tX\\x1b\nc d\tO\n\n"

@@ -200,7 +200,7 @@
   function section(id, heading, note, ...content) {
     const parts = content.flat().filter((each) => each !== null && each !== undefined);
     if (!parts.length) return null;
-    return h("section", { id, "aria-labelledby": `${id}-heading` }, h("h2", { id: `${id}-heading` }, heading), note ? h("p", { class: "note" }, note) : null, parts);
+    return h("section", { id, "aria-labeledby": `${id}-heading` }, h("h2", { id: `${id}-heading` }, heading), note ? h("p", { class: "note" }, note) : null, parts);
   }
   const evaluatedName = (run) => (run.command === "pretrain" ? "held-out" : "dev");
   const isLoss = (name) => name === "loss" || name.endsWith("_loss");

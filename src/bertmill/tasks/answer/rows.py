@@ -38,7 +38,7 @@ _DROPPED = "dropped answer that is not in the passage"
 
 
 class AnswerOptions(TaskOptions):
-    """The unused settings and the default windows of answer, which adds no options to `finetune`."""
+    """Settings that do not apply to `answer`, and its default windows."""
 
     unused = TaskOptions.unused | {"columns", "preset", "quotes", "separator", "truncate"}
     window = (384, 128)
@@ -64,15 +64,13 @@ class QuestionRow(Row):
         return dict(zip(("question", "passage"), self.texts, strict=True))
 
 
-def read_questions(file: RowFile, labelled: bool) -> Iterator[QuestionRow]:
+def read_questions(file: RowFile, labeled: bool) -> Iterator[QuestionRow]:
     """Yield the questions of a file."""
-    file.require_default("columns", "preset", "quotes", "separator")
-    file.require_no_tags()
     file.require_format(*RECORDS)
 
     def parse(record: Record) -> QuestionRow:
         row = parse_question(record.fields, record.place)
-        if not labelled:
+        if not labeled:
             return row
         answers = _locate_answers(row.passage, _answers(record.fields), file.counts.corrected)
         return QuestionRow(row.place, row.texts, answers)

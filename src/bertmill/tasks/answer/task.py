@@ -78,8 +78,8 @@ class AnswerQuestions(Task[QuestionRow, QuestionExample]):
             raise UsageError(f"top_k must be between 1 and {NUM_BEST}, not {self.top_k}")
 
     @classmethod
-    def read(cls, file: RowFile, options: AnswerOptions, *, labelled: bool) -> Iterator[QuestionRow]:
-        return read_questions(file, labelled)
+    def read(cls, file: RowFile, options: AnswerOptions, *, labeled: bool) -> Iterator[QuestionRow]:
+        return read_questions(file, labeled)
 
     @classmethod
     def request(cls, fields: Mapping[str, Any], place: str = "request") -> QuestionRow:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from bertmill.config.notation import setting
 from bertmill.errors import DataError, UsageError
 from bertmill.rows.bad_rows import BadRowError
 from bertmill.rows.columns import Columns, parse_columns
@@ -39,7 +40,7 @@ _KIND_FIELDS = ("label", "type", "kind", "tag", "entity_type")
 
 
 class TagOptions(TaskOptions):
-    """The unused settings of tag, which adds no options to `finetune`."""
+    """Settings that do not apply to `tag`."""
 
     unused = frozenset(("preset", "quotes", "separator", "truncate"))  # not `tags` and `dev_tags`
 
@@ -57,21 +58,20 @@ class WordsRow(Row):
         return {"text": text} if is_enough else {"words": [text[start:end] for start, end in self.words]}
 
 
-def read_words(file: RowFile, labelled: bool) -> Iterator[WordsRow]:
+def read_words(file: RowFile, labeled: bool) -> Iterator[WordsRow]:
     """Yield the sentences of a file."""
-    file.require_default("preset", "quotes", "separator")
-    columns = _trained_columns(file, labelled)
+    columns = _trained_columns(file, labeled)
     if file.settings.columns is not None:
         columns = parse_columns(file.settings.columns)
-    if columns is not None and (columns.pair or columns.choices or (labelled and columns.label is None)):
-        what = f"columns {file.settings.columns!r} must name text (the words) and label (the tags), and nothing else"
-        raise UsageError(what)
-    return file.rows(_records(file, columns, labelled), lambda record: parse_words(record.fields, record.place))
+    if columns is not None and (columns.pair or columns.choices or (labeled and columns.label is None)):
+        given = setting("columns", file.settings.columns)
+        raise UsageError(f"{given} must name text (the words) and label (the tags), and nothing else")
+    return file.rows(_records(file, columns, labeled), lambda record: parse_words(record.fields, record.place))
 
 
-def _trained_columns(file: RowFile, labelled: bool) -> Columns | None:
+def _trained_columns(file: RowFile, labeled: bool) -> Columns | None:
     """Return the columns that the model was trained with, for a file of the same kind."""
-    has_columns = file.tags is None and _format(file, None, labelled) != "lines"
+    has_columns = file.tags is None and _format(file, None, labeled) != "lines"
     return file.trained_columns if file.is_like_trained and has_columns else None
 
 
@@ -100,56 +100,59 @@ def parse_words(fields: Mapping[str, Any], place: str) -> WordsRow:
     return WordsRow(place, (text,), tuple(spans), tuple(require_printable(str(tag)) for tag in tags))
 
 
-def _records(file: RowFile, columns: Columns | None, labelled: bool) -> Iterator[Record]:
+def _records(file: RowFile, columns: Columns | None, labeled: bool) -> Iterator[Record]:
     """Yield records with the field `words` and, if labeled, `tags`."""
-    file_format = _format(file, columns, labelled)
+    file_format = _format(file, columns, labeled)
     if file_format in RECORDS:
-        return (_named(record, columns, labelled) for record in read_records(file))
-    return _untagged_records(file) if file_format == "lines" else read_sentences(file, columns, labelled)
+        return (_named(record, columns, labeled) for record in read_records(file))
+    return _untagged_records(file) if file_format == "lines" else read_sentences(file, columns, labeled)
 
 
 def _untagged_records(file: RowFile) -> Iterator[Record]:
     """Yield a record per line of text. Raises DataError if no format is set and the file may have tags."""
     first, lines = first_lines(file.lines(), 1)
     if file.settings.format is None and first and "\t" in first[0].text:
-        remedy = "set format to conll or sentences if tabs separate words and tags, or to lines if each line is a text"
+        remedy = (
+            "set `format='conll'` or `format='sentences'` if tabs separate words and tags, or `format='lines'` if each "
+            "line is a text"
+        )
         raise DataError("the line has a tab", where=first[0].place, remedy=remedy)
     if file.settings.format is None and file.is_like_trained:
-        what = "each line is read as a text; if words have tags as in training, set format to conll or sentences"
-        file.counts.notices.append(f"{file.path}: {what}")
+        remedy = "if words have tags as in training, set `format='conll'` or `format='sentences'`"
+        file.counts.notices.append(f"{file.path}: each line is read as a text; {remedy}")
     return (Record(line.place, {"words": line.text}) for line in lines if line.text)
 
 
-def _format(file: RowFile, columns: Columns | None, labelled: bool) -> str:
+def _format(file: RowFile, columns: Columns | None, labeled: bool) -> str:
     """Return the format of a file, or `text` if its content decides."""
     given = file.settings.format
     if file.tags is not None:
         file.require_default("columns")
         if file.format in RECORDS or given not in (None, PARALLEL_FORMAT):
             remedy = "provide a text file with one sentence per line"
-            raise UsageError(f"tags cannot be used with the format {file.format}", where=file.path, remedy=remedy)
+            raise UsageError(f"`tags` cannot be used with the format {file.format}", where=file.path, remedy=remedy)
     if given is None and file.format not in RECORDS:
         is_text = file.path == STANDARD_INPUT or format_suffix(file.path) == ".txt"
-        return "lines" if is_text and not labelled and columns is None else "text"
+        return "lines" if is_text and not labeled and columns is None else "text"
     file.require_format(*RECORDS, "conll", "sentences", "lines")
-    if file.format == "lines" and labelled:
+    if file.format == "lines" and labeled:
         raise UsageError("the format lines has no tags", where=file.path, remedy="use it only for prediction")
     return file.format
 
 
-def _named(record: Record, columns: Columns | None, labelled: bool) -> Record:
+def _named(record: Record, columns: Columns | None, labeled: bool) -> Record:
     """Rename the fields of a record to `words` and `tags`."""
     if record.problem is not None:
         return record
     names: dict[str, tuple[str, ...]] = {"words": (columns.text,) if columns else _WORD_FIELDS}
-    if labelled:
+    if labeled:
         names["tags"] = (columns.label or "",) if columns else _TAG_FIELDS
     fields: dict[str, Any] = {}
     for field, known in names.items():
         found = next((name for name in known if record.fields.get(name) is not None), None)
         if found is None:
             what = f"the row has no {field} (its fields: {', '.join(record.fields) or 'none'})"
-            problem = BadRowError("missing column", what, f"name the field {known[0]!r}, or set columns")
+            problem = BadRowError("missing column", what, f"name the field {known[0]!r}, or set `columns`")
             return record._replace(problem=problem)
         fields[field] = record.fields[found]
     return record._replace(fields=fields)

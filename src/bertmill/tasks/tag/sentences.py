@@ -33,8 +33,8 @@ _DOCUMENT_START = "-DOCSTART-"
 _NOT_A_WORD = re.compile(r"\d+(-|\.)\d+")  # CoNLL-U ids of multi-word tokens (1-2) and empty nodes (1.1)
 _IDEOGRAPH = re.compile(f"[{IDEOGRAPH_CLASS}]")
 _WORD_NAMES = {"word", "words", "token", "tokens", "form", "char", "chars", "text", "text_a", "sentence"}
-_COLUMNS_REMEDY = "set columns to the numbers of the word and tag columns, starting at 1"
-_SEPARATOR_REMEDY = "separate words and tags with a tab, or set tags to a file with the tags of every sentence"
+_COLUMNS_REMEDY = "set `columns` to the numbers of the word and tag columns, starting at 1"
+_SEPARATOR_REMEDY = "separate words and tags with a tab, or set `tags` to a file with the tags of every sentence"
 _TAG_NAMES = {"tag", "tags", "label", "labels", "ner", "ner_tag", "ner_tags", "pos", "pos_tag", "pos_tags", "upos"}
 
 
@@ -48,29 +48,29 @@ class _Layout:
     num_columns: int
     word: int
     tag: int | None
-    labelled: bool  # whether tags are read
+    labeled: bool  # whether tags are read
 
     def problem(self, values: list[str]) -> BadRowError | None:
         """Return what is wrong with the cells of a line."""
         if len(values) != self.num_columns:
             what = f"the line has {counted(len(values), 'column')}, but the first line has {self.num_columns}"
             may_be_sentence = self.is_detected and not self.has_sentences
-            remedy = "correct it, set format=sentences if every line is a sentence" if may_be_sentence else None
+            remedy = "correct it, or set `format='sentences'` if every line is a sentence" if may_be_sentence else None
             return BadRowError("different number of columns", what, remedy)
         if self.has_sentences:
             return None
-        word, tag = values[self.word], values[self.tag] if self.labelled and self.tag is not None else None
+        word, tag = values[self.word], values[self.tag] if self.labeled and self.tag is not None else None
         if not word or tag == "":
             what = "tag" if word else "word"
             return BadRowError(f"empty {what}", f"the {what} is empty")
         if tag is not None and self.is_detected and len(_parts(tag)) > 1:
             what = f"the tag {tag!r} contains a space, but the first tag of the file does not"
-            remedy = "set format=sentences if every line is a sentence, or format=conll if every line is a word"
+            remedy = "set `format='sentences'` if every line is a sentence, or `format='conll'` if every line is a word"
             return BadRowError("several tags", what, remedy)
         return None
 
 
-def read_sentences(file: RowFile, columns: Columns | None, labelled: bool) -> Iterator[Record]:
+def read_sentences(file: RowFile, columns: Columns | None, labeled: bool) -> Iterator[Record]:
     """Yield records with the field `words` and, if labeled, `tags`."""
     lines = file.lines()
     if file.tags is not None:
@@ -80,12 +80,12 @@ def read_sentences(file: RowFile, columns: Columns | None, labelled: bool) -> It
     first, lines = _first(lines)
     if first is None:
         return
-    _refuse_commas(first, file, labelled)
-    columns, lines = _read_header(first, lines, columns, file, labelled)
+    _refuse_commas(first, file, labeled)
+    columns, lines = _read_header(first, lines, columns, file, labeled)
     first, lines = _first(lines)
     if first is None:
         return
-    layout = _find_layout(first, columns, file, labelled)
+    layout = _find_layout(first, columns, file, labeled)
     read = _sentence_records if layout.has_sentences else _conll_records
     yield from read(lines, layout)
 
@@ -108,20 +108,20 @@ def _separator(first: Line) -> str:
     return "\t" if "\t" in first.text else " "
 
 
-def _refuse_commas(first: Line, file: RowFile, labelled: bool) -> None:
-    is_csv = format_suffix(file.path) == ".csv" or (labelled and " " not in first.text)
+def _refuse_commas(first: Line, file: RowFile, labeled: bool) -> None:
+    is_csv = format_suffix(file.path) == ".csv" or (labeled and " " not in first.text)
     if is_csv and file.settings.format is None and "," in first.text and "\t" not in first.text:
         what = "commas separate the columns, which this task does not read, because a comma may be a word"
         raise DataError(what, where=first.place, remedy="separate words and tags with tabs or spaces")
 
 
 def _read_header(
-    first: Line, lines: Iterator[Line], columns: Columns | None, file: RowFile, labelled: bool
+    first: Line, lines: Iterator[Line], columns: Columns | None, file: RowFile, labeled: bool
 ) -> tuple[Columns | None, Iterator[Line]]:
     """Return the columns by number, and the lines without the header if there is one."""
     names = [name.strip() for name in _cells(first, _separator(first))]
     if columns is not None and columns.has_header:
-        columns = _numbered(columns, names, first.place, labelled)
+        columns = _columns_by_number(columns, names, first.place, labeled)
     elif names[0].casefold() in _WORD_NAMES and names[-1].casefold() in _TAG_NAMES:
         file.counts.notices.append(f"{first.place}: the header ({', '.join(names)}) is not read as a sentence")
     else:
@@ -129,19 +129,19 @@ def _read_header(
     return columns, (line for line in lines if line.number != first.number)
 
 
-def _numbered(columns: Columns, names: list[str], place: str, labelled: bool) -> Columns:
+def _columns_by_number(columns: Columns, names: list[str], place: str, labeled: bool) -> Columns:
     """Replace the names of columns by their numbers."""
     numbers: list[str | None] = []
-    for name, is_needed in ((columns.text, True), (columns.label, labelled)):
+    for name, is_needed in ((columns.text, True), (columns.label, labeled)):
         if is_needed and names.count(str(name)) != 1:
             what = f"there is no column {name!r}; the first line is {', '.join(names)}"
-            remedy = "set columns to numbers, such as text=1,label=2, if there is no header"
+            remedy = "set column numbers if there is no header, such as `columns='text=1,label=2'`"
             raise UsageError(what, where=place, remedy=remedy)
         numbers.append(str(1 + names.index(name)) if name in names else None)
     return Columns(str(numbers[0]), label=numbers[1], has_header=False)
 
 
-def _find_layout(first: Line, columns: Columns | None, file: RowFile, labelled: bool) -> _Layout:
+def _find_layout(first: Line, columns: Columns | None, file: RowFile, labeled: bool) -> _Layout:
     """Determine the layout of a file from its first line. Raises DataError if it has too few columns."""
     given = file.settings.format
     separator = "\t" if given == "sentences" else _separator(first)
@@ -151,13 +151,15 @@ def _find_layout(first: Line, columns: Columns | None, file: RowFile, labelled: 
     if columns is not None:
         word, tag = int(columns.text) - 1, None if columns.label is None else int(columns.label) - 1
         last_tag = tag or 0
-    last = 1 + max(word, last_tag if labelled else 0)
+    last = 1 + max(word, last_tag if labeled else 0)
     if num_columns < last:
         what = f"the line has {counted(num_columns, 'column')}, but column {last} is needed"
         raise DataError(what, where=first.place, remedy=_COLUMNS_REMEDY if num_columns > 1 else _SEPARATOR_REMEDY)
-    has_several = tag is not None and tag < num_columns and len(_parts(values[tag])) > 1
+    if tag is not None and tag >= num_columns:  # only words, for prediction
+        tag = None
+    has_several = tag is not None and len(_parts(values[tag])) > 1
     has_sentences = given == "sentences" or (given is None and separator == "\t" and has_several)
-    return _Layout(has_sentences, given is None, separator, num_columns, word, tag, labelled)
+    return _Layout(has_sentences, given is None, separator, num_columns, word, tag, labeled)
 
 
 def _sentence_records(lines: Iterator[Line], layout: _Layout) -> Iterator[Record]:
@@ -172,7 +174,7 @@ def _sentence_records(lines: Iterator[Line], layout: _Layout) -> Iterator[Record
         tags = None if layout.tag is None else _parts(values[layout.tag])
         words = _words(values[layout.word], tags)
         if words != [_DOCUMENT_START]:
-            yield Record(line.place, {"words": words, **({"tags": tags} if layout.labelled else {})})
+            yield Record(line.place, {"words": words, **({"tags": tags} if layout.labeled else {})})
 
 
 def _parallel_records(lines: Iterator[Line], tag_lines: Iterator[Line], file: RowFile) -> Iterator[Record]:
@@ -221,7 +223,7 @@ def _conll_record(sentence: list[Cells], layout: _Layout) -> Record:
         if problem := layout.problem(values):
             return Record(place, {}, problem=problem)
     fields = {"words": [values[layout.word] for _, values in sentence]}
-    if layout.labelled and layout.tag is not None:
+    if layout.labeled and layout.tag is not None:
         fields["tags"] = [values[layout.tag] for _, values in sentence]
     return Record(sentence[0].place, fields)
 

@@ -32,10 +32,11 @@ from bertmill.tasks.metrics import ClassReport, Counts, class_table, precision_r
 from bertmill.tasks.sequence import refuse_other_fields, text_in
 from bertmill.tasks.tag import schemes
 from bertmill.tasks.tag.rows import TagOptions, WordsRow, parse_words, read_words
-from bertmill.text.printable import one_line
+from bertmill.text.printable import escaped, one_line
 from bertmill.text.tokenizer import BertTokenizer
 
 _BREAKS = re.compile("[\t\n\r]")  # characters that end a cell or a line
+_NUM_CONSTANTS = 10  # frequent tags that are tried as the baseline
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class TagExample(Example):
 def conll_lines(answer: Answer) -> str:
     """Format a prediction as CoNLL: one line per word with its tag, then an empty line."""
     lines = zip(answer["words"], answer["tags"], strict=True)
-    return "".join(f"{_BREAKS.sub(' ', word)}\t{tag}\n" for word, tag in lines) + "\n"
+    return "".join(f"{escaped(_BREAKS.sub(' ', word))}\t{escaped(tag)}\n" for word, tag in lines) + "\n"
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,8 @@ class Tag(Task[WordsRow, TagExample]):
     output_formats: ClassVar[Mapping[str, Callable[[Answer], str]]] = {"conll": conll_lines}
 
     @classmethod
-    def read(cls, file: RowFile, options: TagOptions, *, labelled: bool) -> Iterator[WordsRow]:
-        return read_words(file, labelled)
+    def read(cls, file: RowFile, options: TagOptions, *, labeled: bool) -> Iterator[WordsRow]:
+        return read_words(file, labeled)
 
     @classmethod
     def request(cls, fields: Mapping[str, Any], place: str = "request") -> WordsRow:
@@ -102,7 +103,7 @@ class Tag(Task[WordsRow, TagExample]):
         else:
             tags = sorted(found)
         if len(tags) < 2:
-            remedy = "set columns to the word and tag columns"
+            remedy = "set `columns` to the word and tag columns"
             raise DataError("there are fewer than two different tags", where=file.path, remedy=remedy)
         if scheme is not None:
             learned = "" if scheme == "IOB2" else ", learned as IOB2"
@@ -262,10 +263,15 @@ class Tag(Task[WordsRow, TagExample]):
         return ClassReport(class_table(self._kinds, counts))
 
     def baseline(self, examples: Sequence[TagExample], metric: str) -> tuple[str, Scores]:
-        majority = int(np.bincount([number for example in examples for number in example.target]).argmax())
-        answer = np.eye(1, len(self.tags), majority, dtype=np.float32)
-        scores = [self.score(example, answer.repeat(len(example.target), 0)) for example in examples]
-        return f"always {self.tags[majority]}", np.stack(scores)
+        counts = Counter(number for example in examples for number in example.target)
+        constants = [(self.tags[tag], self._scores_of(tag, examples)) for tag, _ in counts.most_common(_NUM_CONSTANTS)]
+        tag, scores = max(constants, key=lambda each: self.metrics(each[1])[metric])
+        return f"always {tag}", scores
+
+    def _scores_of(self, tag: int, examples: Sequence[TagExample]) -> Scores:
+        """The scores if every word has this tag."""
+        answer = np.eye(1, len(self.tags), tag, dtype=np.float32)
+        return np.stack([self.score(example, answer.repeat(len(example.target), 0)) for example in examples])
 
     def confidences(self, example: TagExample, output: Array) -> Iterator[tuple[float, bool]]:
         is_right = output.argmax(1) == np.array(example.target)
