@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import secrets
+import shlex
 import shutil
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -156,7 +157,8 @@ def verify_manifest(folder: Path, names: Collection[str] | None = None) -> None:
     expected = manifest_entries(folder)
     problems = [problem for name in names or expected if (problem := difference(folder, name, expected.get(name)))]
     if problems:
-        remedy = "copy or create the folder again; accept deliberate changes to a model with `bertmill check --accept`"
+        accept = f"`bertmill check {shlex.quote(str(folder))} --accept`"
+        remedy = f"copy or create the folder again; accept deliberate changes to a model with {accept}"
         raise IntegrityError("; ".join(problems), where=folder, remedy=remedy)
 
 

@@ -68,7 +68,7 @@ def test_a_changed_file_is_an_error_until_it_is_accepted(bertmill: RunCommand, m
     done = bertmill("predict", model, "--text", "good")
     assert (done.returncode, done.stdout) == (4, "")
     assert done.stderr.count("\n") == 1
-    assert "accept deliberate changes to a model with `bertmill check --accept`" in done.stderr
+    assert f"accept deliberate changes to a model with `bertmill check {model} --accept`" in done.stderr
     done = bertmill("check", model, "--accept")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "accepted" in done.stdout

@@ -333,6 +333,22 @@ def test_a_file_without_the_columns_of_the_training_rows_is_one_clear_error(
     assert remedy in str(caught.value)
 
 
+@pytest.mark.parametrize("separator", [",", ";"])
+def test_a_table_with_other_separators_is_not_read_as_a_file_of_texts(tmp_path: Path, separator: str) -> None:
+    lines = [f"id{separator}comentario", f"1{separator}{TEXTS[0]}"]
+    path = write(tmp_path / "a.txt", "\n".join(lines) + "\n")
+    with pytest.raises(DataError, match=r"columns of the training rows.*set `format='csv'` if commas or semicolons"):
+        read_as_trained(path, BY_NAME, labeled=False)
+    assert len(read_as_trained(path, Columns("text", label="label"), labeled=False)[0]) == 2
+
+
+def test_a_file_without_the_labels_of_the_training_rows_is_for_prediction(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", table("source,comentario", LABELS, TEXTS))
+    with pytest.raises(DataError, match="no column 'clase', which held the labels .*; use predict for rows without"):
+        read_as_trained(path, BY_NAME)
+    assert read_as_trained(path, BY_NAME, labeled=False)[0][0] == {"text": TEXTS[0]}
+
+
 def test_a_file_of_texts_has_no_pairs(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="the columns of the training rows, text=comentario,pair=otro: 1 = "):
         read_as_trained(write(tmp_path / "a.tsv", "A text\n"), PAIR_BY_NAME, labeled=False)

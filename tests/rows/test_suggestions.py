@@ -78,6 +78,14 @@ def test_columns_that_cannot_be_selected_are_left_out() -> None:
     assert str(sample) == "a = 'x'"
 
 
+def test_columns_with_the_same_name_must_be_renamed_if_they_may_be_meant() -> None:
+    rows = [["a text of words", "another text here", str(number % 2)] for number in range(6)]
+    sample = Sample.of_table(["text", "text", "label"], rows, has_header=True)
+    assert sample.remedy(RequiredFields(label=True)) == "rename columns that have the same name: text"
+    sample = Sample.of_table(["x", "x", "text", "label"], [["", "", *row[1:]] for row in rows], has_header=True)
+    assert sample.remedy(RequiredFields(label=True)) == "set `columns='text=text,label=label'`"
+
+
 def test_long_lists_of_columns_are_shortened() -> None:
     sample = Sample.of_table([f"c{number}" for number in range(30)], [["x" * 50] * 30], has_header=True)
     assert str(sample).startswith(f"c0 = '{'x' * 30}…', c1 = ")
@@ -101,7 +109,7 @@ def test_suggestions_can_be_parsed_and_name_columns_of_the_file(
 ) -> None:
     sample = Sample.of_table(table[0], table[1:], has_header=has_header)
     remedy = sample.remedy(required)
-    if remedy.startswith("rename the columns"):
+    if remedy.startswith("rename "):
         return
     setting = suggested_columns(remedy)
     if PLACEHOLDER not in setting:

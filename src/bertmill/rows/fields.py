@@ -188,7 +188,8 @@ def _choose_columns(
     columns = given_columns(file.settings)
     if columns is None:
         columns = recognize_columns(names, lists, required.label)
-        if columns is None and len(names) == 1 and file.format in TABLES and not required.label:
+        is_list = len(names) == 1 and file.format in TABLES and not _may_hold_columns(names[0], file.trained_columns)
+        if columns is None and is_list and not required.label:
             columns = Columns("1", has_header=False)
         if file.trained_columns is not None:
             columns = _like_trained(file, file.trained_columns, columns, names, sample, required)
@@ -200,6 +201,14 @@ def _choose_columns(
         what = f"no column is known to hold the choices; the columns are {sample}"
         raise DataError(what, where=place, remedy=sample.remedy(required, columns))
     return columns
+
+
+def _may_hold_columns(line: str, trained: Columns | None) -> bool:
+    """Whether a line is a header with all columns of the training rows, but with other separators."""
+    if trained is None or not trained.has_header:
+        return False
+    cells = ({cell.strip(" \"") for cell in line.split(separator)} for separator in ",;\t|")
+    return any(len(each) > 1 and each >= set(trained.for_rows(labeled=False).names) for each in cells)
 
 
 def _like_trained(
@@ -241,7 +250,12 @@ def _unrecognized(file: RowFile, sample: Sample, required: RequiredFields, place
     if file.trained_columns is not None:
         trained = file.trained_columns.for_rows(labeled=required.label)
         what = f"the file does not have the columns of the training rows, {trained.setting}: {sample}"
-    if len(sample.values) > 1 or not required.label or file.format not in TABLES:
+        if file.trained_columns.has_header and set(trained.names) - sample.values.keys() == {trained.label}:
+            what = f"the file has no column {trained.label!r}, which held the labels of the training rows"
+            return DataError(what, where=place, remedy="use predict for rows without labels, or set `columns`")
+    first_cells = [*sample.values, *(str(values[0]) for values in sample.values.values() if values)]
+    may_be_split = required.label or any(_may_hold_columns(cell, file.trained_columns) for cell in first_cells)
+    if len(sample.values) != 1 or sample.repeated or not may_be_split or file.format not in TABLES:
         return DataError(what, where=place, remedy=sample.remedy(required))
     remedy = "set `separator` to the character between the columns"
     if file.format == "tsv" and any(character in str(sample) for character in ",;"):

@@ -37,10 +37,12 @@ class RowFile:
     counts: RowCounts = field(default_factory=RowCounts)
     trained_columns: Columns | None = None  # of the model, used if the settings name none
     trained_separator: str | None = None  # of a .csv file, used if the first line has none
+    trained_format: str | None = None  # of untagged sentences, used if the first line does not decide
     is_like_trained: bool = False  # whether the suffix is that of the training rows
     key: str | None = field(default=None, init=False)
     columns: Columns | None = field(default=None, init=False)  # in use; set when reading starts
     separator: str | None = field(default=None, init=False)  # of a .csv file, if detected and not a comma
+    detected_format: str | None = field(default=None, init=False)  # `sentences`, if the first line decided it
     tags: Path | None = None  # a parallel file with the tags of each line
     _first_unknown: UnknownLabelError | None = field(default=None, init=False)  # if it stops reading
 

@@ -61,6 +61,7 @@ class Sample:
 
     values: Mapping[str, Sequence[Any]]
     has_header: bool = True
+    repeated: frozenset[str] = frozenset()  # names of several columns
 
     @classmethod
     def of_table(cls, first: Sequence[str], others: Sequence[Sequence[str]], *, has_header: bool) -> Sample:
@@ -68,7 +69,7 @@ class Sample:
         rows = others if has_header else [first, *others]
         names = [cell.strip() for cell in first] if has_header else [str(number + 1) for number in range(len(first))]
         values = {name: _column(rows, number) for number, name in enumerate(names) if name and names.count(name) == 1}
-        return cls(values, has_header)
+        return cls(values, has_header, frozenset(name for name in names if name and names.count(name) > 1))
 
     @classmethod
     def of_records(cls, records: Sequence[Mapping[str, Any]]) -> Sample:
@@ -94,6 +95,8 @@ class Sample:
         named = self._with_choices(known, texts) if required.choices else self._pair(texts)
         if required.label and not known:
             named = replace(named, label=label)
+        if self.repeated and PLACEHOLDER in named.names:
+            return f"rename columns that have the same name: {', '.join(map(one_line, sorted(self.repeated)))}"
         if not self._can_be_set(named):
             return RENAME_REMEDY
         candidates = {

@@ -6,6 +6,7 @@
 - Format, separator and quotes are used for files with the same suffix, if none of the three is set. If the tags were in
   a parallel file, the format is `sentences`.
 - A separator that was detected in the first line is used for .csv files with no separator in their first line.
+- A format that was detected in the first line is used for files with the same suffix whose first line does not decide.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class TrainedRows(BaseModel):
     separator: Separator | None = None
     quotes: Quotes | None = None
     detected_separator: Separator | None = None  # not set, and not a comma
+    detected_format: str | None = None  # not set
     columns: Columns | None = None
 
     @model_validator(mode="after")
@@ -49,6 +51,7 @@ class TrainedRows(BaseModel):
             recorded = {name: getattr(self, name) for name in _FORMAT_SETTINGS}
             file.settings = file.settings.model_copy(update=recorded)
         file.trained_columns, file.trained_separator = self.columns, self.detected_separator
+        file.trained_format = self.detected_format if file.is_like_trained else None
 
 
 def recorded_rows(file: RowFile) -> dict[str, Any]:
@@ -57,9 +60,8 @@ def recorded_rows(file: RowFile) -> dict[str, Any]:
     if file.tags is not None:
         settings["format"] = PARALLEL_FORMAT
     columns = file.columns or given_columns(file.settings)
-    recorded = TrainedRows(
-        suffix=format_suffix(file.path), columns=columns, detected_separator=file.separator, **settings
-    )
+    detected = {"detected_separator": file.separator, "detected_format": file.detected_format}
+    recorded = TrainedRows(suffix=format_suffix(file.path), columns=columns, **detected, **settings)
     return recorded.model_dump(mode="json", exclude_defaults=True)
 
 

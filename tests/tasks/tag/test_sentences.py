@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from bertmill.config.commands import RowSettings
 from bertmill.errors import DataError, UsageError
 from bertmill.rows.source import RowFile
+from bertmill.rows.trained import recorded_rows, trained_rows
 from bertmill.tasks.tag.rows import WordsRow, read_words
 from tests.rows.factory import row_file, write
 
@@ -38,6 +39,23 @@ def read_text(tmp_path: Path) -> Callable[..., list[tuple[list[str], tuple[str, 
 
 
 # One sentence per line
+
+
+def test_untagged_sentences_are_read_as_in_training(tmp_path: Path) -> None:
+    """A first line without tabs does not tell whether lines are words or sentences."""
+    train = row_file(write(tmp_path / "train.tsv", "希望工程\tB I I I\nEU rejects\tB O\n"))
+    list(read_words(train, labeled=True))
+    recorded = recorded_rows(train)
+    assert recorded == {"suffix": ".tsv", "detected_format": "sentences"}
+    for name, content, expected in [
+        ("new.tsv", "希望工程\nEU rejects German\n", [["希", "望", "工", "程"], ["EU", "rejects", "German"]]),
+        ("new.tsv", "EU\tB\nGerman\tO\n", [["EU", "German"]]),
+        ("new.conll", "希望\n工程\n", [["希望", "工程"]]),
+    ]:
+        file, trained = row_file(write(tmp_path / name, content)), trained_rows(recorded, "m")
+        assert trained is not None
+        trained.apply_to(file)
+        assert [words(row) for row in read_words(file, labeled=False)] == expected
 
 
 def test_a_line_with_several_tags_is_a_sentence(tmp_path: Path) -> None:

@@ -8,8 +8,9 @@
                With `RowFile.tags`, another file has the tags on the same lines
 
 Without the setting `format`, the first line that is not empty, a comment, a header or -DOCSTART- decides: the format is
-`sentences` if tabs separate its columns and its tag column holds several tags, otherwise `conll`. Common column names
-in the first line are a header. -DOCSTART- lines are skipped.
+`sentences` if tabs separate its columns and its tag column holds several tags, otherwise `conll`. A file without tabs
+for prediction is like the training rows. Common column names in the first line are a header. -DOCSTART- lines are
+skipped.
 """
 
 from __future__ import annotations
@@ -144,6 +145,8 @@ def _columns_by_number(columns: Columns, names: list[str], place: str, labeled: 
 def _find_layout(first: Line, columns: Columns | None, file: RowFile, labeled: bool) -> _Layout:
     """Determine the layout of a file from its first line. Raises DataError if it has too few columns."""
     given = file.settings.format
+    if given is None and not labeled and "\t" not in first.text:
+        given = file.trained_format
     separator = "\t" if given == "sentences" else _separator(first)
     values = _cells(first, separator)
     num_columns = len(values)
@@ -159,6 +162,7 @@ def _find_layout(first: Line, columns: Columns | None, file: RowFile, labeled: b
         tag = None
     has_several = tag is not None and len(_parts(values[tag])) > 1
     has_sentences = given == "sentences" or (given is None and separator == "\t" and has_several)
+    file.detected_format = "sentences" if has_sentences and given is None else None
     return _Layout(has_sentences, given is None, separator, num_columns, word, tag, labeled)
 
 
