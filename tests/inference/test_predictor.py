@@ -36,8 +36,6 @@ def classes(classifier: Path) -> Predictor:
         (["a", "dog"], "the field 'text' must be a string, not list"),
         ({}, "the field 'text' is missing"),
         ({"pair": "a dog"}, "the field 'text' is missing"),
-        ({"text": None}, "the field 'text' is missing"),
-        ({"text": "a dog", "pair": None}, "the field 'pair' is missing"),
         ({"text": ("a", "dog"), "pair": "sees"}, "the field 'text' must be a string, not tuple"),
         ({"text": "a dog", "choices": ["a", "b"]}, "the task classify does not take the field 'choices'"),
         ({"text": "a dog", "label": "x"}, "the task classify does not take the field 'label'; use text, pair"),
@@ -71,6 +69,19 @@ def test_the_prediction_for_a_missing_input_is_none_with_one_warning(kind: Any, 
     assert [found[0], found[2]] == classes.predict(["a good film", "a bad film"])
     with pytest.warns(UserWarning, match="1 of 1 input is missing"):
         assert classes.predict([None]) == [None]
+
+
+def test_the_prediction_for_an_input_with_a_missing_value_is_none(classes: Predictor) -> None:
+    missing = [{"text": None}, {"text": "a dog", "pair": math.nan}, ("a dog", None)]
+    with pytest.warns(UserWarning, match="3 of 4 inputs are missing"):
+        assert [each is None for each in classes.predict([*missing, "a dog"])] == [True, True, True, False]
+
+
+def test_top_k_lists_classes(classes: Predictor, tagger: Path) -> None:
+    (prediction,) = classes.predict(["a dog"], top_k=1)
+    assert prediction["top"] == [{"label": prediction["label"], "score": prediction["score"]}]
+    with pytest.raises(UsageError, match="top_k does not apply to the task tag"):
+        bertmill.load(tagger).predict(["a dog"], top_k=1)
 
 
 def test_a_data_frame_is_not_a_list_of_inputs(classes: Predictor) -> None:

@@ -74,7 +74,7 @@ def test_a_stream_and_a_batch_of_requests_give_the_same_predictions(
 
 
 def test_an_invalid_request_is_reported_with_its_number(runner: Runner) -> None:
-    with pytest.raises(BadRowError, match="request 1: the field 'text' is empty"):
+    with pytest.raises(BadRowError, match="input 1: the field 'text' is empty"):
         runner.answer([{"text": "a film"}, {"text": " "}])
 
 

@@ -299,7 +299,9 @@ def test_given_columns_take_precedence_over_those_of_the_training_rows(tmp_path:
     path = write(tmp_path / "a.tsv", PAIRS)
     rows, notices = read_as_trained(path, PAIR_BY_NAME, columns="text=otro,label=clase")
     assert rows[0] == {"text": OTHERS[0], "label": LABELS[0]}
-    assert not notices
+    (notice,) = notices
+    assert notice.endswith(f"predictions are unreliable, because training used `columns='{PAIR_BY_NAME.setting}'`")
+    assert not read_as_trained(path, BY_NAME, columns="text=otro,label=clase")[1]
 
 
 def test_records_have_the_columns_of_the_training_rows_too(tmp_path: Path) -> None:

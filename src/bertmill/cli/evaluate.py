@@ -45,10 +45,10 @@ def run(settings: EvaluateSettings) -> None:
         print(json_line(evaluation.to_json()))
     else:
         print("\n".join(map(escaped, _lines(evaluation, settings.sort_by, show_all=settings.show_all))), flush=True)
-    if not settings.quiet:
-        print_row_remarks(file.counts, runner.windows)
         if evaluation.warning:
             say(escaped(f"warning: {evaluation.warning}"))
+    if not settings.quiet:
+        print_row_remarks(file.counts, runner.windows)
 
 
 def _lines(evaluation: Evaluation, sort_by: str, *, show_all: bool) -> Iterator[str]:

@@ -41,7 +41,7 @@ def run(settings: PredictSettings) -> None:
     runner = Runner(settings.model, settings.device, settings)
     runner = runner.with_options(**settings.model_dump(include=set(runner.task.PredictOptions.model_fields)))
     task = runner.task
-    write = partial(_write_csv, is_safe=True) if settings.safe_csv else _writer(settings.output_format, task)
+    write = partial(_write_csv, is_safe=True) if settings.safe_csv else _writer(settings.chosen_format, task)
     file = RowFile(settings.file or "--text", settings)
     rows = [_request(settings, task)] if settings.file is None else runner.read(file, labeled=False)
     with RowCounter(quiet=settings.quiet, may_rewrite=settings.out is not None or not is_pipe(sys.stdout)) as counter:

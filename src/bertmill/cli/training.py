@@ -85,6 +85,9 @@ class TrainingDisplay(Listener):
         if not self._quiet:
             self._print(escaped(with_flags(text)))
 
+    def warning(self, text: str) -> None:
+        self._print(escaped(f"warning: {text}"))
+
     def _print(self, text: str) -> None:
         if self._bar is not None:
             self._bar.console.print(text, highlight=False, markup=False)

@@ -216,7 +216,10 @@ class PredictSettings(RowSettings, WindowSettings):
     question: Annotated[str | None, COMMON] = Field(None, description="question to answer from --text")
     choice: Annotated[list[str], COMMON] = Field([], description="a choice for --text; repeat for each choice")
     out: Annotated[Path | None, COMMON] = Field(None, description="file to write instead of printing")
-    output_format: Annotated[str, COMMON] = Field("jsonl", description="jsonl, csv, table, or a task-specific format")
+    output_format: Annotated[str | None, COMMON] = Field(
+        None,
+        description="jsonl, csv, table, or a task-specific format (default: csv if --out ends in .csv, else jsonl)",
+    )
     safe_csv: bool = Field(False, description="put an apostrophe before csv cells that a spreadsheet would execute")
     device: str = Field("auto", description="device: cpu, cuda or auto")
     threads: Threads | None = Field(None, description="threads to use (default: one per core)")
@@ -229,9 +232,15 @@ class PredictSettings(RowSettings, WindowSettings):
             raise ValueError("`pair`, `question` and `choice` need `text`, not a file")
         return self
 
+    @property
+    def chosen_format(self) -> str:
+        """The output format: the given one, or that of the suffix of `out`."""
+        is_csv = self.out is not None and self.out.suffix.lower() == ".csv"
+        return self.output_format or ("csv" if is_csv else "jsonl")
+
     @model_validator(mode="after")
     def _safe_csv_is_csv(self) -> Self:
-        if self.safe_csv and self.output_format != "csv":
+        if self.safe_csv and self.chosen_format != "csv":
             raise ValueError("`safe_csv` needs `output_format='csv'`")
         return self
 

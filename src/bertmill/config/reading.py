@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, get_origin
 
@@ -316,9 +316,19 @@ def _unknown_word(word: str, kind: type[Settings]) -> str:
     if word in arguments:
         return f"unknown flag {word}; {arguments[word]} is an argument without a flag"
     known = suggestion(word, ["--config", "--help", *(flag for flag in flags if flag not in arguments)])
-    names = " and ".join(arguments.values())
-    remedy = f"; give {names} without a flag" if names and not known else ""
-    return f"unknown flag {word}{known}{remedy}"
+    return f"unknown flag {word}{known or _where_known(word, arguments.values())}"
+
+
+def _where_known(word: str, arguments: Collection[str]) -> str:
+    """The end of a message about an unknown flag: which commands have it, or else what needs no flag."""
+    commands = [
+        command
+        for command, settings in COMMAND_SETTINGS.items()
+        if any(flag_of(name, field) == word for name, field in settings.model_fields.items() if not _is_argument(field))
+    ]
+    if commands:
+        return f"; it is a flag of {', '.join(commands)}"
+    return f"; give {' and '.join(arguments)} without a flag" if arguments else ""
 
 
 def _is_argument(field: FieldInfo) -> bool:

@@ -14,4 +14,6 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    quiet: Annotated[bool, MAY_CHANGE] = Field(False, description="print only results, without progress or notes")
+    quiet: Annotated[bool, MAY_CHANGE] = Field(
+        False, description="print only results and warnings, without progress or notes"
+    )

@@ -1,14 +1,14 @@
 """Suggestions for unknown names.
 
-In this order: our name for a setting that other tools call by this name, the name with the smallest edit distance, a
-name with the same beginning.
+In this order: our name for what other tools call by this name, the name with the smallest edit distance, a name with
+the same beginning.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-# Names of settings in other tools → our names, of which a command has at most one. Without leading dashes.
+# Names in other tools → our names of settings, tasks and commands, of which at most one fits. Without leading dashes.
 _OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "lr": ("learning-rate",),
     "peak-lr": ("learning-rate",),
@@ -72,6 +72,13 @@ _OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "silent": ("quiet",),
     "resume-from-checkpoint": ("resume",),
     "continue": ("resume",),
+    "train": ("finetune",),
+    "test": ("evaluate",),
+    **dict.fromkeys(("ner", "pos", "token-classification", "tagging"), ("tag",)),
+    **dict.fromkeys(("qa", "squad", "question-answering"), ("answer",)),
+    **dict.fromkeys(("text-classification", "sentiment", "multi-label"), ("classify",)),
+    **dict.fromkeys(("regression", "similarity", "sts"), ("regress",)),
+    "multiple-choice": ("choose",),
 }
 _LETTERS_PER_ERROR = 4  # a longer word may contain more typing errors
 _MIN_PREFIX = 3

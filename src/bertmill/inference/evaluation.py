@@ -143,15 +143,17 @@ def evaluate(
         metrics=metrics,
         intervals=bounds,
         baseline=baseline,
-        warning=_warning(baseline, judged, judged_bounds, metric, task.error_metrics),
+        warning=_warning(baseline, judged, judged_bounds, metric, task.error_metrics, is_biased=is_biased),
         classes=task.class_report(scores),
         reliability=_reliability(task, outputs),
         errors=errors,
     )
 
 
-def _warning(baseline: Baseline, metrics: Metrics, bounds: Bounds, metric: str, errors: Sequence[str]) -> str:
-    """The metrics that do not beat the baseline beyond their intervals, with advice; empty if all of them do."""
+def _warning(
+    baseline: Baseline, metrics: Metrics, bounds: Bounds, metric: str, errors: Sequence[str], *, is_biased: bool
+) -> str:
+    """The metrics that do not beat the baseline beyond their intervals; empty if all of them do."""
     doubtful = []
     for name in (metric, *errors):
         low, high = bounds[name]
@@ -161,7 +163,8 @@ def _warning(baseline: Baseline, metrics: Metrics, bounds: Bounds, metric: str, 
     if not doubtful:
         return ""
     what = f"the model is not clearly better than the baseline ({baseline.shown}): {'; '.join(doubtful)}"
-    return f"{what}. Train longer or on more rows, or check the columns and labels."
+    how = ", with each half of the rows judged by thresholds tuned on the other half" if is_biased else ""
+    return f"{what}{how}."
 
 
 def _compared(name: str, metrics: Metrics, bounds: Bounds, baseline: Baseline) -> str:

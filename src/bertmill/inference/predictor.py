@@ -39,7 +39,7 @@ class Predictor:
         self._filler: MaskFiller | None = None
         self._runner: Runner | None = None
 
-    def predict(self, inputs: Sequence[Input]) -> list[Any]:
+    def predict(self, inputs: Sequence[Input], *, top_k: int | None = None) -> list[Any]:
         """Return the prediction for each input, which is a text, a tuple of texts, or a dict of fields.
 
         The fields depend on the task. The values of a tuple have the same order.
@@ -49,8 +49,8 @@ class Predictor:
         - tag: `text` or `words`
         - answer: `question` and `passage`
 
-        Predictions have the same keys as in `bertmill predict`. The prediction for an input that is missing (None, or
-        NaN in a column of a data frame) is None.
+        Predictions have the same keys as in `bertmill predict`. The prediction for an input is None if the input, or a
+        value of its tuple or dict, is missing (None, or NaN as in a data frame). `top_k` has the effect of `--top-k`.
         """
         if isinstance(inputs, str):
             raise UsageError("predict expects a list of inputs", remedy="put the text in a list")
@@ -58,13 +58,18 @@ class Predictor:
             remedy = "pass one column, or a list of dicts with the fields of each row"
             raise UsageError("predict expects a list of inputs, not a data frame", remedy=remedy)
         listed = _listed(inputs)
-        given = [each for each in listed if not is_missing(each)]
+        given = [each for each in listed if not _is_missing(each)]
         if num_missing := len(listed) - len(given):
             verb, whose = ("is", "its prediction is") if num_missing == 1 else ("are", "their prediction is")
             text = f"{num_missing:,} of {counted(len(listed), 'input')} {verb} missing (None or NaN); {whose} None"
             warnings.warn(text, stacklevel=2)
-        predictions = iter(_predictions(self._task_runner(), given))
-        return [None if is_missing(each) else next(predictions) for each in listed]
+        runner = self._task_runner()
+        if top_k is not None:
+            if "top_k" not in runner.task.PredictOptions.model_fields:
+                raise UsageError(f"top_k does not apply to the task {runner.task.name}")
+            runner = runner.with_options(top_k=top_k)
+        predictions = iter(_predictions(runner, given))
+        return [None if _is_missing(each) else next(predictions) for each in listed]
 
     def tag(self, texts: str | Sequence[str] | Sequence[Sequence[str]]) -> Answer | list[Answer]:
         """Tag every word of one text, or of each text in a list. A text in a list may be a list of words.
@@ -128,6 +133,11 @@ class Predictor:
 
 def _predictions(runner: Runner, inputs: Sequence[Any]) -> list[Answer]:
     return runner.answer([_fields(each, runner.task.fields) for each in inputs])
+
+
+def _is_missing(given: Any) -> bool:
+    values = given.values() if isinstance(given, Mapping) else given if isinstance(given, tuple) else (given,)
+    return any(map(is_missing, values))
 
 
 def _fields(given: Any, names: tuple[str, ...]) -> Mapping[str, Any]:

@@ -88,7 +88,7 @@ class Runner:
 
     def answer(self, requests: Sequence[Mapping[str, Any]]) -> list[Answer]:
         """Return the predictions for a list of requests. Thread-safe."""
-        rows = [self._request(fields, f"request {number}") for number, fields in enumerate(requests)]
+        rows = [self._request(fields, f"input {number}") for number, fields in enumerate(requests)]
         examples = [self.task.encode(row, self.windows) for row in rows]
         return [answer for _, answer in run_batched(examples, _num_pieces, self._predict_batch)]
 

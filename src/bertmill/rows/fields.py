@@ -186,6 +186,9 @@ def _choose_columns(
 ) -> Columns:
     """Return the columns of a file with these header names or keys. Raises DataError if they cannot be determined."""
     columns = given_columns(file.settings)
+    if columns is not None and file.trained_columns is not None and not columns.has_fields_of(file.trained_columns):
+        trained = setting("columns", file.trained_columns.setting)
+        file.counts.notices.append(f"{file.path}: predictions are unreliable, because training used {trained}")
     if columns is None:
         columns = recognize_columns(names, lists, required.label)
         is_list = len(names) == 1 and file.format in TABLES and not _may_hold_columns(names[0], file.trained_columns)
@@ -207,7 +210,7 @@ def _may_hold_columns(line: str, trained: Columns | None) -> bool:
     """Whether a line is a header with all columns of the training rows, but with other separators."""
     if trained is None or not trained.has_header:
         return False
-    cells = ({cell.strip(" \"") for cell in line.split(separator)} for separator in ",;\t|")
+    cells = ({cell.strip(' "') for cell in line.split(separator)} for separator in ",;\t|")
     return any(len(each) > 1 and each >= set(trained.for_rows(labeled=False).names) for each in cells)
 
 

@@ -282,7 +282,12 @@ def _label(value: Any, multi_label: bool) -> Label:
         value = printed_list(value.strip())
     if isinstance(value, list):
         return tuple(map(label_text, value))
-    return () if multi_label and is_empty(value) else label_text(value)
+    if not is_empty(value):
+        return label_text(value)
+    if not multi_label:
+        remedy = "correct it, or set `multi_label=True` if a row may have any number of labels"
+        raise BadRowError("empty label", "the label is empty", remedy)
+    return ()
 
 
 def _separator(labels: Iterable[Iterable[str]]) -> str:

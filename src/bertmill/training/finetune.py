@@ -40,6 +40,7 @@ from bertmill.training.trainable import Phase
 from bertmill.version import __version__
 
 COMMAND = "finetune"
+_ADVICE = "Train longer or on more rows, or check the columns and labels."
 WARMUP_SHARE = 0.1
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
 
@@ -87,7 +88,7 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
             write_evaluation(run.folder.evaluation, content)
             run.journal.remark(f"dev: {evaluation.summary}")
             if evaluation.warning:
-                run.journal.remark(f"warning: {evaluation.warning}")
+                run.journal.warning(f"{evaluation.warning} {_ADVICE}")
         metadata = {
             "task": task.name,
             **task.folder_entries().metadata,

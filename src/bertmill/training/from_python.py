@@ -79,6 +79,9 @@ class _Logged(Listener):
     def remark(self, text: str) -> None:
         _LOGGER.info(text)
 
+    def warning(self, text: str) -> None:
+        _LOGGER.warning(text)
+
 
 def _checked(kind: type[FinetuneSettings], given: Mapping[str, Any]) -> FinetuneSettings:
     try:

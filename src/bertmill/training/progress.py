@@ -48,6 +48,9 @@ class Listener:
     def remark(self, text: str) -> None:
         """Called with a message for the user."""
 
+    def warning(self, text: str) -> None:
+        """Called with a message that the user must not miss."""
+
 
 class Journal:
     """Writes the log and passes everything on to a listener."""
@@ -62,6 +65,7 @@ class Journal:
         self.begin = listener.begin
         self.step = listener.step
         self.remark = listener.remark
+        self.warning = listener.warning
 
     def cut(self, after_step: int) -> None:
         """Remove the lines after a step, which are written again, and everything from a damaged line on."""
