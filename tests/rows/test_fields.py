@@ -346,7 +346,7 @@ def test_a_table_with_other_separators_is_not_read_as_a_file_of_texts(tmp_path: 
 
 def test_a_file_without_the_labels_of_the_training_rows_is_for_prediction(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", table("source,comentario", LABELS, TEXTS))
-    with pytest.raises(DataError, match="no column 'clase', which held the labels .*; use predict for rows without"):
+    with pytest.raises(DataError, match=r"no column 'clase', which held the labels .*; use predict for rows without"):
         read_as_trained(path, BY_NAME)
     assert read_as_trained(path, BY_NAME, labeled=False)[0][0] == {"text": TEXTS[0]}
 

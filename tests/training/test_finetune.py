@@ -306,11 +306,9 @@ def test_a_run_warns_that_its_model_is_not_better_than_the_baseline(
     content = json.loads((tmp_path / "run/evaluation.json").read_text(encoding="utf-8"))
     assert content["metric"] == "accuracy"
     assert content["warning"].startswith("the model is not clearly better than the baseline (always ")
-    advice = "Train longer or on more rows, or check the columns and labels."
-    assert f"warning: {content['warning']} {advice}" in said.splitlines()
-    assert (
-        bertmill(*words, "--out", tmp_path / "quiet", "--quiet").stderr == f"warning: {content['warning']} {advice}\n"
-    )
+    warning = f"warning: {content['warning']} Train longer or on more rows, or check the columns and labels."
+    assert warning in said.splitlines()
+    assert bertmill(*words, "--out", tmp_path / "quiet", "--quiet").stderr == f"{warning}\n"
 
 
 def test_a_new_head_of_regress_starts_at_the_mean_of_the_training_targets(tiny: Path, tmp_path: Path) -> None:
