@@ -55,7 +55,7 @@ def test_a_full_disk_does_not_suggest_to_repeat(hub: Hub, monkeypatch: pytest.Mo
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", transfer)
-    with pytest.raises(ResourceError, match="No space left on device$"):
+    with pytest.raises(ResourceError, match=r"No space left on device$"):
         find_model(NAME)
 
 
@@ -136,7 +136,7 @@ def test_a_path_in_an_existing_folder_is_not_looked_up_on_the_hub(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("runs").mkdir()
-    with pytest.raises(MissingError, match="^runs/model: there is no such folder, .* because there is a folder runs;"):
+    with pytest.raises(MissingError, match=r"^runs/model: there is no such folder, .* because there is a folder runs;"):
         find_model("runs/model")
     assert not hub.requests
     folder = find_model(NAME)
