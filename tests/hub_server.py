@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -27,8 +27,13 @@ class Hub(ThreadingHTTPServer):
         self.statuses: dict[str, tuple[int, str]] = {}  # by repository: every answer, with its X-Error-Code
         self.token: str | None = None  # required if set
         self.breaks_after: int | None = None  # bytes of a large file, once
+        self.breaks_always = False  # if `breaks_after` is set: not only once
+        self.answers: dict[str, tuple[int, dict[str, str]]] = {}  # by large file: the status and headers of its content
+        self.file_statuses: dict[str, int] = {}  # by file
+        self.delay_s = 0.0  # of the description of a repository
+        self.announces_hashes = True
         self.announced: dict[str, bytes] = {}  # by file name: content whose hash is announced instead
-        self.info: Any = None  # answered instead of the description of a repository
+        self.info: Any = ...  # answered instead of the description of a repository
         self.commit = COMMIT  # of the branch `main`
         self.pushed: str | None = None  # the commit of `main` after the next description of a repository
         self.requests: Counter[str] = Counter()  # by method and path
@@ -102,6 +107,7 @@ class _Handler(BaseHTTPRequestHandler):
         return status is not None
 
     def _info(self, repository: str, revision: str) -> None:
+        Event().wait(self.server.delay_s)
         if self._refuses(repository, revision):
             return
         siblings = []
@@ -111,7 +117,7 @@ class _Handler(BaseHTTPRequestHandler):
             if len(content) > LARGE:
                 sha256 = self.server.etag(name, content)
                 entry["lfs"] = {"sha256": sha256, "size": len(content), "pointerSize": 130}
-            siblings.append(entry)
+            siblings.append(entry if self.server.announces_hashes else {"rfilename": name})
         commit = self.server.commit if revision == "main" else revision
         info = {
             "id": repository,
@@ -120,12 +126,15 @@ class _Handler(BaseHTTPRequestHandler):
             "private": False,
             "siblings": siblings,
         }
-        info = info if self.server.info is None else self.server.info
+        info = info if self.server.info is ... else self.server.info
         self.server.commit = self.server.pushed or self.server.commit
         self._answer(200, json.dumps(info).encode(), {"Content-Type": "application/json"})
 
     def _resolve(self, repository: str, revision: str, name: str, *, with_body: bool) -> None:
         if self._refuses(repository, revision):
+            return
+        if name in self.server.file_statuses:
+            self._answer(self.server.file_statuses[name], b"", {})
             return
         content = self.server.repositories[repository].get(name)
         headers = {"X-Repo-Commit": self.server.commit if revision == "main" else revision}
@@ -144,13 +153,19 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, content, {**headers, "ETag": f'"{etag}"'}, with_body=with_body)
 
     def _send_file(self, repository: str, name: str, *, with_body: bool) -> None:
+        if name in self.server.answers:
+            status, headers = self.server.answers[name]
+            self._answer(status, b"", headers)
+            return
         content = self.server.repositories[repository][name]
         start = 0
         if wanted := re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", "")):
             self.server.ranges.append(wanted[0])
             start = int(wanted[1])
         headers = {"Content-Range": f"bytes {start}-{len(content) - 1}/{len(content)}"} if start else {}
-        limit, self.server.breaks_after = self.server.breaks_after, None
+        limit = self.server.breaks_after
+        if not self.server.breaks_always:
+            self.server.breaks_after = None
         self._answer(206 if start else 200, content[start:], headers, with_body=with_body, limit=limit)
 
     def _answer(

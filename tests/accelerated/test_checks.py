@@ -38,6 +38,24 @@ def test_an_argument_that_cannot_be_served(given: dict[str, Any], reason: str) -
     assert_falls_back(*pair("BertModel", attn_implementation="eager"), reason, **given)
 
 
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("BertModel", {"labels": torch.tensor([0, 1] * 3)}),
+        ("BertForSequenceClassification", {"start_positions": torch.tensor([0, 1] * 3)}),
+    ],
+)
+def test_an_argument_of_another_class_is_left_to_the_untouched_model(name: str, given: dict[str, Tensor]) -> None:
+    assert_falls_back(*pair(name), f"the argument {next(iter(given))}", **given)
+
+
+@pytest.mark.filterwarnings("ignore:The `next_sentence_label` argument is deprecated")
+def test_the_old_name_of_the_labels_of_next_sentence_prediction_is_accepted() -> None:
+    labels = torch.tensor([0, 1] * 3)
+    fast, theirs = pair("BertForNextSentencePrediction")
+    assert_falls_back(fast, theirs, "the argument next_sentence_label", next_sentence_label=labels)
+
+
 def test_hidden_states_without_gradients_are_served() -> None:
     fast, theirs = pair("BertModel")
     fast(**inputs_for(""), output_hidden_states=None)

@@ -35,6 +35,10 @@ def replace_a_layer(model: Any) -> None:
     model.bert.encoder.layer[0].output.dense = Recorded(model.bert.encoder.layer[0].output.dense)
 
 
+def replace_the_feed_forward_layer(model: Any) -> None:
+    model.bert.encoder.layer[0].feed_forward_chunk = lambda states: states
+
+
 def prune_a_layer(model: Any) -> None:
     from torch.nn.utils import prune
 
@@ -100,6 +104,7 @@ QUERY = "bert.encoder.layer.0.attention.self.query"
         (hook_a_layer("register_full_backward_hook"), f"a hook on {DENSE}"),
         (hook_a_layer("register_full_backward_pre_hook"), f"a hook on {DENSE}"),
         (replace_a_forward, "a replaced forward of bert.encoder.layer.1"),
+        (replace_the_feed_forward_layer, "a replaced feed_forward_chunk of bert.encoder.layer.0"),
         (replace_a_layer, f"{DENSE} is a {__name__}.Recorded"),
         (prune_a_layer, f"a hook on {DENSE}"),
         (prune_a_head, "unsupported inputs or layers"),

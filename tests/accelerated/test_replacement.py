@@ -49,6 +49,27 @@ def test_the_body_of_a_model_can_be_accelerated_alone() -> None:
     assert bertmill.acceleration(model).served == 2
 
 
+def test_calls_of_the_body_are_served_if_it_is_accelerated_as_well() -> None:
+    model, theirs = untouched("BertForSequenceClassification"), untouched("BertForSequenceClassification")
+    bertmill.accelerate(model)
+    model.bert(**inputs_for(""))
+    assert counts(model) == (0, {})
+    bertmill.accelerate(model.bert)
+    pooled = model.bert(**inputs_for("")).pooler_output
+    torch.testing.assert_close(pooled, theirs.bert(**inputs_for("")).pooler_output, atol=2e-5, rtol=0)
+    assert counts(model) == counts(model.bert) == (1, {})
+    torch.testing.assert_close(model(**inputs_for("")).logits, theirs(**inputs_for("")).logits, atol=2e-5, rtol=0)
+    assert (counts(model), counts(model.bert)) == ((2, {}), (1, {}))
+
+
+@pytest.mark.parametrize("option", ["logits", "compute_padding"])
+def test_options_must_be_bool(option: str) -> None:
+    model = untouched("BertModel")
+    with pytest.raises(UsageError, match=f"^accelerate: {option} must be True or False, not 'x'$"):
+        bertmill.accelerate(model, **{option: "x"})
+    assert "forward" not in model.__dict__
+
+
 def test_other_classes_with_such_a_body_are_accelerated_there() -> None:
     class Mine(transformers.BertForSequenceClassification):
         def forward(self, *args: Any, **kwargs: Any) -> Any:

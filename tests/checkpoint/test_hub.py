@@ -10,6 +10,8 @@ from typing import Any
 import huggingface_hub
 import pytest
 from huggingface_hub import constants, hf_hub_download
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id
 
 from bertmill.checkpoint.hub import cached_model, download_model, is_repository
 from bertmill.checkpoint.names import find_model, find_model_or_file
@@ -71,7 +73,7 @@ def test_an_incomplete_cache_is_completed(hub: Hub) -> None:
 @pytest.mark.parametrize(
     ("status", "code", "kind", "message"),
     [
-        (401, "RepoNotFound", UsageError, "installed models: minilm; if it is private, set HF_TOKEN"),
+        (401, "RepoNotFound", UsageError, "installed models: minilm; set HF_TOKEN if it is private"),
         (404, "RepoNotFound", UsageError, "and no public model on"),
         (403, "GatedRepo", UsageError, "accept its terms"),
         (401, "", ResourceError, "answered 401 .*; check HF_TOKEN"),
@@ -127,7 +129,24 @@ def test_without_a_network_the_error_lists_the_installed_models(hub: Hub, monkey
         find_model(NAME)
 
 
-BAD_NAMES = ["../x", "/etc", "~", "~/x", "a\0b", "a\nb", "x" * 300, "a/b/c", ".hidden", "a--b", "a..b", "a/", "-x"]
+BAD_NAMES = [
+    "../x",
+    "/etc",
+    "~",
+    "~/x",
+    "a\0b",
+    "a\nb",
+    "x" * 300,
+    "a/b/c",
+    ".hidden",
+    "a--b",
+    "a..b",
+    "a/",
+    "-x",
+    "a.git",
+    "a/b.git",
+    "é",
+]
 
 
 @pytest.mark.parametrize("name", BAD_NAMES)
@@ -144,6 +163,18 @@ def test_a_bad_name_is_rejected_without_a_request(hub: Hub, hub_cache: Path, nam
 
 def test_names_of_the_hub_are_accepted() -> None:
     assert all(map(is_repository, ["bert-base-uncased", "google/bert_uncased_L-2_H-128_A-2", "a", "_x/y.z-1"]))
+
+
+@pytest.mark.parametrize(
+    "first", ["a", "a.", "a-", "a_", "_", "a--b", "a..b", "a.git", "a.gitx", "git", "é", "0", "a b"]
+)
+@pytest.mark.parametrize("second", [None, "b", "b.git", "b-", "-b", ".b", "b.c", "b/c", "git", ""])
+def test_only_names_that_the_library_accepts_are_names(first: str, second: str | None) -> None:
+    name = first if second is None else f"{first}/{second}"
+    try:
+        validate_repo_id(name)
+    except HFValidationError:
+        assert not is_repository(name)
 
 
 def test_a_link_out_of_the_cache_is_rejected(hub: Hub, tmp_path: Path) -> None:
@@ -259,5 +290,5 @@ def test_an_error_of_the_transfer_library_is_one_clear_error(hub: Hub, monkeypat
         raise RuntimeError("Data processing error")
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", transfer)
-    with pytest.raises(ResourceError, match="cannot be downloaded: Data processing error; try again"):
+    with pytest.raises(ResourceError, match="cannot be downloaded: Data processing error; run the command again"):
         find_model(NAME)

@@ -150,7 +150,7 @@ def test_saving_takes_the_arguments_of_hugging_face(tmp_path: Path) -> None:
     model.save_pretrained(tmp_path / "a", state_dict=state, safe_serialization=True, max_shard_size="5GB")
     back = BertForMaskedLM.from_pretrained(tmp_path / "a")
     assert torch.equal(back.cls.predictions.bias, model.cls.predictions.bias + 1)
-    model.save_pretrained(tmp_path / "b", is_main_process=False)
+    model.save_pretrained(tmp_path / "b", is_main_process=False, save_function=torch.save)
     assert not (tmp_path / "b").exists()
     for arguments, message in (
         ({"safe_serialization": False}, "a pickle file could run code"),
@@ -222,6 +222,56 @@ def test_a_model_with_its_own_layers_survives_a_round_trip(folder: Path, tmp_pat
     assert back.config.architectures == ["Pooled"]
     theirs = transformers.BertModel.from_pretrained(tmp_path / "own", add_pooling_layer=False)
     torch.testing.assert_close(theirs(IDS)[0], model.bert(IDS)[0], atol=1e-5, rtol=1e-4)
+
+
+class Constant(Pooled):
+    """A model that initializes its layers itself."""
+
+    def _init_weights(self, module: nn.Module) -> None:
+        if isinstance(module, nn.Linear):
+            nn.init.constant_(module.weight, 0.5)
+        elif isinstance(module, Constant):
+            nn.init.constant_(module.scale, 7.0)
+
+
+def test_a_model_may_initialize_its_new_layers_itself(folder: Path, tmp_path: Path) -> None:
+    model = Constant.from_pretrained(folder)
+    assert bool((model.head[0].weight == 0.5).all())
+    assert model.scale.item() == 7
+    query = BertModel.from_pretrained(folder).encoder.layer[0].attention.self.query
+    assert torch.equal(model.bert.encoder.layer[0].attention.self.query.weight, query.weight)
+    with torch.no_grad():
+        model.head[0].weight.fill_(2)
+        model.scale.fill_(3)
+    model.save_pretrained(tmp_path / "saved")
+    again = Constant.from_pretrained(tmp_path / "saved")  # nothing is new
+    assert torch.equal(again.head[0].weight, model.head[0].weight)
+    assert again.scale.item() == 3
+    assert bool((Constant(CONFIG).head[2].weight == 0.5).all())
+
+
+def test_an_own_initialization_does_not_touch_tied_parameters() -> None:
+    class Halves(BertForMaskedLM):
+        def _init_weights(self, module: nn.Module) -> None:
+            if isinstance(module, nn.Linear):
+                nn.init.constant_(module.weight, 0.5)
+
+    model = Halves(CONFIG)
+    assert bool((model.cls.predictions.transform.dense.weight == 0.5).all())
+    assert not bool((model.get_input_embeddings().weight == 0.5).any())
+
+
+def test_init_weights_can_be_applied_to_all_modules() -> None:
+    model = BertForMaskedLM(CONFIG)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.fill_(9)
+    model.apply(model._init_weights)
+    embeddings = model.get_input_embeddings().weight
+    assert 0.015 < float(embeddings[1:].detach().std()) < 0.025
+    assert not embeddings[0].any()
+    assert bool((model.cls.predictions.transform.LayerNorm.weight == 1).all())
+    assert not model.bert.encoder.layer[0].output.dense.bias.any()
 
 
 def test_a_config_of_transformers_builds_and_loads_models(folder: Path) -> None:

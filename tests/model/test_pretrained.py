@@ -165,6 +165,32 @@ def test_resizing_the_vocabulary_keeps_existing_rows(name: str, size: int, tmp_p
     assert again.config.vocab_size == size
 
 
+@pytest.mark.parametrize("name", ["BertModel", "BertForMaskedLM"])
+def test_resizing_takes_the_arguments_of_hugging_face(name: str) -> None:
+    ours, theirs = twins(name)
+    assert ours.resize_token_embeddings() is ours.get_input_embeddings()
+    assert ours.resize_token_embeddings(None) is ours.get_input_embeddings()
+    assert ours.config.vocab_size == V
+    arguments: tuple[dict[str, Any], ...] = (
+        {"new_num_tokens": V + 1, "pad_to_multiple_of": 8, "mean_resizing": False},
+        {"pad_to_multiple_of": 64},
+        {"new_num_tokens": 128, "mean_resizing": True},
+    )
+    for each in arguments:
+        expected = theirs.resize_token_embeddings(**each).weight.shape
+        assert ours.resize_token_embeddings(**each).weight.shape == expected
+        assert ours.config.vocab_size == theirs.config.vocab_size
+    with pytest.raises(UsageError, match="pad_to_multiple_of must be a positive integer, not 0"):
+        ours.resize_token_embeddings(V, pad_to_multiple_of=0)
+
+
+def test_the_pooler_takes_padded_states_as_in_hugging_face() -> None:
+    ours, theirs = twins("BertModel")
+    states = torch.randn(3, 7, SMALL["hidden_size"])
+    torch.testing.assert_close(ours.pooler(states), theirs.pooler(states))
+    torch.testing.assert_close(ours.pooler(states[:, 0]), theirs.pooler(states))
+
+
 def test_an_empty_vocabulary_is_rejected() -> None:
     with pytest.raises(UsageError, match="vocab_size is 0"):
         BertModel(BertConfig(**SMALL)).resize_token_embeddings(0)

@@ -147,6 +147,23 @@ def test_pieces_are_mapped_to_characters_and_words() -> None:
     assert ours.token_to_chars(2) == ours.token_to_chars(0, 2)
 
 
+def test_words_are_mapped_to_pieces_and_characters() -> None:
+    ours, theirs = OURS(TEXT, PAIR), THEIRS(TEXT, PAIR)
+    for piece in range(len(ours.input_ids)):
+        assert ours.token_to_word(piece) == ours.token_to_word(0, piece) == theirs.token_to_word(0, piece)
+    for sequence, text in enumerate((TEXT, PAIR)):
+        for character in range(len(text)):
+            assert ours.char_to_word(0, character, sequence) == theirs.char_to_word(0, character, sequence)
+        for word in range(30):
+            span = theirs.word_to_tokens(0, word, sequence)
+            assert ours.word_to_tokens(0, word, sequence) == (None if span is None else tuple(span))
+    assert ours.char_to_word(4) == ours.char_to_word(0, 4)
+    assert ours.word_to_tokens(1) == ours.word_to_tokens(0, 1)
+    assert ours.word_to_tokens(1).end == ours.word_to_tokens(1)[1]
+    assert ours.is_fast
+    assert not pickle.loads(pickle.dumps(ours)).is_fast
+
+
 def test_a_batch_moves_in_place_and_can_be_pickled() -> None:
     batch = OURS(TEXT, return_tensors="pt")
     assert batch.to("meta") is batch
@@ -383,3 +400,16 @@ def test_padding_may_exceed_max_length_if_nothing_is_truncated() -> None:
     assert len(ours["input_ids"]) % 8 == 0
     with pytest.raises(UsageError, match="max_length 10 is not a multiple"):
         OURS(TEXT, **arguments, truncation=True)
+
+
+def test_a_vocabulary_can_be_saved_alone(tmp_path: Path) -> None:
+    (path,) = OURS.save_vocabulary(tmp_path / "new", filename_prefix="my")
+    assert path == str(tmp_path / "new/my-vocab.txt")
+    assert bertmill.BertTokenizer(path).get_vocab() == OURS.get_vocab()
+    assert OURS.save_vocabulary(str(tmp_path)) == (str(tmp_path / "vocab.txt"),)
+
+
+def test_tensors_of_a_batch_move_to_a_device() -> None:
+    batch = OURS(TEXT, return_tensors="pt")
+    assert batch.to("meta", non_blocking=True) is batch
+    assert batch["input_ids"].is_meta

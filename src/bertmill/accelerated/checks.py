@@ -5,7 +5,9 @@ A check that fails raises `NotServed` with a reason for the report.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -14,6 +16,7 @@ from torch.autograd import forward_ad
 from torch.nn.modules import module as torch_module
 
 from bertmill.accelerated import transformers_internals as internals
+from bertmill.model import bert
 
 # Arguments that are not inputs. The last two change nothing in these models.
 SETTINGS = ("return_dict", "output_attentions", "output_hidden_states", "num_items_in_batch", "use_cache")
@@ -68,8 +71,9 @@ def _needs_gradients(model: nn.Module, given: Mapping[str, Any]) -> bool:
 
 
 def _check_tensors(class_name: str, given: Mapping[str, Any]) -> None:
+    accepted = _arguments_of(class_name)
     for name, value in given.items():
-        if name not in _INPUTS and name not in _TARGETS:
+        if name not in accepted:
             raise NotServed(f"the argument {name}")
         if type(value) not in (Tensor, nn.Parameter) or value.is_meta:
             raise NotServed(f"{name} is not a plain tensor")
@@ -85,6 +89,12 @@ def _check_tensors(class_name: str, given: Mapping[str, Any]) -> None:
     labels = given.get("labels")
     if labels is not None and class_name in _LABELS_PER_PIECE and (pieces is None or labels.shape != pieces.shape[:2]):
         raise NotServed("labels and inputs have different shapes")
+
+
+@cache
+def _arguments_of(class_name: str) -> frozenset[str]:
+    """The inputs and targets of bertmill's class of this name."""
+    return frozenset(inspect.signature(getattr(bert, class_name).forward).parameters) & {*_INPUTS, *_TARGETS}
 
 
 def modules_of(model: nn.Module) -> list[nn.Module]:
@@ -110,6 +120,8 @@ def check_hooks(model: nn.Module, modules: Sequence[nn.Module], replaced: Mappin
             function, module_type = getattr(own["forward"], "__func__", None), type(module)
             if function is None or (function is not module_type.forward and function is not replaced.get(module_type)):
                 raise NotServed(f"a replaced forward of {_name_of(module, model)}")
+        if "feed_forward_chunk" in own:  # the only other method of a layer that is looked up for every call
+            raise NotServed(f"a replaced feed_forward_chunk of {_name_of(module, model)}")
 
 
 def check_module_types(model: nn.Module) -> None:

@@ -29,6 +29,9 @@ def accelerate(model: Model, *, logits: bool = True, compute_padding: bool = Fal
     - `compute_padding`: whether outputs at masked positions are those of `transformers`. By default they are zeros,
       which is faster.
     """
+    for name, value in (("logits", logits), ("compute_padding", compute_padding)):
+        if not isinstance(value, bool):
+            raise UsageError(f"{name} must be True or False, not {value!r}", where="accelerate")
     found = _bert_models(model)
     from bertmill.accelerated.forward import State, check_own_forward, install
 

@@ -59,7 +59,7 @@ LOADING: dict[str, Accepted] = {
 SAVING: dict[str, Accepted] = {
     "distributed_checkpoint": Accepted(_OFF, "a model is on one device"),
     "safe_serialization": Accepted((None, True), _NO_PICKLE),
-    "save_function": Accepted((None,), _NO_PICKLE),
+    "save_function": _ANY,  # of accelerate, whose documentation passes it with is_main_process
     "max_shard_size": _ANY,  # one file can hold any BERT
     "push_to_hub": Accepted(_OFF, "upload the folder with huggingface_hub"),
     "repo_id": Accepted((None,), "upload the folder with huggingface_hub"),

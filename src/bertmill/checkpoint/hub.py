@@ -1,8 +1,9 @@
 """Models on the Hugging Face Hub: find them in the local cache, or download them.
 
 Downloads only the model and tokenizer files, with weights as safetensors. huggingface_hub transfers them: it resumes
-broken transfers and reads HF_ENDPOINT, HF_HOME, HF_HUB_OFFLINE and the token. Each file must have the hash that the Hub
-announces. config.json comes last, so a branch refers to a new snapshot only once it is complete.
+broken transfers, but not those of an earlier process, and reads HF_ENDPOINT, HF_HOME, HF_HUB_OFFLINE and the token.
+Each file must have the hash that the Hub announces. config.json comes last, so a branch refers to a new snapshot only
+once it is complete.
 
 Other programs may have cached only some of the files. A cached model is usable if it has settings, weights and a
 tokenizer, and complete if it is also known which optional files exist; the library records those that do not.
@@ -29,6 +30,7 @@ from bertmill.checkpoint.files import (
     WEIGHTS_FILE,
     weight_files,
 )
+from bertmill.checkpoint.hub_errors import check_endpoint, hub_errors, no_model, transfer_errors
 from bertmill.errors import BertmillError, IntegrityError, MissingError, ResourceError, UsageError
 from bertmill.storage import MANIFEST
 
@@ -40,13 +42,8 @@ OPTIONAL_FILES = (*TOKENIZER_FILES, "special_tokens_map.json", METADATA_FILE, MA
 
 logger = logging.getLogger("bertmill")
 
-_REMEDIES = {  # for HTTP statuses
-    401: "check HF_TOKEN",
-    403: "check that HF_TOKEN gives access to this model",
-    429: "wait a few minutes, or set HF_TOKEN for a higher limit",
-}
 _PART = r"[A-Za-z0-9_](?:[\w.-]*\w)?"
-_REPOSITORY = re.compile(rf"(?!.*(?:--|\.\.))(?=.{{1,96}}\Z){_PART}(?:/{_PART})?", re.ASCII)
+_REPOSITORY = re.compile(rf"(?!.*(?:--|\.\.|\.git\Z))(?=.{{1,96}}\Z){_PART}(?:/{_PART})?", re.ASCII)
 _REVISION = re.compile(r"(?!.*\.\.)\w[\w./-]{0,254}", re.ASCII)
 
 
@@ -57,17 +54,18 @@ def is_repository(name: str) -> bool:
 
 def cached_model(name: str, revision: str | None = None, cache_dir: str | Path | None = None) -> Path | None:
     """The folder of a model in the Hugging Face cache, or None if it is not there or incomplete."""
+    folder = cached_folder(name, revision, cache_dir)
+    if folder is None or not _is_usable(folder):
+        return None
     from huggingface_hub import try_to_load_from_cache
 
-    folder = _usable_model(name, revision, cache_dir)
-    if folder is None:
-        return None
     found = (try_to_load_from_cache(name, each, cache_dir=cache_dir, revision=folder.name) for each in OPTIONAL_FILES)
     return folder if all(each is not None for each in found) else None
 
 
-def _usable_model(name: str, revision: str | None, cache_dir: str | Path | None) -> Path | None:
-    """The folder of a cached model with settings, weights and a tokenizer, or None."""
+def cached_folder(name: str, revision: str | None, cache_dir: str | Path | None) -> Path | None:
+    """The folder of a cached model, of which only the settings are sure to be there, or None."""
+    check_endpoint()
     from huggingface_hub import try_to_load_from_cache
 
     config = try_to_load_from_cache(name, CONFIG_FILE, cache_dir=cache_dir, revision=_valid_revision(revision))
@@ -76,8 +74,11 @@ def _usable_model(name: str, revision: str | None, cache_dir: str | Path | None)
     folder = Path(config).parent
     for path in folder.iterdir():
         _refuse_link_out(path, cache_dir)
-    is_usable = _has_weights(folder) and any((folder / each).is_file() for each in VOCABULARY_FILES)
-    return folder if is_usable else None
+    return folder
+
+
+def _is_usable(folder: Path) -> bool:
+    return _has_weights(folder) and any((folder / each).is_file() for each in VOCABULARY_FILES)
 
 
 def download_model(
@@ -91,21 +92,25 @@ def download_model(
 ) -> Path:
     """Download a model and return its folder in the cache. `installed` lists the installed models, for errors.
 
-    If the Hub cannot be asked which optional files exist, returns a usable folder from the cache.
+    If the Hub cannot be asked which optional files exist, returns a usable folder from the cache. If nothing may be
+    downloaded, settings and weights are enough.
     """
     from huggingface_hub import constants
 
     revision = _valid_revision(revision)
-    usable = _usable_model(name, revision, cache_dir)
+    cached = cached_folder(name, revision, cache_dir)
     if local_files_only or constants.HF_HUB_OFFLINE:
-        if usable is not None:
-            return usable
+        if cached is not None and _has_weights(cached):
+            return cached
+        if cached is not None and (cached / PICKLED_FILE).is_file():
+            raise _only_pickled(f"the cache has {name!r} with")
         reason, change = ("HF_HUB_OFFLINE", "unset HF_HUB_OFFLINE")
         if local_files_only:
             reason, change = ("local_files_only", "pass local_files_only=False")
-        raise MissingError(f"{_no_model(name)}, and {reason} is set", remedy=f"{installed}{change} to download it")
+        raise MissingError(f"{no_model(name)}, and {reason} is set", remedy=f"{installed}{change} to download it")
+    usable = cached if cached is not None and _is_usable(cached) else None
     try:
-        with _hub_errors(name, revision, installed), _progress():
+        with hub_errors(name, revision, installed), _progress():
             # A usable folder is completed, not replaced by the newest commit.
             return _download(name, revision if usable is None else usable.name, cache_dir, token)
     except (MissingError, ResourceError):
@@ -121,6 +126,9 @@ def _download(name: str, revision: str, cache_dir: str | Path | None, token: str
 
     info = _model_info(name, revision, token)
     files = _needed_files(name, info)
+    if not all(map(_announced_hash, files)):
+        what = f"{constants.ENDPOINT} does not announce the hashes of files, so a download cannot be verified"
+        raise ResourceError(what, remedy="set HF_ENDPOINT to another server")
     num_bytes = sum(
         each.size or 0
         for each in files
@@ -131,7 +139,8 @@ def _download(name: str, revision: str, cache_dir: str | Path | None, token: str
     _record_missing_files(name, info, cache_dir, token)
     for each in files:
         version = revision if each.rfilename == CONFIG_FILE else info.sha
-        path = Path(hf_hub_download(name, each.rfilename, revision=version, cache_dir=cache_dir, token=token))
+        with transfer_errors(name, each.rfilename):
+            path = Path(hf_hub_download(name, each.rfilename, revision=version, cache_dir=cache_dir, token=token))
         _refuse_link_out(path, cache_dir)
         _require_hash(path, each)  # also of cached files: a download may have been killed before this check
     if path.parent.name != info.sha:
@@ -143,7 +152,9 @@ def _model_info(name: str, revision: str, token: str | bool | None) -> ModelInfo
     from huggingface_hub import HfApi, constants
 
     try:
-        info = HfApi(token=token).model_info(name, revision=revision, files_metadata=True)
+        info = HfApi(token=token).model_info(
+            name, revision=revision, files_metadata=True, timeout=constants.HF_HUB_ETAG_TIMEOUT
+        )
         is_valid = re.fullmatch(r"[0-9a-f]{40}", info.sha or "") is not None
     except (AttributeError, KeyError, TypeError):  # JSON without the expected keys and types
         is_valid = False
@@ -160,12 +171,8 @@ def _record_missing_files(name: str, info: ModelInfo, cache_dir: str | Path | No
     for each in OPTIONAL_FILES:
         if each in existing or try_to_load_from_cache(name, each, cache_dir=cache_dir, revision=info.sha) is not None:
             continue
-        with suppress(errors.RemoteEntryNotFoundError):
+        with suppress(errors.RemoteEntryNotFoundError), transfer_errors(name, each):
             hf_hub_download(name, each, revision=info.sha, cache_dir=cache_dir, token=token)
-
-
-def _no_model(name: str) -> str:
-    return f"no model folder, installed model or cached model is named {name!r}"
 
 
 def _valid_revision(revision: str | None) -> str:
@@ -205,61 +212,37 @@ def _needed_files(name: str, info: ModelInfo) -> list[RepoSibling]:
     elif INDEX_FILE in files:
         weights = [INDEX_FILE, *sorted(each for each in files if re.fullmatch(r"model-\d+-of-\d+\.safetensors", each))]
     else:
-        found = f"only {PICKLED_FILE}, a pickle file, which could run code" if PICKLED_FILE in files else "no weights"
-        remedy = (
-            "convert it with transformers: AutoModel.from_pretrained(NAME).save_pretrained(FOLDER), "
-            "then the same with AutoTokenizer"
-        )
-        raise MissingError(f"the repository {name!r} has {found}", remedy=remedy if PICKLED_FILE in files else None)
+        where = f"the repository {name!r} has"
+        raise _only_pickled(where) if PICKLED_FILE in files else MissingError(f"{where} no weights")
     if not any(each in files for each in VOCABULARY_FILES):
         raise MissingError(f"the repository {name!r} has no tokenizer ({' or '.join(VOCABULARY_FILES)})")
     names = [*weights, *OPTIONAL_FILES, CONFIG_FILE]
     return [files[each] for each in names if each in files]
 
 
+def _only_pickled(where: str) -> MissingError:
+    remedy = (
+        "convert it with transformers: AutoModel.from_pretrained(NAME).save_pretrained(FOLDER), "
+        "then the same with AutoTokenizer"
+    )
+    return MissingError(f"{where} only {PICKLED_FILE}, a pickle file, which could run code", remedy=remedy)
+
+
+def _announced_hash(file: RepoSibling) -> str | None:
+    return file.blob_id if file.lfs is None else file.lfs.sha256
+
+
 def _require_hash(path: Path, file: RepoSibling) -> None:
     """Remove a downloaded file and raise IntegrityError unless it has the announced hash (git's for small files)."""
-    if file.lfs is not None:
-        digest, expected = hashlib.sha256(), file.lfs.sha256
-    else:
-        digest, expected = hashlib.sha1(b"blob %d\0" % path.stat().st_size), file.blob_id or ""
+    digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size) if file.lfs is None else hashlib.sha256()
     with path.open("rb") as content:
         while block := content.read(1 << 20):
             digest.update(block)
-    if digest.hexdigest() != expected:
+    if digest.hexdigest() != _announced_hash(file):
         path.resolve().unlink()
         path.unlink(missing_ok=True)
         what = f"{file.rfilename} does not have the hash that the Hub announces, and was removed"
         raise IntegrityError(what, where=path.parent, remedy="try again")
-
-
-@contextmanager
-def _hub_errors(name: str, revision: str, installed: str) -> Iterator[None]:
-    """Convert errors of huggingface_hub into one clear line."""
-    from huggingface_hub import constants, errors
-
-    network_errors = (errors.HTTPError, ConnectionError, TimeoutError)  # type: ignore[attr-defined]
-    try:
-        yield
-    except BertmillError:
-        raise
-    except errors.GatedRepoError:
-        remedy = f"accept its terms on {constants.ENDPOINT}/{name}, then set HF_TOKEN"
-        raise MissingError(f"the model {name!r} is gated", remedy=remedy) from None
-    except errors.RepositoryNotFoundError:
-        what = f"{_no_model(name)}, and no public model on {constants.ENDPOINT}"
-        raise MissingError(what, remedy=f"{installed}if it is private, set HF_TOKEN") from None
-    except errors.RevisionNotFoundError:
-        raise MissingError(f"the model {name!r} has no revision {revision!r}") from None
-    except errors.HfHubHTTPError as error:
-        code = error.response.status_code
-        remedy = _REMEDIES.get(code, "try again later")
-        raise ResourceError(f"{constants.ENDPOINT} answered {code} for {name!r}", remedy=remedy) from None
-    except (errors.LocalEntryNotFoundError, *network_errors) as error:
-        what = f"{_no_model(name)}, and {constants.ENDPOINT} cannot be reached ({type(error).__name__})"
-        raise MissingError(what, remedy=f"{installed}connect to the network to download it") from None
-    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: of hf_xet; ValueError: the answer is not JSON
-        raise ResourceError(f"cannot be downloaded: {error}", where=name, remedy="try again") from None
 
 
 @contextmanager

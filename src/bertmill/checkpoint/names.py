@@ -19,6 +19,7 @@ from bertmill.checkpoint.files import CONFIG_FILE as CONFIG_FILE
 from bertmill.checkpoint.files import METADATA_FILE as METADATA_FILE
 from bertmill.checkpoint.files import VOCABULARY_FILES
 from bertmill.config.reading import RUN_FILE
+from bertmill.config.suggestions import suggestion
 from bertmill.errors import MissingError, UnfinishedRunError, UsageError
 from bertmill.storage import MANIFEST, MAX_MANIFEST_BYTES, read_json, require_format, safe_join
 
@@ -51,15 +52,22 @@ def find_model(
         return path
     offered = {entry.name: entry for entry in entry_points(group=GROUP)}
     if name in offered:
+        if revision not in (None, hub.DEFAULT_REVISION):
+            what = f"the model {name!r} is installed with a package, so it has no revision {revision!r}"
+            raise UsageError(what, remedy="a revision applies to models on the Hub only")
         return _folder_in_package(offered[name])
     if _exists(path):
         raise MissingError("is a file, not a model folder", where=path)
     if path.name == MODEL_OF_RUN and _exists(path.parent / RUN_FILE):
         raise UnfinishedRunError(path.parent)
-    installed = f"installed models: {', '.join(sorted(offered))}; "
+    meant, known = suggestion(name, list(offered)).removeprefix("; "), f"installed models: {', '.join(sorted(offered))}"
     if isinstance(model, Path) or not hub.is_repository(name):
         what = f"there is no model folder {name[:MAX_SHOWN]!r}, and it is not a name on the Hub"
-        raise MissingError(what, remedy=installed.removesuffix("; "))
+        raise MissingError(what, remedy=meant or known)
+    if _is_local(name) and hub.cached_folder(name, revision, cache_dir) is None:
+        what = f"there is no such folder, and it is not looked up on the Hub, because there is a folder {path.parts[0]}"
+        raise MissingError(what, where=name, remedy="to download such a model, run the command in another folder")
+    installed = f"{meant} If not, " if meant else f"{known}; "
     return hub.cached_model(name, revision, cache_dir) or hub.download_model(
         name, revision, installed=installed, cache_dir=cache_dir, token=token, local_files_only=local_files_only
     )
@@ -69,6 +77,12 @@ def find_model_or_file(name: str | Path, **hub_arguments: Unpack[HubArguments]) 
     """Return a path if it is a file, such as a `vocab.txt`, otherwise the folder of a model: see `find_model`."""
     path = Path(name)
     return path if _exists(path) and path.is_file() else find_model(name, **hub_arguments)
+
+
+def _is_local(name: str) -> bool:
+    """Whether the first part of `name` is a folder, so that it is probably a path."""
+    first, slash, _ = name.partition("/")
+    return bool(slash) and Path(first).is_dir()
 
 
 def _exists(path: Path) -> bool:

@@ -136,12 +136,15 @@ class BertEncoder(nn.Module):
 
 
 class BertPooler(nn.Module):
-    """The pooler: tanh(W · x) for the first piece of every sequence. `accelerate` may replace tanh."""
+    """The pooler: tanh(W · x) for the first piece of every sequence [B, H]. `accelerate` may replace tanh.
+
+    As in Hugging Face, it also takes padded states [B, T, H].
+    """
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
         self.activation: Callable[[Tensor], Tensor] = torch.tanh
 
-    def forward(self, first_states: Tensor) -> Tensor:
-        return self.activation(self.dense(first_states))
+    def forward(self, states: Tensor) -> Tensor:
+        return self.activation(self.dense(states[:, 0] if states.ndim == 3 else states))

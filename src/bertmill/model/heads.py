@@ -100,12 +100,12 @@ class BertWithMaskedLM(BertPreTrainedModel):
         bias = getattr(self.cls.predictions.decoder, "bias", None)
         self.cls.predictions.bias = bias if isinstance(bias, nn.Parameter) else None  # a wrapper may have none
 
-    def resize_token_embeddings(self, new_num_tokens: int) -> nn.Embedding:
-        embeddings = super().resize_token_embeddings(new_num_tokens)
-        head = self.cls.predictions
-        head.bias = self._resized("cls.predictions.bias", head.bias)
-        head.decoder.out_features = new_num_tokens
-        self.tie_weights()
+    def resize_token_embeddings(self, *arguments: Any, **named: Any) -> nn.Embedding:
+        embeddings, head = super().resize_token_embeddings(*arguments, **named), self.cls.predictions
+        if head.decoder.out_features != self.config.vocab_size:
+            head.bias = self._resized("cls.predictions.bias", head.bias)
+            head.decoder.out_features = self.config.vocab_size
+            self.tie_weights()
         return embeddings
 
     def get_output_embeddings(self) -> nn.Linear:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -42,6 +42,21 @@ def initialize_tensor(name: str, tensor: Tensor, config: BertConfig) -> None:
         nn.init.trunc_normal_(tensor, std=uncut, a=-_CUT_AT * uncut, b=_CUT_AT * uncut)
         if canonical(name) == "embeddings.word_embeddings.weight" and config.pad_token_id is not None:
             tensor[config.pad_token_id].zero_()
+
+
+def new_modules(model: nn.Module, body: str, names: Collection[str] | None) -> Iterator[nn.Module]:
+    """Yield the modules of `model` whose parameters are all in `names` (None: any); inner modules first.
+
+    Parameters of the body, whose names start with `body`, do not count, and modules that directly have some are left
+    out, such as a tied decoder.
+    """
+    first_names = {parameter: name for name, parameter in model.named_parameters()}
+    for module in reversed(list(model.modules())):
+        direct = [first_names[each] for each in module.parameters(recurse=False)]
+        inside = [first_names[each] for each in module.parameters() if not first_names[each].startswith(body)]
+        is_new = inside and (names is None or all(name in names for name in inside))
+        if is_new and not any(name.startswith(body) for name in direct):
+            yield module
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Interpret Hugging Face's arguments: dtypes, device maps, loading info and unused inputs."""
+"""Interpret Hugging Face's arguments: dtypes, device maps, loading info, sizes and unused inputs."""
 
 from __future__ import annotations
 
@@ -70,6 +70,16 @@ def clone_tied_parameters(module: nn.Module, state: dict[str, Any], prefix: str,
     for name, _ in module.named_parameters(remove_duplicate=False):
         if name not in first_names and not isinstance(state.get(prefix + name), nn.Parameter | None):
             state[prefix + name] = state[prefix + name].clone()
+
+
+def padded_size(current: int, wanted: int | None, multiple: int | None) -> int:
+    """The size of a vocabulary: `wanted`, by default `current`, rounded up to a multiple of `multiple`."""
+    size = current if wanted is None else wanted
+    if multiple is None:
+        return size
+    if type(multiple) is not int or multiple < 1:
+        raise UsageError(f"pad_to_multiple_of must be a positive integer, not {multiple!r}")
+    return -(-size // multiple) * multiple
 
 
 def without_unused_inputs(forward: Callable[..., Any], named: dict[str, Any]) -> dict[str, Any]:

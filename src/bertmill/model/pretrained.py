@@ -8,7 +8,6 @@ this package is built in memory instead, because its constructor may compute val
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
@@ -23,12 +22,18 @@ from bertmill.checkpoint.huggingface import CONFIG_FILE, HEADS, ModelFolder, ope
 from bertmill.checkpoint.load_plan import LoadReport, load_tensors, plan_loading
 from bertmill.checkpoint.names import find_model
 from bertmill.errors import UsageError
+from bertmill.model.compilation import compile_layers
 from bertmill.model.config import BertConfig
-from bertmill.model.dropout import draw_outside_compiled_code
 from bertmill.model.encoder import Encoded
-from bertmill.model.initialization import initialize_parameter, initialize_tensor, without_values
-from bertmill.model.layers import BertLayer
-from bertmill.model.loading import clone_tied_parameters, device_in, dtype_of, loading_info, without_unused_inputs
+from bertmill.model.initialization import initialize_parameter, initialize_tensor, new_modules, without_values
+from bertmill.model.loading import (
+    clone_tied_parameters,
+    device_in,
+    dtype_of,
+    loading_info,
+    padded_size,
+    without_unused_inputs,
+)
 from bertmill.model.outputs import ModelOutput, Result
 from bertmill.model.padding import Inputs, pack
 
@@ -200,13 +205,24 @@ class BertPreTrainedModel(nn.Module, metaclass=_ModelClass):
     def initialize(self, names: Collection[str] | None = None) -> None:
         """Initialize parameters with torch's global generator: those in `names`, by default all outside the body.
 
-        Every constructor calls this method. Layers other than Linear, Embedding and LayerNorm keep their values.
+        Every constructor calls this method. Layers other than Linear, Embedding and LayerNorm keep their values. If a
+        subclass has an `_init_weights` of its own, that initializes the layers outside the body.
         """
         self.tie_weights()
-        body = f"{self.base_model_prefix}."
+        body, is_own = f"{self.base_model_prefix}.", type(self)._init_weights is not BertPreTrainedModel._init_weights
         for name, parameter in self.named_parameters():
-            if not parameter.is_meta and (not name.startswith(body) if names is None else name in names):
+            is_new = not name.startswith(body) if names is None else name in names
+            if is_new and not parameter.is_meta and not (is_own and not name.startswith(body)):
                 initialize_parameter(name, parameter, self.get_submodule(name.rpartition(".")[0]), self.config)
+        for module in new_modules(self, body, names) if is_own else ():
+            self._init_weights(module)
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """As in Hugging Face: initialize a Linear, Embedding or LayerNorm. A subclass may override this method."""
+        first_names = {parameter: name for name, parameter in self.named_parameters()}  # of tied parameters
+        for name, parameter in module.named_parameters(recurse=False):
+            if not parameter.is_meta:
+                initialize_parameter(first_names.get(parameter, name), parameter, module, self.config)
 
     def post_init(self) -> None:
         """As in Hugging Face: a constructor of a subclass ends with this call, which initializes its layers."""
@@ -258,11 +274,18 @@ class BertPreTrainedModel(nn.Module, metaclass=_ModelClass):
         """As in Hugging Face: None, except in models with an MLM head."""
         return None
 
-    def resize_token_embeddings(self, new_num_tokens: int) -> nn.Embedding:
-        """As in Hugging Face: resize the vocabulary in place. Existing rows are kept, new rows initialized."""
-        self.config.vocab_size = new_num_tokens
+    def resize_token_embeddings(
+        self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = False
+    ) -> nn.Embedding:
+        """As in Hugging Face: resize the vocabulary in place. Existing rows are kept, new rows initialized.
+
+        `mean_resizing` has no effect: new rows are never drawn around the mean of the existing ones.
+        """
         embeddings = self.get_input_embeddings()
-        embeddings.num_embeddings = new_num_tokens
+        self.config.vocab_size = padded_size(embeddings.num_embeddings, new_num_tokens, pad_to_multiple_of)
+        if self.config.vocab_size == embeddings.num_embeddings:
+            return embeddings
+        embeddings.num_embeddings = self.config.vocab_size
         embeddings.weight = self._resized("embeddings.word_embeddings.weight", embeddings.weight)
         return embeddings
 
@@ -304,25 +327,7 @@ class BertPreTrainedModel(nn.Module, metaclass=_ModelClass):
 
         If compilation fails, raises UsageError and leaves the model unchanged.
         """
-        from torch._dynamo.exc import TorchDynamoException  # imported here because it takes two seconds
-
-        draw_outside_compiled_code()
-        layers = [module for module in self.modules() if isinstance(module, BertLayer)]
-        was_training, was_disabled = self.training, logging.root.manager.disable
-        logging.disable()  # torch logs a hundred lines; our message has the reason
-        try:
-            self.train()
-            for layer in layers:
-                layer.compile_parts()
-        except TorchDynamoException as error:
-            for layer in layers:
-                layer.uncompile_parts()
-            reason = str(error).partition("\n")[0]
-            remedy = "install a C++ compiler and the Python headers (on a GPU: Triton), or set compile to false"
-            raise UsageError(f"torch.compile does not work here: {reason}", remedy=remedy) from None
-        finally:
-            self.train(was_training)
-            logging.disable(was_disabled)
+        compile_layers(self)
 
     def num_parameters(self, only_trainable: bool = False, exclude_embeddings: bool = False) -> int:
         """As in Hugging Face: the number of parameters."""

@@ -10,7 +10,7 @@ from collections import UserDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from bertmill.errors import UsageError
 from bertmill.text.truncation import Side, Window
@@ -110,6 +110,13 @@ class Encoding:
         return row + pads if self.padding_side == "right" else pads + row
 
 
+class TokenSpan(NamedTuple):
+    """The pieces from `start` up to, but not including, `end`."""
+
+    start: int
+    end: int
+
+
 class BatchEncoding(UserDict[str, Any]):
     """Model inputs by name (`input_ids`, …), also as attributes; its methods map pieces to characters and words."""
 
@@ -157,13 +164,42 @@ class BatchEncoding(UserDict[str, Any]):
                 return index
         return None
 
-    def to(self, device: str | torch.device) -> BatchEncoding:
+    def token_to_word(self, batch_index: int, token_index: int | None = None) -> int | None:
+        """The word of a piece; None for special tokens and padding. (i) means (0, i)."""
+        if token_index is None:
+            batch_index, token_index = 0, batch_index
+        return self.encodings[batch_index].word_ids[token_index]
+
+    def char_to_word(self, batch_index: int, char_index: int | None = None, sequence_index: int = 0) -> int | None:
+        """The word that covers a character; None for whitespace and truncated text. (i) means (0, i)."""
+        if char_index is None:
+            batch_index, char_index = 0, batch_index
+        piece = self.char_to_token(batch_index, char_index, sequence_index)
+        return None if piece is None else self.token_to_word(batch_index, piece)
+
+    def word_to_tokens(
+        self, batch_index: int, word_index: int | None = None, sequence_index: int = 0
+    ) -> TokenSpan | None:
+        """The first piece of a word and the one after its last; None if it has no piece. (i) means (0, i)."""
+        if word_index is None:
+            batch_index, word_index = 0, batch_index
+        encoding = self.encodings[batch_index]
+        words = zip(encoding.word_ids, encoding.sequence_ids, strict=True)
+        pieces = [index for index, place in enumerate(words) if place == (word_index, sequence_index)]
+        return TokenSpan(pieces[0], pieces[-1] + 1) if pieces else None
+
+    @property
+    def is_fast(self) -> bool:
+        """Whether pieces can be mapped to characters and words."""
+        return bool(self.encodings)
+
+    def to(self, device: str | torch.device, *, non_blocking: bool = False) -> BatchEncoding:
         """Move all tensors to `device`, in place."""
         import torch
 
         for name, value in self.data.items():
             if isinstance(value, torch.Tensor):
-                self.data[name] = value.to(device)
+                self.data[name] = value.to(device, non_blocking=non_blocking)
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:

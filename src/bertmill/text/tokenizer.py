@@ -13,13 +13,16 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, cast, get_args
 
 from bertmill.checkpoint.arguments import LOADING, SAVING, check_and_drop, hub_arguments, require_none_left
+from bertmill.checkpoint.files import VOCABULARY_FILE
 from bertmill.checkpoint.names import find_model_or_file
 from bertmill.errors import UsageError
+from bertmill.storage import write_file
 from bertmill.text.encoding import BatchEncoding, Encoding, TextPieces, array_kind, as_arrays
 from bertmill.text.padding import NO_LIMIT, Padding, as_columns, as_lists, check_side, pad_columns, padded_length
 from bertmill.text.tokenizer_files import NAMED_TOKENS, read_tokenizer_files, write_tokenizer_files
 from bertmill.text.tokenizer_vocabulary import TokenizerVocabulary
 from bertmill.text.truncation import Side, Strategy, plan_windows
+from bertmill.text.vocabulary import vocabulary_text
 
 Words = Sequence[str]
 Text = str | Words  # a text; with is_split_into_words, its words
@@ -111,6 +114,13 @@ class BertTokenizer(TokenizerVocabulary):
         if self.additional_special_tokens:
             settings["additional_special_tokens"] = self.additional_special_tokens
         return write_tokenizer_files(Path(folder), self.vocab, self.vocab_size, self.is_special, settings)
+
+    def save_vocabulary(self, save_directory: str | Path, filename_prefix: str | None = None) -> tuple[str]:
+        """Write only `vocab.txt`, or `PREFIX-vocab.txt`, and return its path."""
+        path = Path(save_directory, f"{filename_prefix}-{VOCABULARY_FILE}" if filename_prefix else VOCABULARY_FILE)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, vocabulary_text(self.vocab))
+        return (str(path),)
 
     def num_special_tokens_to_add(self, pair: bool = False) -> int:
         """The number of special tokens around one text, or around a pair."""
