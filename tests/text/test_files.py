@@ -56,7 +56,7 @@ def test_records_yield_their_text_field(tmp_path: Path, name: str) -> None:
 def test_the_encoding_of_files_can_be_given(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt.gz", TEXT.encode("gb18030") * 100)
     assert [line.text for line in read_lines([str(path)], encoding="gb18030")] == LINES * 100
-    with pytest.raises(DataError, match=r"is not UTF-8 text: .*; convert it to UTF-8, or set encoding"):
+    with pytest.raises(DataError, match=r"is not UTF-8 text: .*; convert it to UTF-8, or set `encoding`"):
         texts(path)
     path = write(tmp_path / "a.jsonl", '{"text": "naïve"}'.encode("cp1252"))
     assert [line.text for line in read_lines([str(path)], encoding="cp1252")] == ["naïve"]
@@ -65,7 +65,7 @@ def test_the_encoding_of_files_can_be_given(tmp_path: Path) -> None:
 def test_utf_16_without_a_byte_order_mark_is_one_clear_error(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", "北京 and more\n".encode("utf-16-le") * 100)
     assert next(read_lines([str(path)], encoding="utf-16-le")).text == "北京 and more"
-    with pytest.raises(DataError, match=r"is not utf-16 text: .*BOM; set encoding to the name with its byte order"):
+    with pytest.raises(DataError, match=r"is not utf-16 text: .*BOM; set `encoding` to the name with its byte order"):
         list(read_lines([str(path)], encoding="utf-16"))
     with pytest.raises(DataError, match="is not UTF-8 text"):
         texts(path)

@@ -156,7 +156,7 @@ class FinetuneSettings(TrainingSettings, RowSettings, WindowSettings):
 
     task: Annotated[str, POSITIONAL] = Field(description="task to learn")
     model: Annotated[str, NAME_OR_PATH, MAY_MOVE] = Field(
-        description="pre-trained model: a folder, an installed model (minilm) or a name on the hub"
+        description="pre-trained model: a folder, an installed model (minilm) or a name on the Hub"
     )
     train: Annotated[Path, PATH, MAY_MOVE] = Field(description="file of labeled rows to train on")
     dev: Annotated[Heldout, PATH, MAY_MOVE, COMMON] = Field(
@@ -258,7 +258,7 @@ class FillSettings(Settings):
 class DownloadSettings(Settings):
     """Download a model from the Hugging Face hub. Every command also downloads a model that it needs."""
 
-    name: Annotated[str, Field(description="name on the hub, such as bert-base-uncased"), POSITIONAL]
+    name: Annotated[str, Field(description="name on the Hub, such as bert-base-uncased"), POSITIONAL]
     revision: str | None = Field(None, description="branch, tag or commit (default: main)")
     out: Path | None = Field(
         None, description="folder to write; it must not exist yet (default: the Hugging Face cache)"

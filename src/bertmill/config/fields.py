@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 POSITIONAL: Final = "positional"  # an argument without a flag
 COMMON: Final = "common"  # often changed; help shows it before the rest
 PATH: Final = "path"  # a file or folder; some fields accept a fraction instead
-NAME_OR_PATH: Final = "name or path"  # a folder, an installed model or a name on the hub
+NAME_OR_PATH: Final = "name or path"  # a folder, an installed model or a name on the Hub
 TIME: Final = "time"  # given as 30m or 2h
 MAY_CHANGE: Final = "may change"  # on resume; it does not affect what is learned
 MAY_MOVE: Final = "may move"  # on resume; data that the run identifies by its hash

@@ -235,7 +235,7 @@ def _decoded(blocks: Iterable[bytes], file: str, encoding: str | None, repairs: 
     try:
         yield from repair_blocks(blocks, repairs, encoding)
     except UnicodeError as error:  # no byte order mark; invalid bytes are repaired
-        remedy = "set encoding to the name with its byte order, such as utf-16-le"
+        remedy = "set `encoding` to the name with its byte order, such as utf-16-le"
         raise DataError(f"is not {encoding} text: {error}", where=file, remedy=remedy) from None
 
 
@@ -250,7 +250,7 @@ def _refuse_binary(blocks: Iterable[bytes], file: str, encoding: str | None) -> 
             # In a very short file, a single accent in another encoding is a large fraction.
             if repairs.bad_bytes + repairs.nuls > max(_FEW_BYTES, _MAX_BINARY_SHARE * len(block)):
                 what = f"is not {encoding or 'UTF-8'} text: it looks binary or has another encoding"
-                remedy = "convert it to UTF-8, or set encoding, for example to cp1252 or gb18030"
+                remedy = "convert it to UTF-8, or set `encoding`, for example to cp1252 or gb18030"
                 raise DataError(what, where=file, remedy=remedy)
         yield block
 
