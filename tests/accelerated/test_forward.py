@@ -131,6 +131,7 @@ def test_changes_of_the_model_apply(change: Any, before: bool) -> None:
 
 def test_unwrapping_keeps_the_acceleration() -> None:
     fast, _ = pair("BertForSequenceClassification")
+    accelerate.state.AcceleratorState._reset_state(reset_partial_state=True)  # of a Trainer in another test
     prepared = accelerate.Accelerator(mixed_precision="bf16", cpu=True).prepare_model(fast)
     assert prepared(**inputs_for("")).logits.dtype == torch.float32
     plain = accelerate.utils.extract_model_from_parallel(prepared, keep_fp32_wrapper=False)

@@ -63,7 +63,7 @@ def test_a_vocabulary_file_and_the_vocabulary_of_a_corpus_can_be_used(
     ("words", "code", "message"),
     [
         (["absent.txt", "--vocab", "minilm", "--out", "new"], 2, "absent.txt: no such file"),
-        (["a.txt", "--vocab", "absent", "--out", "new"], 2, "no model folder 'absent'"),
+        (["a.txt", "--vocab", "absent", "--out", "new"], 2, "is named 'absent'"),
         (["a.txt", "--vocab", "minilm", "--out", "corpus"], 2, "corpus: already exists"),
         (["a.txt", "--vocab", "minilm", "--out", "a.txt/new"], 2, "cannot be written: Not a directory"),
         (["a.txt", "--vocab", "minilm", "--out", "new", "--document", "page"], 2, "--document"),

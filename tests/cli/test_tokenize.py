@@ -93,7 +93,7 @@ GOOD = "\n".join([*SPECIAL_TOKENS, "a"])
             "learn a vocabulary with `bert",
         ),
         ({"v": b"[PAD]\nb"}, ["--model", "v", "--text", "a"], 4, "v: lacks the special tokens [UNK]"),
-        ({}, ["--model", "absent", "--text", "a"], 2, "no model folder 'absent'"),
+        ({}, ["--model", "absent", "--text", "a"], 2, "is named 'absent'"),
         ({"m/x": b""}, ["--model", "m", "--text", "a"], 2, "m: contains neither tokenizer.json nor vocab.txt"),
         ({}, ["--model", "minilm"], 2, "no input was given"),
         ({"a.txt": b"a"}, ["--model", "minilm", "a.txt", "--text", "a"], 2, "not both"),
