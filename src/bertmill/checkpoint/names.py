@@ -64,9 +64,7 @@ def find_model(
     if isinstance(model, Path) or not hub.is_repository(name):
         what = f"there is no model folder {name[:MAX_SHOWN]!r}, and it is not a name on the Hub"
         raise MissingError(what, remedy=meant or known)
-    if _is_local(name) and hub.cached_folder(name, revision, cache_dir) is None:
-        what = f"there is no such folder, and it is not looked up on the Hub, because there is a folder {path.parts[0]}"
-        raise MissingError(what, where=name, remedy="to download such a model, run the command in another folder")
+    known = f"check the path; {known}" if _may_be_path(name) else known
     installed = f"{meant} If not, " if meant else f"{known}; "
     return hub.cached_model(name, revision, cache_dir) or hub.download_model(
         name, revision, installed=installed, cache_dir=cache_dir, token=token, local_files_only=local_files_only
@@ -79,8 +77,8 @@ def find_model_or_file(name: str | Path, **hub_arguments: Unpack[HubArguments]) 
     return path if _exists(path) and path.is_file() else find_model(name, **hub_arguments)
 
 
-def _is_local(name: str) -> bool:
-    """Whether the first part of `name` is a folder, so that it is probably a path."""
+def _may_be_path(name: str) -> bool:
+    """Whether the first part of `name` is a folder."""
     first, slash, _ = name.partition("/")
     return bool(slash) and Path(first).is_dir()
 
