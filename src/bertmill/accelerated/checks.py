@@ -101,7 +101,9 @@ def modules_of(model: nn.Module) -> list[nn.Module]:
     """Return `model` and everything below it. Much faster than `model.modules()`, which matters for short inputs."""
     modules = [model]
     for module in modules:  # grows during the loop
-        modules.extend(child for child in module._modules.values() if child is not None)
+        for child in module._modules.values():
+            if child is not None:
+                modules.append(child)  # in a loop, because a generator per module takes twice as long
     return modules
 
 

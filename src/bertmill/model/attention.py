@@ -93,22 +93,31 @@ def attend_partial(
         last = int(torch.searchsorted(places, end))
         if last > first:
             slots, width = _query_slots(places[first:last] - start, group)
-            # The outputs of padding are not used.
-            padded = query.new_zeros(group.num_sequences * width, query.shape[1])
-            padded = padded.index_copy(0, slots, query[first:last])
+            padded = query[first:last]
+            if slots is not None:  # the outputs of padding are not used
+                empty = query.new_zeros(group.num_sequences * width, query.shape[1])
+                padded = empty.index_copy(0, slots, padded)
             queries = padded.view(-1, width, num_heads, query.shape[1] // num_heads).transpose(1, 2)  # [B, A, width, d]
             heads = _attend_group(queries, _rectangle(rows, group, num_heads, 2), group, dropout, number)
-            outputs.append(heads.transpose(1, 2).reshape(padded.shape).index_select(0, slots))
+            found = heads.transpose(1, 2).reshape(padded.shape)
+            outputs.append(found if slots is None else found.index_select(0, slots))
         start, first = end, last
     return torch.cat(outputs) if outputs else query  # no queries at all
 
 
-def _query_slots(pieces: Tensor, group: Group) -> tuple[Tensor, int]:
-    """Return the slot of each query in a rectangle [sequences, width], and the width; `pieces` is sorted."""
+def _query_slots(pieces: Tensor, group: Group) -> tuple[Tensor | None, int]:
+    """Return the slot of each query in a rectangle [sequences, width], and the width; `pieces` is sorted.
+
+    The slots are None if the queries fill the rectangle, as with one query per sequence.
+    """
+    if group.num_sequences == 1:
+        return None, len(pieces)
     slots = pieces if group.slot_of_piece is None else group.slot_of_piece.index_select(0, pieces)
     sequences = slots // group.longest
     counts = torch.bincount(sequences, minlength=group.num_sequences)
     width = int(counts.max())
+    if group.num_sequences * width == len(pieces):
+        return None, width
     ranks = torch.arange(len(pieces), device=pieces.device) - (counts.cumsum(0) - counts).index_select(0, sequences)
     return sequences * width + ranks, width
 
