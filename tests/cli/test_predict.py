@@ -53,7 +53,7 @@ def test_a_csv_has_the_fields_of_the_row_and_a_column_for_every_label(
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"text": "one \\u001b[1m, two", "pair": "three"}\n{"text": "four", "pair": "five"}\n')
     answers = bertmill.load(folder).predict([("one \x1b[1m, two", "three"), ("four", "five")])
-    run_main("predict", folder, rows, "--output-format", "csv", "--out", tmp_path / "a.csv")
+    run_main("predict", folder, rows, "--out", tmp_path / "a.csv")
     text = (tmp_path / "a.csv").read_bytes().decode()
     assert "\r" not in text
     table = list(csv.DictReader(io.StringIO(text)))

@@ -17,7 +17,7 @@ TASKS = ["classify", "regress", "choose", "tag", "answer"]
     ("word", "meant"),
     [
         *[("clasify", "classify"), ("classfiy", "classify"), ("Classify", "classify"), ("classification", "classify")],
-        *[("regression", "regress"), ("tga", "tag"), ("tagging", "tag"), ("anser", "answer")],
+        *[("regression", "regress"), ("tga", "tag"), ("tagging", "tag"), ("anser", "answer"), ("ner", "tag")],
     ],
 )
 def test_a_misspelled_or_longer_name_is_recognized(word: str, meant: str) -> None:

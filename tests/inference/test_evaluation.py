@@ -137,7 +137,9 @@ def test_thresholds_tuned_on_the_same_rows_do_not_hide_that_nothing_was_learned(
     noise = Outputs(tuned, list(scores), list(targets))
     biased = noise.evaluate("micro_f1")
     assert biased.intervals["micro_f1"][0] > biased.baseline.metrics["micro_f1"]
-    assert "not clearly better" in noise.evaluate("micro_f1", is_tuned_on_examples=True).warning
+    warning = noise.evaluate("micro_f1", is_tuned_on_examples=True).warning
+    assert "not clearly better" in warning
+    assert warning.endswith(", with each half of the rows judged by thresholds tuned on the other half.")
     signal = Outputs(tuned, list(scores + targets), list(targets))
     assert signal.evaluate("micro_f1", is_tuned_on_examples=True).warning == ""
 

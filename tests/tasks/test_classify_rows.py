@@ -100,7 +100,9 @@ def test_labels_of_records_become_text(tmp_path: Path, label: Any, expected: str
 def test_an_empty_label_means_no_label_with_multi_label(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "text\tlabel\none\ta|b\ntwo\t\n")
     assert [row.label for row in read(row_file(path), multi_label=True)] == ["a|b", ()]
-    with pytest.raises(DataError, match=r"a.tsv:3: the label is empty"):
+    with pytest.raises(
+        DataError, match=r"a.tsv:3: the label is empty; correct it, set `multi_label=True` if a row may have any number"
+    ):
         read(row_file(path))
 
 
