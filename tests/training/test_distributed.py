@@ -86,7 +86,8 @@ for _ in range(600):  # torchrun kills the other rank when one fails: wait until
     if len(list(here.glob("code-*"))) == 2:
         break
     time.sleep(0.1)
-sys.exit(code)
+sys.stderr.flush()
+os._exit(code)  # torch rarely aborts when Python shuts down, and torchrun would report that instead
 """
 
 
