@@ -30,8 +30,8 @@ from bertmill.corpus.loader import Loader
 from bertmill.corpus.objectives import load_objective
 from bertmill.corpus.parts import HELDOUT_SEED
 from bertmill.corpus.shards import Corpus
-from bertmill.model.bert import MODEL_CLASSES
 from bertmill.model.config import BertConfig
+from bertmill.model.registry import MODEL_CLASSES
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.distributed import Ranks
 from bertmill.training.objective_trainable import evaluate_on_heldout

@@ -84,7 +84,7 @@ def untrained(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> MakeModel
     def make(task: AnyTask) -> Path:
         import torch
 
-        from bertmill.model.bert import MODEL_CLASSES
+        from bertmill.model.registry import MODEL_CLASSES
         from bertmill.text.tokenizer import BertTokenizer
 
         folder = tmp_path_factory.mktemp("heads") / "model"

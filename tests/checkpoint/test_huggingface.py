@@ -23,7 +23,7 @@ import bertmill
 from bertmill import BertConfig, BertForMaskedLM, BertForPreTraining, BertForSequenceClassification, BertModel
 from bertmill.checkpoint.huggingface import BODY_RULES, OLD_RULES, canonical, hugging_face_name, open_folder
 from bertmill.errors import BertmillError, IntegrityError, UsageError
-from bertmill.model.bert import MODEL_CLASSES
+from bertmill.model.registry import MODEL_CLASSES
 from bertmill.storage import verify_manifest
 
 CLASSES = list(MODEL_CLASSES)

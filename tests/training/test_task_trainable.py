@@ -14,7 +14,7 @@ import transformers
 from bertmill.batching.windows import Windows, pack
 from bertmill.errors import UsageError
 from bertmill.machine import choose_device
-from bertmill.model.bert import MODEL_CLASSES
+from bertmill.model.registry import MODEL_CLASSES
 from bertmill.rows.row import Row
 from bertmill.tasks.answer.rows import QuestionRow
 from bertmill.tasks.answer.spans import QuestionExample

@@ -18,10 +18,10 @@ from bertmill.checkpoint.tensors import read_tensors
 from bertmill.cli.folders import check_hashes
 from bertmill.config.commands import WindowSettings
 from bertmill.errors import IntegrityError
-from bertmill.model.bert import MODEL_CLASSES, class_of
 from bertmill.model.config import SIZES, BertConfig
+from bertmill.model.registry import MODEL_CLASSES, class_of
 from bertmill.storage import renew_manifest
-from bertmill.tasks import PRETRAINED, task_of_folder
+from bertmill.tasks import PRETRAINED, head_of, task_of_folder
 from bertmill.text.padding import NO_LIMIT
 from bertmill.text.printable import counted
 from bertmill.text.tokenizer import BertTokenizer
@@ -150,6 +150,6 @@ def _metadata(folder: ModelFolder, config: BertConfig) -> str:
     if metadata.get("task") in (None, PRETRAINED):
         return "no task is recorded"
     task = task_of_folder(config, metadata, folder.path)
-    if MODEL_CLASSES[task.head].compare(folder, config).new:
+    if MODEL_CLASSES[head_of(config, type(task))].compare(folder, config).new:
         raise IntegrityError(f"the weights have no head for the task {task.name}", where=folder.path)
     return f"the task {task.name} matches the head"

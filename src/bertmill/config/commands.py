@@ -54,6 +54,7 @@ class PretrainFields(TrainingFields):
     )
     whole_words: bool = Field(False, description="select all pieces of a word or none")
     fixed_masks: bool = Field(False, description="use the same masks in every epoch")
+    log_every: Annotated[int, MAY_CHANGE] = Field(50, ge=1, description="steps between log lines")
     eval_every: Annotated[int, MAY_CHANGE] = Field(1000, ge=1, description="steps between held-out evaluations")
     workers: Annotated[int, MAY_CHANGE] = Field(
         1, ge=0, le=1024, description="threads that prefetch batches; 0 disables prefetching"
@@ -159,22 +160,44 @@ class FinetuneSettings(TrainingSettings, RowSettings, WindowSettings):
         description="pre-trained model: a folder, an installed model (minilm) or a name on the Hub"
     )
     train: Annotated[Path, PATH, MAY_MOVE] = Field(description="file of labeled rows to train on")
-    dev: Annotated[Heldout, PATH, MAY_MOVE, COMMON] = Field(
-        "0.1", description="dev set: a file, or a fraction of the training rows"
+    dev: Annotated[Heldout | None, PATH, MAY_MOVE, COMMON] = Field(
+        None,
+        description="dev set: a file, or a fraction of the training rows (default: 0.1, or cross-validation below "
+        "1,000 rows)",
     )
     tags: Annotated[Path | None, PATH, MAY_MOVE] = Field(None, description=TAGS)
     dev_tags: Annotated[Path | None, PATH, MAY_MOVE] = Field(None, description="file with the tags of a --dev file")
-    epochs: Annotated[float, COMMON] = Field(3.0, gt=0, le=1e6, description="train for this many epochs")
-    learning_rate: Annotated[float, COMMON] = Field(
-        5e-5, gt=0, description="peak learning rate, reached after a tenth of the steps"
+    method: Annotated[Literal["auto", "probe", "full"], COMMON] = Field(
+        "auto",
+        description="probe fits a linear model to vectors of the unchanged encoder, full trains all weights, auto "
+        "compares both and keeps the better one",
+    )
+    portable: bool = Field(False, description="choose only among models that transformers can open")
+    budget: Annotated[Seconds | None, TIME, COMMON] = Field(
+        None, description="time for the whole command, such as 2m: do not train all weights if that would take longer"
+    )
+    epochs: Annotated[float | None, COMMON] = Field(
+        None, gt=0, le=1e6, description="train for this many epochs (default: depends on the task and the rows)"
+    )
+    learning_rate: Annotated[float | None, COMMON] = Field(
+        None,
+        gt=0,
+        description="peak learning rate, reached after a tenth of the steps (default: depends on the model's size)",
+    )
+    batch_size: Annotated[int, COMMON] = Field(
+        16, ge=1, le=1_000_000, description="examples per step, across all processes"
+    )
+    log_every: Annotated[int | None, MAY_CHANGE] = Field(
+        None, ge=1, description="steps between log lines (default: a fiftieth of the steps, at most 50)"
     )
     # Smaller than in pre-training, so that activations stay in the caches until the backward pass. In pre-training,
     # each micro-batch also adds a gradient for the whole vocabulary, so larger ones pay off.
     micro_batch_pieces: int = Field(2048, ge=1, description="maximum number of pieces per micro-batch")
     dropout: float | None = Field(None, ge=0, lt=1, description="dropout probability (default: the model's)")
-    freeze: bool = Field(False, description="train only the head, not the encoder")
     metric: str | None = Field(None, description="metric to select the best checkpoint (default: depends on the task)")
-    patience: int | None = Field(None, ge=1, description="stop after N evaluations without improvement")
+    patience: int | None = Field(
+        None, ge=1, description="stop after N evaluations without improvement (default: 3, unless --epochs is set)"
+    )
     eval_every: int | None = Field(None, ge=1, description="steps between evaluations (default: one epoch)")
     seeds: int = Field(1, ge=1, le=1000, description="train with this many seeds, starting at --seed; keep the best")
     grid: Literal["paper"] | None = Field(
@@ -183,7 +206,8 @@ class FinetuneSettings(TrainingSettings, RowSettings, WindowSettings):
 
     @model_validator(mode="after")
     def _tags_of_both_files(self) -> Self:
-        needs_tags = self.tags is not None and heldout_share(self.dev) is None
+        has_dev_file = self.dev is not None and heldout_share(self.dev) is None
+        needs_tags = self.tags is not None and has_dev_file
         if needs_tags != (self.dev_tags is not None):
             rule = "`dev_tags` is required if `tags` is given and `dev` is a file, and not allowed otherwise"
             raise ValueError(rule)

@@ -35,7 +35,11 @@ MAX_TOML_BYTES = 1 << 20
 _DAMAGED_REMEDY = "restore the file, or start a new run"
 _EXTENDED = "extended"  # marks a run that had finished, until it has finished again
 _FINGERPRINT = "settings_sha256"
-_BY_RUN = ("size", *DURATIONS, "metric", "eval_every", "max_length", "stride", "truncate")  # the run decides if None
+# The run decides if None.
+_BY_RUN = (
+    *("size", *DURATIONS, "learning_rate", "log_every"),
+    *("metric", "eval_every", "max_length", "stride", "truncate"),
+)
 
 
 class RunContent(NamedTuple):

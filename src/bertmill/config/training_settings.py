@@ -30,7 +30,6 @@ class TrainingFields(Settings):
     micro_batch_pieces: int = Field(8192, ge=1, description="maximum number of pieces per micro-batch")
     weight_decay: float = Field(0.01, ge=0, description="weight decay for matrices, not for biases and LayerNorm")
     max_gradient_norm: float = Field(1.0, gt=0, description="clip gradients to this norm")
-    log_every: Annotated[int, MAY_CHANGE] = Field(50, ge=1, description="steps between log lines")
     save_every: Annotated[int, MAY_CHANGE] = Field(
         1000, ge=1, description="steps between checkpoints; a new best checkpoint is always saved"
     )

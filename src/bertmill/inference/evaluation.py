@@ -114,15 +114,28 @@ def evaluate(
     num_errors: int,
     metric: str,
     *,
-    is_tuned_on_examples: bool = False,
     ran: Progress = ignore_progress,
 ) -> Evaluation:
     """Compare predictions for labeled examples with the labels; keep the `num_errors` worst errors.
 
-    `metric` decides whether the model beats the baseline. If the task was tuned on these examples, each half of them is
-    judged by the task tuned on the other half.
+    `metric` decides whether the model beats the baseline.
     """
     outputs = list(stream_outputs(task, model, examples, device, ran))
+    return evaluate_outputs(task, outputs, num_errors, metric)
+
+
+def evaluate_outputs(
+    task: AnyTask,
+    outputs: Sequence[tuple[Example, Array]],
+    num_errors: int,
+    metric: str,
+    *,
+    is_tuned_on_examples: bool = False,
+) -> Evaluation:
+    """Compare the outputs for labeled examples with the labels: see `evaluate`.
+
+    If the task was tuned on these examples, each half of them is judged by the task tuned on the other half.
+    """
     scores = scores_of(task, outputs)
     mistakes = [task.mistake(*each, score) for each, score in zip(outputs, scores, strict=True)]
     ranked = sorted(zip(mistakes, outputs, strict=True), key=lambda each: -each[0][0])

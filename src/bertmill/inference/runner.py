@@ -23,14 +23,14 @@ from bertmill.checkpoint.names import METADATA_FILE, find_model, read_metadata
 from bertmill.config.commands import WindowSettings
 from bertmill.errors import IntegrityError, UsageError
 from bertmill.machine import choose_device
-from bertmill.model.bert import MODEL_CLASSES
 from bertmill.model.config import BertConfig
 from bertmill.model.pretrained import BertPreTrainedModel
+from bertmill.model.registry import MODEL_CLASSES
 from bertmill.rows.bad_rows import BadRowError
 from bertmill.rows.row import Row
 from bertmill.rows.source import RowFile
 from bertmill.rows.trained import trained_rows
-from bertmill.tasks import task_of_folder
+from bertmill.tasks import head_of, task_of_folder
 from bertmill.tasks.base import Answer, AnyTask, Array, Example, Scores, unused_settings
 from bertmill.text.tokenizer import BertTokenizer
 
@@ -64,7 +64,7 @@ class Runner:
         known = self.task.selection_metrics
         self.metric = metadata["metric"] if metadata.get("metric") in known else known[0]  # selected the checkpoint
         self.device = choose_device(device)
-        kind: type[BertPreTrainedModel] = MODEL_CLASSES[self.task.head]
+        kind = MODEL_CLASSES[head_of(config, type(self.task))]
         self.model = load_with_head(kind, self.folder, "its task", "fine-tune it with `bertmill finetune`")
         self.model.to(self.device)
         settings = recorded_settings(windows or WindowSettings(), self.folder)

@@ -318,24 +318,3 @@ class BertForMultipleChoice(BertPreTrainedModel):
         logits = scores.view(-1, num_choices)
         loss = None if labels is None else F.cross_entropy(logits, labels)
         return self.wrap(SequenceOutput(loss, logits), inputs, encoded, return_dict)
-
-
-MODEL_CLASSES: dict[str, type[BertPreTrainedModel]] = {
-    model.__name__: model
-    for model in (
-        BertModel,
-        BertForPreTraining,
-        BertForMaskedLM,
-        BertForNextSentencePrediction,
-        BertForSequenceClassification,
-        BertForTokenClassification,
-        BertForQuestionAnswering,
-        BertForMultipleChoice,
-    )
-}
-
-
-def class_of(config: BertConfig) -> type[BertPreTrainedModel]:
-    """Return the class that a model folder names as its architecture, or `BertModel` if it names none of these."""
-    named = [MODEL_CLASSES[name] for name in config.architectures or [] if name in MODEL_CLASSES]
-    return named[0] if named else BertModel

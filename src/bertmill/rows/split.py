@@ -68,6 +68,29 @@ def split_rows(
     return train, [row for row, each in zip(rows, keys, strict=True) if each.subject in dev]
 
 
+def split_into_folds(
+    rows: Sequence[RowT], num_folds: int, seed: int, key: Callable[[RowT], SplitKey]
+) -> list[list[int]]:
+    """Return the indices of the rows of each fold, in ascending order. Empty folds are omitted.
+
+    The subjects of each stratum are dealt in turn to the fold that has the fewest rows of the stratum so far.
+    """
+    keys = [key(row) for row in rows]
+    numbers_of: dict[str, list[int]] = defaultdict(list)
+    for number, each in enumerate(keys):
+        numbers_of[each.subject].append(number)
+    ordered = sorted(numbers_of, key=lambda subject: (keyed_seed(seed, _PURPOSE, subject), subject))
+    folds: list[list[int]] = [[] for _ in range(num_folds)]
+    num_rows: dict[tuple[int, str], int] = defaultdict(int)  # by fold and stratum
+    for subject in ordered:
+        numbers = numbers_of[subject]
+        stratum = keys[numbers[0]].stratum
+        fold = min(range(num_folds), key=lambda each: (num_rows[each, stratum], len(folds[each])))
+        folds[fold] += numbers
+        num_rows[fold, stratum] += len(numbers)
+    return [sorted(fold) for fold in folds if fold]
+
+
 def _drawn(subjects: Sequence[str], num_needed: int, num_rows_of: Mapping[str, int]) -> list[str]:
     """Return the first subjects whose rows add up to about `num_needed`."""
     drawn: list[str] = []

@@ -29,8 +29,8 @@ def summarize(
     count_pieces: Callable[[str], int],
     labels: Callable[[RowT], tuple[str, ...]],
 ) -> Iterator[str]:
-    """Yield the summary of two non-empty sets of rows, line by line. `labels` returns the labels of a row."""
-    parts = {"train": train, "dev": dev}
+    """Yield the summary of training rows and dev rows, if there are any. `labels` returns the labels of a row."""
+    parts = {"train": train, "dev": dev} if dev else {"train": train}
     for name, rows in parts.items():
         lengths = quantiles([sum(map(count_pieces, row.all_texts)) for row in rows])
         listed = ", ".join(f"{quantile} {length:,}" for quantile, length in lengths.items())
@@ -38,8 +38,12 @@ def summarize(
     counts = {name: Counter(label for row in rows for label in labels(row)) for name, rows in parts.items()}
     yield from _label_lines(counts, {name: len(rows) for name, rows in parts.items()})
     in_train = {row.all_texts for row in train}
+    if not dev:
+        num_repeated = len(train) - len(in_train)
+        yield f"{counted(num_repeated, 'row')} {'repeats' if num_repeated == 1 else 'repeat'} the text of another row"
     num_shared = sum(row.all_texts in in_train for row in dev)
-    yield f"{counted(num_shared, 'dev row')} also {'occurs' if num_shared == 1 else 'occur'} in train"
+    if dev:
+        yield f"{counted(num_shared, 'dev row')} also {'occurs' if num_shared == 1 else 'occur'} in train"
     # Samples come from the start, the middle and the end, because files are often sorted by label.
     for place in sorted({round(number * (len(train) - 1) / (_NUM_SAMPLES - 1)) for number in range(_NUM_SAMPLES)}):
         row = train[place]
@@ -55,7 +59,7 @@ def quantiles(lengths: Sequence[int]) -> dict[str, int]:
 
 def _label_lines(counts: dict[str, Counter[str]], num_rows: dict[str, int]) -> Iterator[str]:
     """Yield the range of numeric labels in each set, or the counts of the most frequent training labels."""
-    in_train, in_dev = counts.values()
+    in_train, in_dev = counts["train"], counts.get("dev", Counter())
     if are_many_numbers(in_train | in_dev):
         for name, labels in counts.items():
             if numbers := list(map(as_number, labels.elements())):

@@ -83,5 +83,10 @@ def task_of_folder(config: BertConfig, metadata: Mapping[str, Any], folder: Path
 
 
 def has_head(config: BertConfig, kind: type[AnyTask]) -> bool:
-    """Whether the model was saved with the head of a task."""
-    return kind.head in (config.architectures or [])
+    """Whether the model was saved with the head of a task, or as a probe for it."""
+    return head_of(config, kind) in (config.architectures or [])
+
+
+def head_of(config: BertConfig, kind: type[AnyTask]) -> str:
+    """The name of the model class for a task: that of a probe if the model was saved as one."""
+    return kind.probe if kind.probe in (config.architectures or []) else kind.head

@@ -13,7 +13,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
@@ -34,6 +34,8 @@ from bertmill.text.tokenizer import BertTokenizer
 
 Answer = dict[str, Any]
 Array = NDArray[np.float32]
+Targets = NDArray[Any]
+TargetKind = Literal["class", "labels", "number"]  # an index, a flag per label, a number
 Score = NDArray[Any]  # of one example
 Scores = NDArray[Any]  # of many examples: [examples, …]
 
@@ -104,6 +106,7 @@ class Task(ABC, Generic[RowT, ExampleT]):
 
     name: ClassVar[str]  # key in TASKS
     head: ClassVar[str]  # name of the model class
+    probe: ClassVar[str] = ""  # name of the model class of a linear model on frozen features; empty: the task has none
     Options: ClassVar[type[TaskOptions]] = TaskOptions  # for `finetune`
     PredictOptions: ClassVar[type[TaskOptions]] = TaskOptions  # for `predict`
 
@@ -174,6 +177,40 @@ class Task(ABC, Generic[RowT, ExampleT]):
     @abstractmethod
     def selection_metrics(self) -> tuple[str, ...]:
         """Metrics that can select the best checkpoint, the default first. Larger is better."""
+
+    @property
+    def starts_from_probe(self) -> bool:
+        """Whether training of all weights starts from the weights of the probe, instead of a random head."""
+        return False
+
+    # Targets of a linear model on features: one per row of features. A sentence to tag has a row per word.
+
+    @property
+    def target_kind(self) -> TargetKind:
+        """What a target is."""
+        return "class"
+
+    def targets(self, example: ExampleT) -> Targets:
+        """Return the targets of an example: [rows], or with several labels [rows, labels]."""
+        return np.atleast_1d(example.target)
+
+    def num_targets(self, example: ExampleT) -> int:
+        """Return the number of rows of features of an example."""
+        return 1
+
+    def target_weights(self, examples: Sequence[ExampleT]) -> Targets | None:
+        """Return the weight of each row of features, or None if all are the same."""
+        return None
+
+    def guessing_loss(self, examples: Sequence[ExampleT]) -> float:
+        """Return the mean loss of the best constant prediction."""
+        numbers = np.concatenate([self.targets(example) for example in examples])
+        if self.target_kind == "number":
+            return float(numbers.var())
+        likely = np.bincount(numbers) / len(numbers) if self.target_kind == "class" else numbers.mean(0)
+        if self.target_kind == "labels":
+            return float(np.mean([entropy(np.array([each, 1 - each])) for each in likely]))
+        return entropy(likely)
 
     error_metrics: ClassVar[tuple[str, ...]] = ()  # smaller is better; compared with the baseline too
 
@@ -251,6 +288,12 @@ def run_windows(model: nn.Module, examples: Sequence[Example], device: torch.dev
     max_pieces = sys.maxsize if torch.is_grad_enabled() else PIECES_PER_BATCH
     for batch in split_into_batches(windows, lambda window: len(window.ids), max_pieces):
         yield model(pack(batch).to(device), **inputs)
+
+
+def entropy(likely: NDArray[np.float64]) -> float:
+    """Return the entropy of a distribution in nats."""
+    positive = likely[likely > 0]
+    return float(-(positive * np.log(positive)).sum())
 
 
 def probabilities(logits: Array) -> NDArray[np.float64]:

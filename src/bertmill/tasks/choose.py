@@ -59,6 +59,7 @@ class Choose(SequenceTask[ChoiceRow]):
 
     name = "choose"
     head = "BertForMultipleChoice"
+    probe = ""
     selection_metrics = ("accuracy",)
     fields: ClassVar[tuple[str, ...]] = (*FIELDS, "choices")
     model_inputs: ClassVar[Mapping[str, Any]] = {"num_choices": 1}  # `outputs` groups choices after merging windows
@@ -88,6 +89,9 @@ class Choose(SequenceTask[ChoiceRow]):
         of_sequences = torch.cat(list(super().outputs(model, examples, device)))
         split: tuple[Tensor, ...] = of_sequences.split([len(example.sequences) for example in examples])
         return split
+
+    def guessing_loss(self, examples: Sequence[Example]) -> float:
+        return float(np.mean([np.log(len(example.sequences)) for example in examples]))
 
     def loss(self, outputs: Sequence[Tensor], examples: Sequence[Example]) -> Tensor:
         rows = nn.utils.rnn.pad_sequence(list(outputs), batch_first=True, padding_value=float("-inf"))

@@ -30,7 +30,18 @@ from bertmill.rows.bad_rows import BadRowError, UnknownLabelError
 from bertmill.rows.labels import are_many_numbers, as_number, is_empty, label_text, printed_list
 from bertmill.rows.source import RowFile
 from bertmill.rows.split import SplitKey
-from bertmill.tasks.base import Answer, Array, Example, FolderEntries, Score, Scores, TaskOptions, probabilities
+from bertmill.tasks.base import (
+    Answer,
+    Array,
+    Example,
+    FolderEntries,
+    Score,
+    Scores,
+    TargetKind,
+    Targets,
+    TaskOptions,
+    probabilities,
+)
 from bertmill.tasks.label_sets import (
     DEFAULT_THRESHOLD,
     THRESHOLDS,
@@ -173,6 +184,16 @@ class Classify(SequenceTask[ClassRow]):
             return tuple(float(label in labels) for label in self.class_names), float(len(self.class_names))
         number = self._numbers[labels[0]]
         return number, 1.0 if self.class_weights is None else self.class_weights[number]
+
+    @property
+    def target_kind(self) -> TargetKind:
+        return "labels" if self.multi_label else "class"
+
+    def targets(self, example: Example) -> Targets:
+        return np.array([example.target])
+
+    def target_weights(self, examples: Sequence[Example]) -> Targets | None:
+        return None if self.class_weights is None else np.array([example.weight for example in examples])
 
     def loss(self, outputs: Sequence[Tensor], examples: Sequence[Example]) -> Tensor:
         logits = torch.stack(list(outputs))  # [B, labels]

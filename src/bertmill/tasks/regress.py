@@ -18,7 +18,7 @@ from bertmill.model.config import BertConfig
 from bertmill.rows.bad_rows import BadRowError
 from bertmill.rows.labels import as_number, label_text
 from bertmill.rows.source import RowFile
-from bertmill.tasks.base import Answer, Array, Example, FolderEntries, Score, Scores, TaskOptions
+from bertmill.tasks.base import Answer, Array, Example, FolderEntries, Score, Scores, TargetKind, TaskOptions
 from bertmill.tasks.metrics import number_metrics
 from bertmill.tasks.sequence import SequenceTask, TextRow, read_texts
 from bertmill.text.tokenizer import BertTokenizer
@@ -75,6 +75,10 @@ class Regress(SequenceTask[NumberRow]):
 
     def encode(self, row: NumberRow, windows: Windows) -> Example:
         return Example(row, windows.cut([row.texts]), row.number)
+
+    @property
+    def target_kind(self) -> TargetKind:
+        return "number"
 
     def start_head(self, model: nn.Module, examples: Sequence[Example]) -> None:
         """Start at the mean of the targets: with the usual learning rates, a bias of 0 would take long to get there."""

@@ -21,6 +21,10 @@ from bertmill.tasks.base import AnyTask, Example, encode_rows
 from bertmill.text.printable import counted, escaped
 
 SPLIT_SEED = 0  # the dev rows do not depend on the training seed
+DEV_SHARE = 0.1  # of the rows, if there are enough of them
+CROSS_VALIDATE_BELOW = 1000  # rows, since a tenth of them says little about a model
+MIN_DEV_ROWS = 50  # to select a checkpoint
+MAX_UNKNOWN_SHARE = 0.05  # of the pieces, without a warning
 
 
 @dataclass(frozen=True)
@@ -30,24 +34,38 @@ class Dataset:
     task: AnyTask
     metric: str  # selects the best checkpoint
     train: list[Example]
-    dev: list[Example]
+    dev: list[Example]  # empty: every training row is judged by models of the other rows
     remarks: list[str]  # shown to the user before training
+    warnings: list[str]
     rows: dict[str, Any]  # how they were read, for bertmill.json
+    selects: bool  # whether the dev rows may select a checkpoint
+
+    @property
+    def judged_on(self) -> str:
+        """The rows that models are judged by."""
+        return "dev" if self.dev else "cross-validation"
 
 
 def read_dataset(
-    settings: FinetuneSettings, kind: type[AnyTask], windows: Windows, remark: Callable[[str], None]
+    settings: FinetuneSettings,
+    kind: type[AnyTask],
+    windows: Windows,
+    remark: Callable[[str], None],
+    *,
+    cross_validates: bool = True,
 ) -> Dataset:
     """Read the rows that `settings` name and encode them for a task of the class `kind`.
+
+    Without a setting, few rows are not split if `cross_validates` allows it.
 
     If they are unusable, `remark` receives the notices about the files before the error is raised.
     """
     train_file = RowFile(str(settings.train), settings, tags=settings.tags)
     dev_file = train_file
-    if heldout_share(settings.dev) is None:
+    if settings.dev is not None and heldout_share(settings.dev) is None:
         dev_file = RowFile(settings.dev, settings, tags=settings.dev_tags)
     try:
-        return _read_files(settings, kind, windows, train_file, dev_file)
+        return _read_files(settings, kind, windows, train_file, dev_file, cross_validates)
     except DataError:
         for notice in dict.fromkeys([*train_file.counts.notices, *dev_file.counts.notices]):
             remark(escaped(notice))
@@ -55,21 +73,29 @@ def read_dataset(
 
 
 def _read_files(
-    settings: FinetuneSettings, kind: type[AnyTask], windows: Windows, train_file: RowFile, dev_file: RowFile
+    settings: FinetuneSettings,
+    kind: type[AnyTask],
+    windows: Windows,
+    train_file: RowFile,
+    dev_file: RowFile,
+    cross_validates: bool,
 ) -> Dataset:
-    fraction = heldout_share(settings.dev)
+    fraction = DEV_SHARE if settings.dev is None else heldout_share(settings.dev)
     train = list(kind.read(train_file, settings, labeled=True))
     # From all rows, so that a label is known even if its only row becomes a dev row.
     task = kind.from_rows(train, settings, windows.tokenizer, train_file)
     metric = choose_metric(settings, task)
+    can_cross_validate = cross_validates and bool(kind.probe) and len(train) < CROSS_VALIDATE_BELOW
+    is_held_out = settings.dev is not None or not can_cross_validate
+    dev: list[Any] = []
     if fraction is None:
         dev_file.trained_columns, dev_file.trained_separator = train_file.columns, train_file.separator
         dev = list(kind.read(dev_file, settings, labeled=True))
-    else:
+    elif is_held_out:
         train, dev = split_rows(train, fraction, SPLIT_SEED, task.split_key, where=train_file.path)
     train_examples = list(encode_rows(task, train, windows, train_file))
     dev_examples = list(encode_rows(task, dev, windows, dev_file))
-    if not train_examples or not dev_examples:
+    if not train_examples or (is_held_out and not dev_examples):
         raise DataError("no usable rows are left for training or for evaluation", where=dev_file.path)
     summary = summarize(
         [example.row for example in train_examples],
@@ -77,14 +103,33 @@ def _read_files(
         cache(lambda text: len(windows.ids(text))),  # many questions share a passage
         task.labels,
     )
-    remarks = [*summary, *train_file.counts.remarks(f" in {escaped(train_file.path)}")]
+    unknown = _share_of(windows.tokenizer.unk_token_id, train_examples)
+    known_facts = [*summary, f"unknown pieces ([UNK]): {unknown:.2%}"]
+    remarks = [*known_facts, *train_file.counts.remarks(f" in {escaped(train_file.path)}")]
     if fraction is None:
         remarks += dev_file.counts.remarks(f" in {escaped(dev_file.path)}")
-    elif len(dev) < fraction * (len(train) + len(dev)) / 2:
+    elif is_held_out and len(dev) < fraction * (len(train) + len(dev)) / 2:
         why = "rows with the same text stay together, and every label keeps a text to train on"
         remarks.append(f"only {counted(len(dev), 'row')} could be held out for dev: {why}")
     remarks += [windows.remark] if windows.remark else []
-    return Dataset(task, metric, train_examples, dev_examples, remarks, recorded_rows(train_file))
+    warnings = []
+    if unknown > MAX_UNKNOWN_SHARE:
+        warnings.append(
+            f"{unknown:.0%} of the pieces are unknown ([UNK]), because the vocabulary of the model lacks their "
+            "characters; use a model that was trained on texts in this language, or pre-train one"
+        )
+    if fraction is None and len(dev_examples) < MIN_DEV_ROWS:
+        what = f"the checkpoint and the method are selected on only {counted(len(dev_examples), 'dev row')}"
+        warnings.append(f"{what}; without `dev`, they are selected by cross-validation")
+    selects = bool(dev_examples) and (fraction is None or len(dev_examples) >= MIN_DEV_ROWS)
+    rows = recorded_rows(train_file)
+    return Dataset(task, metric, train_examples, dev_examples, remarks, warnings, rows, selects)
+
+
+def _share_of(piece_id: int, examples: list[Example]) -> float:
+    """The share of a piece among the pieces of the examples."""
+    windows = [window.ids for example in examples for of_sequence in example.sequences for window in of_sequence]
+    return sum(int((ids == piece_id).sum()) for ids in windows) / max(1, sum(map(len, windows)))
 
 
 def choose_metric(settings: FinetuneSettings, task: AnyTask) -> str:

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,10 @@ from numpy.typing import NDArray
 from bertmill.corpus.instances import Instances
 from bertmill.corpus.masking import NOT_SELECTED
 from bertmill.inference.attention import attention_pages
-from bertmill.inference.evaluation import Evaluation, evaluate
+from bertmill.inference.evaluation import Evaluation, evaluate_outputs
 from bertmill.model.pretrained import BertPreTrainedModel
 from bertmill.storage import write_file
-from bertmill.tasks.base import AnyTask
+from bertmill.tasks.base import AnyTask, Array, Example
 from bertmill.tasks.metrics import intervals
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.clipping import clipped
@@ -63,17 +64,25 @@ def _joined(error: dict[str, Any]) -> str:
 
 
 def evaluate_finetuning(
-    task: AnyTask, model: BertPreTrainedModel, data: Dataset, tokenizer: BertTokenizer, device: torch.device
+    task: AnyTask,
+    model: BertPreTrainedModel,
+    data: Dataset,
+    outputs: Sequence[tuple[Example, Array]],
+    tokenizer: BertTokenizer,
 ) -> tuple[Evaluation, dict[str, Any]]:
-    """Evaluate a fine-tuned model on the dev examples; also returns the content of evaluation.json."""
+    """Evaluate the outputs for examples that were not trained on; also returns the content of evaluation.json.
+
+    `model` provides the attention weights of some of them.
+    """
     is_tuned = task is not data.task
-    evaluation = evaluate(task, model, data.dev, device, NUM_ERRORS, data.metric, is_tuned_on_examples=is_tuned)
+    evaluation = evaluate_outputs(task, outputs, NUM_ERRORS, data.metric, is_tuned_on_examples=is_tuned)
+    judged = [example for example, _ in outputs]
     wrong = [error.row for error in evaluation.errors[: NUM_SEQUENCES // 2]]
-    examples = [next(each for each in data.dev if each.row is row) for row in wrong]
-    examples += [each for each in data.dev[:NUM_SEQUENCES] if not any(each is other for other in examples)]
+    examples = [next(each for each in judged if each.row is row) for row in wrong]
+    examples += [each for each in judged[:NUM_SEQUENCES] if not any(each is other for other in examples)]
     windows = [example.sequences[0][0] for example in examples[:NUM_SEQUENCES]]
     pages = attention_pages(model, tokenizer, [(window.ids.tolist(), window.num_first) for window in windows])
-    return evaluation, {"on": "dev", **evaluation.to_json(), "attention": pages}
+    return evaluation, {"on": data.judged_on, **evaluation.to_json(), "attention": pages}
 
 
 def evaluate_pretraining(

@@ -1,16 +1,16 @@
-"""Fine-tuning: trains a pre-trained model on labeled rows, in a run folder like that of pre-training.
+"""Fine-tuning: makes a model for labeled rows from a pre-trained model, in a run folder like that of pre-training.
 
-All weights are trained, or only those of the head with `freeze`. The model is evaluated on the dev examples after
-every epoch (or every `eval_every` steps); the result has the weights of the best evaluation. A resumed run reads its
-data again, which must be unchanged, and takes its earlier decisions from config.toml.
+methods.py decides whether that takes only a linear model on top of the encoder, or training of all weights. A resumed
+run reads its data again, which must be unchanged, and takes its earlier decisions from config.toml and plan.json.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from pathlib import Path
+from typing import Any, Literal
 
-import torch
 from pydantic import InstanceOf
 
 from bertmill.batching.windows import Windows, make_windows
@@ -21,27 +21,26 @@ from bertmill.config.fields import heldout_share
 from bertmill.config.reading import with_whole_paths
 from bertmill.corpus.shards import vocabulary_sha256
 from bertmill.errors import UsageError
-from bertmill.model.bert import MODEL_CLASSES
+from bertmill.inference.runner import scores_of
 from bertmill.model.config import BertConfig
-from bertmill.model.pretrained import BertPreTrainedModel
-from bertmill.randomness import keyed_seed
 from bertmill.rows.source import source_sha256, split_key_off
-from bertmill.tasks import has_head, load_task, with_options
+from bertmill.tasks import load_task, with_options
+from bertmill.tasks.base import AnyTask
 from bertmill.text.files import STANDARD_INPUT
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.dataset import Dataset, read_dataset
+from bertmill.training.distributed import Ranks
 from bertmill.training.final_evaluation import evaluate_finetuning, write_evaluation
-from bertmill.training.loop import ResolvedTraining, Trainer, computing_in
-from bertmill.training.progress import Beginning, Journal, Listener
-from bertmill.training.runs import open_run, prepare_model
-from bertmill.training.schedule import Schedule, steps_of_epochs
-from bertmill.training.task_trainable import TaskTrainable
-from bertmill.training.trainable import Phase
+from bertmill.training.loop import ResolvedTraining
+from bertmill.training.methods import Finetuning
+from bertmill.training.models import has_own_head
+from bertmill.training.progress import Journal, Listener
+from bertmill.training.runs import open_run
+from bertmill.training.state import State
+from bertmill.training.tuning_recipe import epochs, learning_rate, patience, steps_between
 from bertmill.version import __version__
 
 COMMAND = "finetune"
-_ADVICE = "Train longer or on more rows, or check the columns and labels."
-WARMUP_SHARE = 0.1
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
 
 
@@ -49,119 +48,117 @@ class ResolvedFinetuning(ResolvedTraining):
     """The resolved settings of a fine-tuning run, with its data."""
 
     model: str
-    freeze: bool
+    method: Literal["auto", "probe", "full"]
+    portable: bool
+    budget: float | None
+    learning_rate: float
+    epochs: float
+    is_fitted: bool  # whether training starts from the probe
     dropout: dict[str, float]  # replaces values of config.json, by name
     windows: InstanceOf[Windows]
     data: InstanceOf[Dataset]  # includes the metric
-    schedule: Schedule
 
 
 def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
     """Fine-tune according to `settings`. Returns the model folder on the first rank, None on the others."""
+    started = time.monotonic()
     with open_run(with_options(settings), COMMAND, listener) as run:
         if run.is_finished:
             return run.model
         sources = hash_sources(run.settings)
         run.require_sources(sources)
-        resolved = _resolve(run.settings, run.journal)
-        for line in resolved.data.remarks:
+        resolved = _resolve(run.settings, run.journal, run.ranks)
+        data = resolved.data
+        for line in data.remarks:
             run.journal.remark(line)
-        model = _make_model(resolved, run.journal)
-        trainable = TaskTrainable(resolved.data, resolved, run.ranks)
-        prepare_model(model, resolved, run.ranks)
-        decisions = {"metric": resolved.data.metric, "eval_every": resolved.eval_every, **resolved.windows.metadata()}
-        run.start(decisions, sources)
-        trainer = Trainer(model, resolved.schedule, resolved, run.folder, run.ranks, run.journal)
-        trainer.resume()
-        run.journal.begin(Beginning(resolved.schedule.steps, dict(trainer.state.sums)))
-        trainer.train([Phase(trainable, 1.0)])
-        trainer.take_best()
-        model.eval()
-        with computing_in(resolved.precision, run.ranks.device):
-            task, tuning, tuned = trainable.tuned(model)
-        if tuning:
-            run.journal.remark(f"tuned on dev: {tuning}")
+        for line in data.warnings:
+            run.journal.warning(line)
+        run.start(_decisions(resolved), sources)
+        finetuning = Finetuning(run, resolved, started)
+        best = finetuning.best()
+        if best.tuning:
+            before = data.task.metrics(scores_of(data.task, best.judged))
+            changes = (f"{name.replace('_', ' ')} {before[name]:.4f} → {best.metrics[name]:.4f}" for name in before)
+            run.journal.remark(f"tuned on {data.judged_on}: {best.tuning}; {', '.join(changes)}")
+        model = best.make_model().eval()
         if run.ranks.is_first:
-            tokenizer = resolved.windows.tokenizer
-            with computing_in(resolved.precision, run.ranks.device):
-                evaluation, content = evaluate_finetuning(task, model, resolved.data, tokenizer, run.ranks.device)
+            evaluation, content = evaluate_finetuning(best.task, model, data, best.judged, resolved.windows.tokenizer)
             write_evaluation(run.folder.evaluation, content)
-            run.journal.remark(f"dev: {evaluation.summary}")
-            if evaluation.warning:
-                run.journal.warning(f"{evaluation.warning} {_ADVICE}")
+            run.journal.remark(f"{data.judged_on}: {evaluation.summary}")
+            for line in finetuning.signals(evaluation):
+                run.journal.warning(line)
+        state = State() if finetuning.trainer is None else finetuning.trainer.state
         metadata = {
-            "task": task.name,
-            **task.folder_entries().metadata,
-            "metric": resolved.data.metric,
-            "rows": resolved.data.rows,
+            "task": best.task.name,
+            **best.task.folder_entries().metadata,
+            "metric": data.metric,
+            "method": {"name": best.method, **best.facts},
+            "rows": data.rows,
             "windows": resolved.windows.metadata(),
             "model": with_whole_paths(run.settings).model,  # as a resumed run would record it
             **sources,
             "made_by": f"bertmill {__version__}",
             "seed": resolved.seed,
-            "steps": trainer.state.step,
-            "best_step": trainer.state.best_step,
-            "seconds": round(trainer.state.seconds, 1),
-            "dev": trainer.state.best_figures | tuned,
+            "steps": state.step,
+            "best_step": state.best_step,
+            "seconds": round(state.seconds, 1),
+            "dev": best.metrics,
         }
         return run.finish(model, resolved.windows.tokenizer, metadata)
 
 
-def _resolve(settings: FinetuneSettings, journal: Journal) -> ResolvedFinetuning:
+def _resolve(settings: FinetuneSettings, journal: Journal, ranks: Ranks) -> ResolvedFinetuning:
     """Read the data and resolve the settings left open; `settings` of a resumed run include its decisions."""
     kind = load_task(settings.task)
     tokenizer = BertTokenizer.from_pretrained(settings.model)
-    num_positions = BertConfig.from_pretrained(settings.model).max_position_embeddings
-    windows = make_windows(settings, tokenizer, num_positions, *kind.Options.window)
-    data = read_dataset(settings, kind, windows, journal.remark)
-    steps_per_epoch = len(data.train) / settings.batch_size
-    steps = steps_of_epochs(settings.epochs, [steps_per_epoch], [1.0])
+    config = BertConfig.from_pretrained(settings.model)
+    windows = make_windows(settings, tokenizer, config.max_position_embeddings, *kind.Options.window)
+    data = read_dataset(settings, kind, windows, journal.remark, cross_validates=ranks.count == 1)
+    method = settings.method
+    if not data.task.probe or has_own_head(settings.model, data.task) or ranks.count > 1:
+        if method == "probe":
+            raise UsageError(f"`method='probe'` cannot be used: {_why_no_probe(data.task, ranks)}")
+        method = "full"
+    can_be_fitted = data.task.starts_from_probe and not has_own_head(settings.model, data.task)
+    is_fitted = can_be_fitted and ranks.count == 1
+    num_epochs = epochs(settings, len(data.train), is_fitted=is_fitted)
     values = {
+        "method": method,
         "dropout": {} if settings.dropout is None else dict.fromkeys(DROPOUTS, settings.dropout),
         "windows": windows,
         "data": data,
-        "schedule": Schedule(settings.learning_rate, steps, warmup_share=WARMUP_SHARE),
-        "eval_every": settings.eval_every or math.ceil(steps_per_epoch),
-        "patience": settings.patience or math.inf,
+        "is_fitted": is_fitted,
+        "learning_rate": learning_rate(settings, config, is_fitted=is_fitted),
+        "epochs": num_epochs,
+        **steps_between(settings, len(data.train), num_epochs),
+        "patience": patience(settings) or math.inf,
     }
     return ResolvedFinetuning.model_validate({**dict(settings), **values})
 
 
-def _make_model(resolved: ResolvedFinetuning, journal: Journal) -> BertPreTrainedModel:
-    """The pre-trained model with a head for the task: its own head if it has the same labels, else a new one."""
-    task, before = resolved.data.task, BertConfig.from_pretrained(resolved.model)
-    if before.causal and task.reads_cls:
-        raise UsageError(
-            f"is a left-to-right model: its [CLS] cannot see the text, and {task.name} reads [CLS]",
-            where=resolved.model,
-            remedy="use a model that was pre-trained with a masked objective such as mlm",
-        )
-    config = before.with_settings(**{**task.folder_entries().config, **resolved.dropout})
-    keeps_head = (
-        has_head(before, type(task))
-        and before.id2label == config.id2label
-        and before.problem_type in (None, config.problem_type)
-    )
-    torch.manual_seed(keyed_seed(resolved.seed, "first weights"))  # for a new head
-    kind: type[BertPreTrainedModel] = MODEL_CLASSES[task.head]
-    model = kind.from_pretrained(resolved.model, config=config, new_classifier=not keeps_head)
-    assert model.load_report is not None
-    if any(name.startswith("classifier.") for name in model.load_report.new):
-        task.start_head(model, resolved.data.train)
-    journal.remark(str(model.load_report).replace("\n", "; "))
-    if resolved.freeze:
-        for name, parameter in model.named_parameters():
-            if name.startswith(f"{model.base_model_prefix}."):
-                parameter.requires_grad_(name in model.load_report.new)  # a new pooler must be trained
-    return model
+def _why_no_probe(task: AnyTask, ranks: Ranks) -> str:
+    if ranks.count > 1:
+        return "it needs a single process"
+    return "the model already has a head for these labels" if task.probe else f"the task {task.name} has no probe"
+
+
+def _decisions(resolved: ResolvedFinetuning) -> dict[str, Any]:
+    """The values that config.toml records for settings left open."""
+    return {
+        "metric": resolved.data.metric,
+        "learning_rate": resolved.learning_rate,
+        "epochs": resolved.epochs,
+        "patience": int(resolved.patience) if math.isfinite(resolved.patience) else None,
+        **resolved.windows.metadata(),
+    }
 
 
 def hash_sources(settings: FinetuneSettings) -> dict[str, str]:
     """Hashes of rows, model and vocabulary, so that a resumed run detects changes."""
     tokenizer = BertTokenizer.from_pretrained(settings.model)
-    has_fraction = heldout_share(settings.dev) is not None
+    has_fraction = settings.dev is None or heldout_share(settings.dev) is not None
     given = {"train": settings.train, "tags": settings.tags, "dev_tags": settings.dev_tags}
-    given |= {} if has_fraction else {"dev": Path(settings.dev)}
+    given |= {} if has_fraction else {"dev": Path(str(settings.dev))}
     hashes = {}
     for name, source in {name: str(source) for name, source in given.items() if source is not None}.items():
         path = Path(split_key_off(source)[0])
@@ -173,7 +170,7 @@ def hash_sources(settings: FinetuneSettings) -> dict[str, str]:
         # A missing file is reported when it is read.
     return {
         **hashes,
-        "dev_share": settings.dev if has_fraction else "",
+        "dev_share": (settings.dev or "") if has_fraction else "",
         "model_sha256": folder_sha256(find_model(settings.model)),
         "vocabulary_sha256": vocabulary_sha256(tokenizer.wordpiece),
     }

@@ -45,6 +45,7 @@ class ResolvedTraining(TrainingFields, extra="ignore", allow_inf_nan=True):
     """The resolved settings of a training run; settings that do not apply are infinite, zero or empty."""
 
     precision: Literal["fp32", "bf16"] = "fp32"  # open_run resolves auto
+    log_every: int
     eval_every: int
     patience: float = math.inf  # stop after this many evaluations without improvement
 

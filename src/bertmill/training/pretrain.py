@@ -28,10 +28,10 @@ from bertmill.corpus.parts import HELDOUT_SEED, DocumentPart
 from bertmill.corpus.plan import PlanSettings
 from bertmill.corpus.shards import Corpus
 from bertmill.errors import DataError, UsageError
-from bertmill.model.bert import MODEL_CLASSES
 from bertmill.model.config import BertConfig
 from bertmill.model.heads import BertWithMaskedLM
 from bertmill.model.pretrained import BertPreTrainedModel
+from bertmill.model.registry import MODEL_CLASSES
 from bertmill.randomness import keyed_seed
 from bertmill.text.files import find_files
 from bertmill.text.tokenizer import BertTokenizer

@@ -58,7 +58,7 @@ class Journal:
     def __init__(self, path: Path | None, listener: Listener) -> None:
         """Write to `path`; None, as on all ranks after the first, writes nothing."""
         self._path = path
-        self._listener = listener
+        self.listener = listener
         self._draws = path is not None and importlib.util.find_spec("tensorboard") is not None
         self._events: EventFile | None = None
         self.preparing = listener.preparing
@@ -88,7 +88,7 @@ class Journal:
             append_to_file(self._path, json.dumps(line) + "\n")
             if self._draws:
                 self._draw(self._path.parent / "tensorboard", line)
-        self._listener.line(line)
+        self.listener.line(line)
 
     def _draw(self, folder: Path, line: Line) -> None:
         """Write the metrics of a line for TensorBoard. After an error, training continues without it."""

@@ -68,7 +68,7 @@ def resolve(settings: PretrainSettings, corpus: Corpus, ranks: Ranks) -> Resolve
     size = settings.size or DEFAULT_SIZE
     if settings.init is not None:
         config = BertConfig.from_pretrained(settings.init)
-        size = _nearest_size(config)
+        size = nearest_size(config)
     fraction = heldout_share(settings.heldout)
     values = {
         "init": settings.init or "",
@@ -117,7 +117,7 @@ def _reasons(settings: PretrainSettings, resolved: ResolvedPretraining, config: 
     return reasons
 
 
-def _nearest_size(config: BertConfig) -> str:
+def nearest_size(config: BertConfig) -> str:
     """The size whose layers have the most similar number of weights."""
 
     def num_weights(config: BertConfig) -> int:

@@ -11,6 +11,7 @@ one is complete. A start that fails before `Run.start` leaves nothing behind. On
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -114,6 +115,8 @@ class Run(Generic[SettingsT]):
             kept = {*store.saved_steps(self.folder.checkpoints)[-1:], read_metadata(self.folder.model).get("best_step")}
         else:
             self.folder.remove_plans()
+            for folder in (self.folder.features, self.folder.folds):
+                shutil.rmtree(folder, ignore_errors=True)
         store.remove_checkpoints(self.folder.checkpoints, kept)
         with suppress(OSError):  # it is not empty, or does not exist
             self.folder.checkpoints.rmdir()

@@ -6,6 +6,9 @@
     RUN/plans/                the instances of each epoch (corpus/plan.py)
     RUN/plans/heldout-text/   the held-out text as a corpus
     RUN/rows/                 train.jsonl and dev.jsonl, if rows were given in Python (from_python.py)
+    RUN/features/             the features of the rows for the probe (features.py)
+    RUN/plan.json             whether to train all weights (methods.py)
+    RUN/folds/                outputs of models that were trained on a part of the rows (methods.py)
     RUN/trials/               for several fine-tuning runs: one folder each (trials.py)
     RUN/trials.json           for several fine-tuning runs: their metrics
     RUN/tensorboard/          the log for TensorBoard, if it is installed
@@ -89,6 +92,9 @@ class RunFolder:
         self.plans = path / "plans"
         self.heldout = self.plans / "heldout-text"
         self.rows = path / "rows"
+        self.features = path / "features"
+        self.folds = path / "folds"
+        self.plan = path / "plan.json"
         self.trials = path / "trials"
         self.trial_metrics = path / "trials.json"
         self.model = path / MODEL_OF_RUN

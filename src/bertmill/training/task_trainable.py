@@ -82,8 +82,10 @@ class TaskTrainable:
         return {"loss": sums["loss"] / sums["weight"], "examples": sums["examples"], "pieces": sums["pieces"]}
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
-        """Loss and metrics on the dev examples. Every rank evaluates all of them."""
+        """Loss and metrics on the dev examples, if they may select a checkpoint. Every rank evaluates all of them."""
         task, dev = self.data.task, self.data.dev
+        if not self.data.selects:
+            return {}
         outputs = list(stream_outputs(task, model, dev, self.ranks.device))
         loss = task.loss([torch.from_numpy(output) for _, output in outputs], dev)
         return {"loss": float(loss) / self._weight(dev), **task.metrics(scores_of(task, outputs))}

@@ -154,6 +154,10 @@ class AnswerQuestions(Task[QuestionRow, QuestionExample]):
         wanted = torch.tensor([span for example in examples for span in example.spans], device=padded.device)
         return F.cross_entropy(padded.transpose(1, 2).flatten(0, 1), wanted.flatten(), reduction="sum") / 2
 
+    def guessing_loss(self, examples: Sequence[QuestionExample]) -> float:
+        lengths = [len(window.ids) for example in examples for window in example.sequences[0]]
+        return float(np.mean(np.log(lengths)))
+
     def score(self, example: QuestionExample, output: Array) -> Score:
         """Exact match and F1 of the best span, whether the question is answerable, and the margin of the span."""
         (spans,) = best_spans([example], [output], self.max_answer_pieces, 1)

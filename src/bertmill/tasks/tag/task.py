@@ -71,6 +71,7 @@ class Tag(Task[WordsRow, TagExample]):
 
     name = "tag"
     head = "BertForTokenClassification"
+    probe = "BertForWordProbe"
     Options = TagOptions
     fields: ClassVar[tuple[str, ...]] = ("text",)
     output_formats: ClassVar[Mapping[str, Callable[[Answer], str]]] = {"conll": conll_lines}
@@ -187,6 +188,9 @@ class Tag(Task[WordsRow, TagExample]):
         words = rows.index_select(0, torch.from_numpy(np.concatenate(firsts)).to(device))
         split: tuple[Tensor, ...] = words.split(list(map(len, firsts)))
         return split
+
+    def num_targets(self, example: TagExample) -> int:
+        return len(example.firsts)
 
     def loss(self, outputs: Sequence[Tensor], examples: Sequence[TagExample]) -> Tensor:
         logits = torch.cat(list(outputs))  # [words, labels]

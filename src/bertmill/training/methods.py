@@ -1,0 +1,430 @@
+"""The method of a fine-tuning run: the probe, training of all weights, or the better of the two.
+
+1. Fit the probe to features of the frozen encoder (probe.py).
+2. Plan: train all weights unless there are too few rows, or too little time. RUN/plan.json records the plan, so that a
+   resumed run repeats it.
+3. Train all weights, starting from the portable probe, where that helps. With dev rows, train once and compare on them.
+   Without, train on two thirds of the rows and compare on the rest, for each third in turn until the difference is
+   clear; then train the better model on all rows.
+Every file is complete or absent, and everything else is a function of the data and the seed: a run that is killed
+anywhere and resumed gives the same model.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from bertmill.checkpoint.store import remove_folder
+from bertmill.checkpoint.tensors import read_all_tensors, write_tensors
+from bertmill.inference.evaluation import Evaluation
+from bertmill.inference.runner import scores_of, stream_outputs
+from bertmill.model.pretrained import BertPreTrainedModel
+from bertmill.rows.split import split_into_folds
+from bertmill.storage import read_json, write_file
+from bertmill.tasks.base import AnyTask, Array, Example, Scores
+from bertmill.tasks.metrics import intervals
+from bertmill.text.printable import counted
+from bertmill.training.dataset import Dataset
+from bertmill.training.features import Features
+from bertmill.training.loop import Trainer, computing_in
+from bertmill.training.models import has_own_head, model_to_train, model_with_head
+from bertmill.training.probe import (
+    FittedProbe,
+    View,
+    encode_rows_for_probe,
+    fit_probe,
+    max_rows,
+    outputs_of,
+    sample_examples,
+)
+from bertmill.training.progress import Beginning, Journal
+from bertmill.training.runs import Run, prepare_model
+from bertmill.training.schedule import Schedule
+from bertmill.training.state import RunFolder
+from bertmill.training.task_trainable import TaskTrainable
+from bertmill.training.trainable import Phase
+from bertmill.training.tuning_recipe import WARMUP_SHARE, num_steps, steps_between
+
+MIN_ROWS_TO_TRAIN = 100  # without dev rows, since comparing costs several trainings
+NUM_TRAINED_FOLDS = 3
+TRAINED_FOLD_SEED = 1  # not the folds of the probe
+TIMED_EXAMPLES = 32
+TRAINING_FACTOR = 3.3  # a training step takes this many times as long as a forward pass,
+SECONDS_PER_WEIGHT = 6e-10  # and its update this long
+CHECK_ROWS = "Check the columns and labels, add rows, or start from a model that fits the texts better."
+# Parts of the loss of guessing, and of the loss a fifth of the training earlier.
+NEAR_GUESSING, SMALL, FALLING = 0.9, 0.2, 0.8
+SAFETY = 1.25  # of the expected time, if there is a budget
+
+Judged = list[tuple[Example, Array]]  # examples with the outputs of a model that was not trained on them
+
+
+class Plan(NamedTuple):
+    """Whether to train all weights, for how many steps, and why not, or how long it should take."""
+
+    trains: bool
+    steps: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """The result of a method."""
+
+    method: str
+    task: AnyTask  # tuned
+    tuning: str  # what was tuned; empty if nothing
+    judged: Judged
+    metrics: dict[str, float]
+    bounds: dict[str, tuple[float, float]]
+    make_model: Callable[[], BertPreTrainedModel]
+    facts: dict[str, Any]
+
+    def shown(self, metric: str) -> str:
+        """The metric with its interval."""
+        low, high = self.bounds[metric]
+        return f"{metric.replace('_', ' ')} {self.metrics[metric]:.4f} (95% CI: {low:.4f} … {high:.4f})"
+
+
+@dataclass
+class Finetuning:
+    """A fine-tuning run between reading its data and writing its model."""
+
+    run: Run[Any]
+    resolved: Any  # ResolvedFinetuning
+    started: float  # time.monotonic()
+    trainer: Trainer | None = None  # of the final model
+    probe: FittedProbe | None = None
+    dev_features: Features | None = None
+
+    @property
+    def data(self) -> Dataset:
+        """The rows."""
+        data: Dataset = self.resolved.data
+        return data
+
+    @property
+    def journal(self) -> Journal:
+        """Where progress is reported."""
+        return self.run.journal
+
+    def best(self) -> Candidate:
+        """Fit and train according to the method, and return the best candidate."""
+        probe = self._probe_candidate() if self._needs_probe() else None
+        plan = self._recorded_plan()
+        if not plan.trains:
+            assert probe is not None
+            if plan.reason:
+                self.journal.remark(f"kept the probe without training all weights: {plan.reason}")
+            return probe
+        self.journal.remark(f"training all weights: {plan.reason}")
+        rival = probe if self.resolved.method == "auto" else None
+        if not self.data.dev:
+            return self._cross_validated(plan, rival)
+        trained = self._trained(plan)
+        return trained if rival is None else self._better(rival, trained)
+
+    # The probe
+
+    def _needs_probe(self) -> bool:
+        """Whether the method needs the probe, as a candidate or to start from."""
+        task, method = self.data.task, self.resolved.method
+        if not task.probe or has_own_head(self.resolved.model, task):
+            return False
+        return method != "full" or bool(self.resolved.is_fitted)
+
+    def _probe_candidate(self) -> Candidate:
+        resolved, data = self.resolved, self.data
+        numbers = list(range(len(data.train)))
+        if data.dev:
+            numbers = sample_examples(data.task, data.train, max_rows(data.task, resolved.model, data.train))
+            if len(numbers) < len(data.train):
+                self.journal.remark(f"the probe is fitted to a sample of {counted(len(numbers), 'row')}")
+        examples = [data.train[number] for number in numbers]
+        self.run.folder.features.mkdir(exist_ok=True)
+        with self._computing():
+            features = encode_rows_for_probe(
+                resolved.model,
+                data.task,
+                {"train": examples, "dev": data.dev},
+                portable_only=resolved.portable or resolved.method == "full",
+                folder=self.run.folder.features,
+                device=self.run.ranks.device,
+                progress=lambda share: self.journal.preparing("encoding rows", share),
+            )
+        probe = fit_probe(
+            data.task,
+            examples,
+            features["train"],
+            judge_all=not data.dev,
+            progress=lambda share: self.journal.preparing("fitting the probe", share),
+        )
+        self.probe, self.dev_features = probe, features.get("dev")
+        outputs = self._probe_outputs(probe.best)
+        judged = list(zip(data.dev or data.train, outputs, strict=True))
+        losses = {name: round(view.validated.loss, 4) for name, view in probe.views.items()}
+        facts = {"features": probe.best.name, "strength": probe.best.validated.strength, "losses": losses}
+        candidate = self._candidate("probe", judged, lambda: self._model_of(probe.best), facts)
+        how = "on dev" if data.dev else f"{len(probe.folds)}-fold cross-validation"
+        if resolved.method != "full":
+            features_shown = f"features: {probe.best.name}"
+            self.journal.remark(f"probe: {candidate.shown(data.metric)}, {how}; {features_shown}")
+        return candidate
+
+    def _probe_outputs(self, view: View) -> list[Array]:
+        assert self.probe is not None
+        if self.dev_features is not None:
+            return outputs_of(self.data.task, view, self.dev_features)
+        return self.probe.validated_outputs(view)
+
+    def _model_of(self, view: View) -> BertPreTrainedModel:
+        return model_with_head(
+            self.resolved.model,
+            self.data.task,
+            view.model,
+            view.name,
+            is_portable=view.is_portable,
+            dropout=self.resolved.dropout,
+        )
+
+    # The plan
+
+    def _recorded_plan(self) -> Plan:
+        """The recorded plan, or a new one, which is then recorded."""
+        path = self.run.folder.plan
+        if self.run.ranks.count > 1:  # nothing is left to decide
+            return self._plan()
+        if not path.exists():
+            write_file(path, json.dumps(self._plan()._asdict(), indent=1) + "\n")
+        content = read_json(path)
+        return Plan(bool(content["trains"]), int(content["steps"]), str(content["reason"]))
+
+    def _plan(self) -> Plan:
+        resolved, data = self.resolved, self.data
+        steps = num_steps(resolved.epochs, len(data.train), resolved.batch_size)
+        if resolved.method == "probe":
+            return Plan(False, 0, "")
+        can_skip = resolved.method == "auto" and self.probe is not None
+        if can_skip and not data.dev and len(data.train) < MIN_ROWS_TO_TRAIN:
+            return Plan(False, 0, f"fewer than {MIN_ROWS_TO_TRAIN} rows")
+        seconds = self._expected_seconds(steps)
+        if resolved.budget is not None:
+            left = resolved.budget - (time.monotonic() - self.started)
+            if seconds * SAFETY > left and can_skip:
+                what = f"that would take about {_duration(seconds)}, and {_duration(max(0, left))} are left"
+                return Plan(False, 0, what)
+            if seconds * SAFETY > left:
+                steps = max(1, int(steps * left / (seconds * SAFETY)))
+                seconds = self._expected_seconds(steps)
+        return Plan(True, steps, f"about {_duration(seconds)}")
+
+    def _expected_seconds(self, steps: int) -> float:
+        """The expected time of all trainings, from that of one forward pass."""
+        data, resolved = self.data, self.resolved
+        model = model_to_train(resolved.model, data.task, data.train, dropout={}, seed=0).to(self.run.ranks.device)
+        sample = data.train[:: max(1, len(data.train) // TIMED_EXAMPLES)][:TIMED_EXAMPLES]
+        times = []
+        for _ in range(2):
+            begun = time.perf_counter()
+            list(stream_outputs(data.task, model, sample, self.run.ranks.device))
+            times.append(time.perf_counter() - begun)
+        per_step = TRAINING_FACTOR * min(times) / len(sample) * resolved.batch_size / self.run.ranks.count
+        per_step += SECONDS_PER_WEIGHT * model.num_parameters()
+        # Without dev rows, each of the folds trains on a part of the rows.
+        trainings = 1.0 if data.dev else 1 + NUM_TRAINED_FOLDS * (1 - 1 / NUM_TRAINED_FOLDS)
+        return float(per_step * steps * trainings)
+
+    # Training all weights
+
+    def _trained(self, plan: Plan) -> Candidate:
+        """Train on the training rows, and judge by the dev rows."""
+        trainer = self._train(self.run.folder, self.journal, self.data, self._start(None), plan.steps)
+        trainer.take_best()
+        self.trainer = trainer
+        return self._candidate("full", self._outputs(trainer, self.data.dev), lambda: _model_of(trainer), {})
+
+    def _cross_validated(self, plan: Plan, rival: Candidate | None) -> Candidate:
+        """Judge by the rows of folds that models of the other folds were not trained on, then train on all rows."""
+        data = self.data
+        rows = [each.row for each in data.train]
+        folds = split_into_folds(rows, NUM_TRAINED_FOLDS, TRAINED_FOLD_SEED, data.task.split_key)
+        of_full: Judged = []
+        of_rival: Judged = []
+        for number, fold in enumerate(folds, start=1):
+            self.journal.remark(f"fold {number} of {len(folds)}")
+            of_full += self._fold_outputs(number, fold)
+            if rival is not None:
+                of_rival += self._rival_outputs(fold)
+                if self._is_clear(of_rival, of_full):
+                    break
+        trained = self._candidate("full", of_full, _no_model, {})
+        if rival is not None:
+            on_same_rows = self._candidate("probe", of_rival, rival.make_model, rival.facts)
+            kept = self._better(on_same_rows, trained)
+            if kept is not trained:
+                return replace(rival, facts=kept.facts)
+        self.journal.remark("training all weights on all rows")
+        trainer = self.trainer = self._train(self.run.folder, self.journal, data, self._start(None), plan.steps)
+        return replace(trained, make_model=lambda: _model_of(trainer))
+
+    def _fold_outputs(self, number: int, fold: Sequence[int]) -> Judged:
+        """The outputs for the examples of a fold of a model that was trained on the others; kept in RUN/folds."""
+        data = self.data
+        folder = RunFolder(self.run.folder.folds / str(number))
+        path = folder.path / "outputs.safetensors"
+        judged = [data.train[each] for each in fold]
+        if not path.exists():
+            inside = _outside(fold, len(data.train))
+            folder.path.mkdir(parents=True, exist_ok=True)
+            part = replace(data, train=[data.train[each] for each in inside])
+            journal = Journal(folder.log, self.journal.listener)
+            steps = num_steps(self.resolved.epochs, len(inside), self.resolved.batch_size)
+            trainer = self._train(folder, journal, part, self._start(inside), steps)
+            outputs = self._outputs(trainer, judged)
+            write_tensors(path, {str(place): torch.from_numpy(output) for place, (_, output) in enumerate(outputs)})
+        if folder.checkpoints.exists():
+            remove_folder(folder.checkpoints)
+        stored = read_all_tensors(path)
+        return [(example, stored[str(place)].numpy()) for place, example in enumerate(judged)]
+
+    def _rival_outputs(self, fold: Sequence[int]) -> Judged:
+        """The outputs of the best probe, fitted to the other folds, for the examples of a fold."""
+        assert self.probe is not None
+        view = self.probe.best
+        fitted = replace(view, model=self.probe.fit_to(_outside(fold, len(self.data.train)), view))
+        outputs = outputs_of(self.data.task, fitted, self.probe.features)
+        return [(self.data.train[each], outputs[each]) for each in fold]
+
+    def _start(self, numbers: Sequence[int] | None) -> View | None:
+        """What training starts from: the portable view, fitted to the examples `numbers` (None: to all)."""
+        if self.probe is None or not self.resolved.is_fitted:
+            return None
+        view = self.probe.portable
+        return view if numbers is None else replace(view, model=self.probe.fit_to(numbers, view))
+
+    def _train(self, folder: RunFolder, journal: Journal, data: Dataset, start: View | None, steps: int) -> Trainer:
+        resolved, ranks = self.resolved, self.run.ranks
+        model = self._model_to_train() if start is None else self._model_of(start)
+        prepare_model(model, resolved, ranks)
+        settings = resolved.model_copy(update=steps_between(self.run.settings, len(data.train), resolved.epochs))
+        schedule = Schedule(resolved.learning_rate, steps, warmup_share=WARMUP_SHARE)
+        trainer = Trainer(model, schedule, settings, folder, ranks, journal)
+        trainer.resume()
+        journal.begin(Beginning(steps, dict(trainer.state.sums)))
+        trainer.train([Phase(TaskTrainable(data, settings, ranks), 1.0)])
+        return trainer
+
+    def _model_to_train(self) -> BertPreTrainedModel:
+        resolved, data = self.resolved, self.data
+        model = model_to_train(resolved.model, data.task, data.train, dropout=resolved.dropout, seed=resolved.seed)
+        self.journal.remark(str(model.load_report).replace("\n", "; "))
+        return model
+
+    def _outputs(self, trainer: Trainer, examples: Sequence[Example]) -> Judged:
+        trainer.model.eval()
+        with self._computing():
+            return list(stream_outputs(self.data.task, trainer.model, examples, self.run.ranks.device))
+
+    def _computing(self) -> AbstractContextManager[object]:
+        return computing_in(self.resolved.precision, self.run.ranks.device)
+
+    # Signals
+
+    def signals(self, evaluation: Evaluation) -> Iterator[str]:
+        """Warnings about a model that learned nothing, or that could still learn."""
+        advice = ""
+        if self.trainer is not None:
+            advice = advice_from_losses(self.run.folder.log, self.data.task.guessing_loss(self.data.train))
+        if evaluation.warning:
+            yield f"{evaluation.warning} {advice or CHECK_ROWS}"
+        elif advice:
+            yield advice
+
+    # Comparison
+
+    def _candidate(
+        self, method: str, judged: Judged, make_model: Callable[[], BertPreTrainedModel], facts: dict[str, Any]
+    ) -> Candidate:
+        scores = scores_of(self.data.task, judged)
+        task, tuning = self.data.task.tuned(lambda: scores, self.data.metric)
+        metrics = task.metrics(scores)
+        return Candidate(method, task, tuning, judged, metrics, intervals(task.metrics, scores), make_model, facts)
+
+    def _better(self, first: Candidate, second: Candidate) -> Candidate:
+        """The candidate with the better metric; the probe if both are equal."""
+        metric = self.data.metric
+        difference, low, high = self._difference(first, second)
+        kept = second if difference > 0 else first
+        named = {"probe": "the probe", "full": "the model with all weights trained"}
+        shown = f"({difference:+.4f}, 95% CI: {low:+.4f} … {high:+.4f})"
+        rows = counted(len(second.judged), "row")
+        self.journal.remark(
+            f"all weights trained: {metric.replace('_', ' ')} {second.metrics[metric]:.4f} {shown} on {rows}; "
+            f"kept {named[kept.method]}"
+        )
+        compared = {"metric": metric, "difference": difference, "low": low, "high": high, "rows": len(second.judged)}
+        return replace(kept, facts={**first.facts, **second.facts, "compared": compared}) if kept is first else second
+
+    def _difference(self, first: Candidate, second: Candidate) -> tuple[float, float, float]:
+        """How much larger the metric of `second` is, with its paired interval."""
+        metric = self.data.metric
+        scores = [scores_of(self.data.task, each.judged) for each in (first, second)]
+
+        def difference(rows: Scores) -> dict[str, float]:
+            values = [
+                each.task.metrics(of_rows[rows])[metric] for each, of_rows in zip((first, second), scores, strict=True)
+            ]
+            return {metric: values[1] - values[0]}
+
+        rows = np.arange(len(scores[0]))
+        return (difference(rows)[metric], *intervals(difference, rows)[metric])
+
+    def _is_clear(self, of_probe: Judged, of_full: Judged) -> bool:
+        """Whether the interval of the difference excludes zero."""
+        probe, full = (self._candidate("", judged, _no_model, {}) for judged in (of_probe, of_full))
+        _, low, high = self._difference(probe, full)
+        return low > 0 or high < 0
+
+
+def advice_from_losses(log: Path, guessing_loss: float) -> str:
+    """What to change if the last losses in a log are near that of guessing, or still fall fast; otherwise empty."""
+    losses = [line["loss"] for line in map(json.loads, log.read_text(encoding="utf-8").splitlines()) if "loss" in line]
+    part = len(losses) // 5
+    if not part:
+        return ""
+    last, before = float(np.mean(losses[-part:])), float(np.mean(losses[-2 * part : -part]))
+    if last > NEAR_GUESSING * guessing_loss:
+        return (
+            f"The training loss ended at {last:.3g}, near that of guessing ({guessing_loss:.3g}): the model learned "
+            "almost nothing. Increase `learning_rate` or `epochs`, or check the columns and labels."
+        )
+    if last < FALLING * before and last > SMALL * guessing_loss:
+        return f"The training loss was still falling ({before:.3g} to {last:.3g}): increase `epochs`."
+    return ""
+
+
+def _model_of(trainer: Trainer) -> BertPreTrainedModel:
+    assert isinstance(trainer.model, BertPreTrainedModel)
+    return trainer.model
+
+
+def _no_model() -> BertPreTrainedModel:
+    raise AssertionError("this candidate is only compared")
+
+
+def _outside(fold: Sequence[int], count: int) -> list[int]:
+    """The numbers below `count` that are not in a fold."""
+    return sorted(set(range(count)).difference(fold))
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -1,0 +1,206 @@
+"""The probe: a regularized linear model on features of the frozen encoder, chosen by cross-validation.
+
+Every task that can have a probe names its class (model/probe.py), which has one portable feature, the only one that an
+ordinary Hugging Face folder can express. The others are used only if their loss is smaller by more than MARGIN.
+Training all weights starts from the portable model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from bertmill.model.config import BertConfig
+from bertmill.model.probe import Probe
+from bertmill.model.registry import MODEL_CLASSES
+from bertmill.randomness import Permutation
+from bertmill.rows.split import split_into_folds
+from bertmill.tasks.base import AnyTask, Array, Example
+from bertmill.training.features import Features, encode_examples, load_encoder
+from bertmill.training.linear_models import (
+    MAX_COMPONENTS,
+    Components,
+    LinearModel,
+    Validated,
+    cross_validate,
+    fit,
+)
+
+NUM_FOLDS = 5
+MARGIN = 0.02  # of the loss, within which the portable feature is preferred
+MAX_ROWS = 20_000  # that a probe is fitted to; words for `tag`
+MAX_BYTES = 1 << 29  # of features
+MAX_PRODUCT = 5_000_000_000  # rows × components × outputs, which limits the time of a fit
+ONE_FOLD_PRODUCT = 200_000_000  # above it, only the first fold is judged
+FOLD_SEED = 0  # the folds do not depend on the training seed
+
+
+@dataclass(frozen=True)
+class View:
+    """A feature with its best linear model."""
+
+    name: str
+    is_portable: bool
+    validated: Validated  # on the folds
+    model: LinearModel  # fitted to all rows
+
+
+@dataclass(frozen=True)
+class FittedProbe:
+    """The views of the encoder for a task, and which of them is best."""
+
+    task: AnyTask
+    views: dict[str, View]
+    portable: View
+    best: View
+    features: Features
+    targets: NDArray[np.int64] | NDArray[np.float64]
+    weights: NDArray[np.float64] | None
+    folds: list[list[int]]  # numbers of the examples; only the first one was judged if there were many rows
+
+    def validated_outputs(self, view: View) -> list[Array]:
+        """The outputs for every training example, each from a model of the other folds."""
+        return _per_example(self.task, view.validated.outputs, self.features.sizes)
+
+    def fit_to(self, numbers: Sequence[int], view: View) -> LinearModel:
+        """The model of a view, fitted to the examples `numbers` only."""
+        rows = _rows_of(numbers, self.features.sizes)
+        weights = None if self.weights is None else self.weights[rows]
+        with threadpool_limits(torch.get_num_threads(), "blas"):
+            found = Components.of(self.features.of(view.name).numpy()[rows])
+            kind, outputs = self.task.target_kind, num_outputs(self.task)
+            return found.restored(fit(kind, found.rows, self.targets[rows], outputs, view.validated.strength, weights))
+
+
+def fits(task: AnyTask, examples: Sequence[Example], model: str) -> bool:
+    """Whether a probe can be fitted to all examples, in bounded memory and time."""
+    return sum(map(task.num_targets, examples)) <= max_rows(task, model, examples)
+
+
+def max_rows(task: AnyTask, model: str, examples: Sequence[Example]) -> int:
+    """The number of rows that a probe may be fitted to."""
+    kind = _kind_of(task)
+    num_features = sum(kind.feature_sizes(BertConfig.from_pretrained(model), _names(kind, examples)).values())
+    of_product = MAX_PRODUCT // (min(num_features, MAX_COMPONENTS) * num_outputs(task))
+    return min(MAX_ROWS, MAX_BYTES // (4 * num_features), max(num_outputs(task), of_product))
+
+
+def sample_examples(task: AnyTask, examples: Sequence[Example], num_rows: int) -> list[int]:
+    """The numbers of examples with about `num_rows` rows: all of them, or a random sample with every target."""
+    sizes = list(map(task.num_targets, examples))
+    if sum(sizes) <= num_rows:
+        return list(range(len(examples)))
+    order = Permutation(len(examples), FOLD_SEED, "rows of the probe")(np.arange(len(examples))).tolist()
+    inside = np.cumsum([sizes[number] for number in order]) <= num_rows
+    chosen = [number for number, is_inside in zip(order, inside, strict=True) if is_inside]
+    known = {each for number in chosen for each in _distinct(examples[number])}
+    for number in order[len(chosen) :]:
+        if not known.issuperset(_distinct(examples[number])):
+            chosen.append(number)
+            known.update(_distinct(examples[number]))
+    return sorted(chosen)
+
+
+def _distinct(example: Example) -> set[float]:
+    """The targets of an example, if there are few different ones: classes, but not label sets or numbers."""
+    target = np.ravel(example.target)
+    return set(target.tolist()) if target.dtype.kind == "i" else set()
+
+
+def encode_rows_for_probe(
+    model: str,
+    task: AnyTask,
+    parts: dict[str, Sequence[Example]],
+    *,
+    portable_only: bool,
+    folder: Path,
+    device: torch.device,
+    progress: Callable[[float], None],
+) -> dict[str, Features]:
+    """The features of the examples of each part, such as train and dev."""
+    names = _names(_kind_of(task), [each for examples in parts.values() for each in examples], portable_only)
+    encoder = load_encoder(model, task, names, device)
+    found: dict[str, Features] = {}
+    for part, examples in parts.items():
+        if examples:
+            found[part] = encode_examples(encoder, task, examples, folder, part, progress)
+    return found
+
+
+def fit_probe(
+    task: AnyTask,
+    examples: Sequence[Example],
+    features: Features,
+    *,
+    judge_all: bool,
+    progress: Callable[[float], None],
+) -> FittedProbe:
+    """Fit a linear model to each feature of the examples, and choose one by its loss.
+
+    With `judge_all`, there are validated outputs for all examples.
+    """
+    targets = np.concatenate([task.targets(example) for example in examples])
+    weights = task.target_weights(examples)
+    folds = split_into_folds([each.row for each in examples], NUM_FOLDS, FOLD_SEED, task.split_key)
+    if len(folds) == 1:  # all rows have the same text
+        folds = [[number] for number in range(len(examples))][:NUM_FOLDS]
+    product = len(targets) * min(features.rows.shape[1], MAX_COMPONENTS) * num_outputs(task)
+    judged = folds if judge_all or product <= ONE_FOLD_PRODUCT else folds[:1]
+    rows_of_folds = [_rows_of(fold, features.sizes) for fold in judged]
+    views: dict[str, View] = {}
+    portable_name = _kind_of(task).PORTABLE
+    with threadpool_limits(torch.get_num_threads(), "blas"):
+        for number, name in enumerate(features.columns):
+            found = Components.of(features.of(name).numpy())
+            arguments = (task.target_kind, found.rows, targets, num_outputs(task))
+            validated = cross_validate(*arguments, rows_of_folds, weights)
+            model = found.restored(fit(*arguments, validated.strength, weights))
+            views[name] = View(name, name == portable_name, validated, model)
+            progress((number + 1) / len(features.columns))
+    portable = views[portable_name]
+    best = min(views.values(), key=lambda view: view.validated.loss)
+    if portable.validated.loss * (1 - MARGIN) <= best.validated.loss:
+        best = portable
+    return FittedProbe(task, views, portable, best, features, targets, weights, folds)
+
+
+def outputs_of(task: AnyTask, view: View, features: Features) -> list[Array]:
+    """The outputs of a view for the examples with these features."""
+    return _per_example(task, view.model.outputs(features.of(view.name).numpy()), features.sizes)
+
+
+def _kind_of(task: AnyTask) -> type[Probe]:
+    kind = MODEL_CLASSES[task.probe]
+    assert issubclass(kind, Probe)
+    return kind
+
+
+def _names(kind: type[Probe], examples: Sequence[Example], portable_only: bool = False) -> list[str]:
+    """The features to try; those of pairs only if most rows are pairs."""
+    if portable_only:
+        return [kind.PORTABLE]
+    num_pairs = sum(len(example.row.texts) > 1 for example in examples)
+    return [name for name in kind.FEATURES if name not in kind.OF_PAIRS or 2 * num_pairs > len(examples)]
+
+
+def _rows_of(numbers: Sequence[int], sizes: Sequence[int]) -> NDArray[np.int64]:
+    """The numbers of the rows of some examples, given the number of rows of each example."""
+    ends = np.cumsum(sizes)
+    return np.concatenate([np.arange(ends[number] - sizes[number], ends[number]) for number in numbers])
+
+
+def _per_example(task: AnyTask, outputs: NDArray[np.floating], sizes: Sequence[int]) -> list[Array]:
+    """Outputs by row of features as outputs by example: a matrix per sentence, or a vector per sequence."""
+    rows = outputs.astype(np.float32)
+    return np.split(rows, np.cumsum(sizes)[:-1]) if _kind_of(task).PER_PIECE else list(rows)
+
+
+def num_outputs(task: AnyTask) -> int:
+    """The number of outputs of a linear model."""
+    return BertConfig().with_settings(**task.folder_entries().config).num_labels
