@@ -42,7 +42,7 @@ def run(settings: EvaluateSettings) -> None:
             task, runner.model, examples, runner.device, settings.worst, runner.metric, ran=counter.add
         )
     if settings.as_json:
-        print(json_line(evaluation.to_json()))
+        print(json_line({**evaluation.to_json(), "method": runner.method}))
     else:
         print("\n".join(map(escaped, _lines(evaluation, settings.sort_by, show_all=settings.show_all))), flush=True)
         if evaluation.warning:

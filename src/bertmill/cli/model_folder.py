@@ -19,6 +19,8 @@ from bertmill.cli.folders import check_hashes
 from bertmill.config.commands import WindowSettings
 from bertmill.errors import IntegrityError
 from bertmill.model.config import SIZES, BertConfig
+from bertmill.model.mean_layer import has_mean_layer, num_encoder_layers
+from bertmill.model.probe import ONLY_OURS, PROBES
 from bertmill.model.registry import MODEL_CLASSES, class_of
 from bertmill.storage import renew_manifest
 from bertmill.tasks import PRETRAINED, head_of, task_of_folder
@@ -43,7 +45,7 @@ def facts(path: Path) -> dict[str, Any]:
     config = BertConfig.from_file_settings(folder.settings, folder.path / CONFIG_FILE)
     class_of(config).compare(folder, config)  # an error if the weights contradict the settings
     tokenizer = BertTokenizer.from_pretrained(folder.path)
-    shape = (config.num_hidden_layers, config.hidden_size, config.num_attention_heads)
+    shape = (num_encoder_layers(config), config.hidden_size, config.num_attention_heads)
     stored = folder.tensors.values()
     heads = [
         words for prefix, words in HEADS_IN_WORDS.items() if any(name.startswith(prefix) for name in folder.tensors)
@@ -52,7 +54,7 @@ def facts(path: Path) -> dict[str, Any]:
     return {
         "folder": str(folder.path),
         "size": next((name for name, sizes in SIZES.items() if sizes == shape), None),
-        "layers": config.num_hidden_layers,
+        "layers": num_encoder_layers(config),
         "hidden_size": config.hidden_size,
         "num_attention_heads": config.num_attention_heads,
         "intermediate_size": config.intermediate_size,
@@ -60,6 +62,8 @@ def facts(path: Path) -> dict[str, Any]:
         "segments": config.type_vocab_size,
         "activation": config.hidden_act,
         "causal": config.causal,
+        "mean_layer": has_mean_layer(config),
+        "method": read_metadata(folder.path).get("method"),
         "weights": sum(math.prod(each.shape) for each in stored),
         "tensors": len(stored),
         "types": dict(Counter(each.dtype for each in stored)),
@@ -90,6 +94,10 @@ def sentences(facts: dict[str, Any]) -> list[str]:
         f"weights:    {facts['weights']:,} values in {facts['tensors']} tensors ({types}); {files}",
         f"heads:      {'; '.join(facts['heads']) or 'none (vectors only)'}",
     ]
+    if facts["mean_layer"]:
+        lines.append("pooling:    a last layer that is not trained averages the vectors of all pieces")
+    if facts["method"]:
+        lines.append(f"method:     {_method(facts)}")
     if facts["labels"]:
         more = len(facts["labels"]) - MANY_LABELS
         shown = ", ".join(facts["labels"][:MANY_LABELS]) + (f" and {more:,} more" if more > 0 else "")
@@ -97,6 +105,16 @@ def sentences(facts: dict[str, Any]) -> list[str]:
     lines.append(f"vocabulary: {facts['vocabulary']:,} pieces, {case}")
     origin = [facts["class"], *([f"written by {facts['written_by']}"] if facts["written_by"] else [])]
     return [*lines, f"from:       {', '.join(origin)}"]
+
+
+def _method(facts: dict[str, Any]) -> str:
+    """How the model was fine-tuned, and whether `transformers` can open it."""
+    method = facts["method"]
+    if method["name"] == "full":
+        return "all weights were trained"
+    what = f"probe, a linear model of frozen features ({method['features']})"
+    is_portable = facts["class"] not in PROBES
+    return what if is_portable else f"{what}; {ONLY_OURS}"
 
 
 def checks(path: Path) -> dict[str, Callable[[], str]]:

@@ -188,7 +188,7 @@ class FinetuneSettings(TrainingSettings, RowSettings, WindowSettings):
         16, ge=1, le=1_000_000, description="examples per step, across all processes"
     )
     log_every: Annotated[int | None, MAY_CHANGE] = Field(
-        None, ge=1, description="steps between log lines (default: a fiftieth of the steps, at most 50)"
+        None, ge=1, description="steps between log lines (default: a twentieth of the steps, at most 50)"
     )
     # Smaller than in pre-training, so that activations stay in the caches until the backward pass. In pre-training,
     # each micro-batch also adds a gradient for the whole vocabulary, so larger ones pay off.

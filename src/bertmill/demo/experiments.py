@@ -87,6 +87,7 @@ def finetune_model(demo: Demo, tuning: Tuning, listener: Listener) -> None:
             dev=DEV_SHARE,
             out=run,
             resume=True,
+            method="full",
             epochs=tuning.epochs,
             learning_rate=tuning.learning_rate,
             batch_size=tuning.batch_size,

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bertmill.model.mean_layer import num_encoder_layers
 from bertmill.model.packing import PackedBatch
 from bertmill.model.pretrained import BertPreTrainedModel
 from bertmill.text.tokenizer import BertTokenizer
@@ -34,7 +35,7 @@ def attention_pages(
     Pages beyond MAX_BYTES in total are omitted, except for the first page of the first sequence. Pages are shorter if
     the model has many heads.
     """
-    num_heads = model.config.num_hidden_layers * model.config.num_attention_heads
+    num_heads = num_encoder_layers(model.config) * model.config.num_attention_heads
     pieces_per_page = min(PIECES_PER_PAGE, int((MAX_BYTES / max(1, num_heads)) ** 0.5))
     described: list[dict[str, Any]] = []
     room = MAX_BYTES
@@ -62,12 +63,13 @@ def attention_pages(
 
 
 def _weights(model: BertPreTrainedModel, ids: Sequence[int], num_first: int) -> Tensor:
-    """The attention weights of one sequence, [layers, heads, T, T]."""
+    """The attention weights of one sequence, [layers, heads, T, T], without those of a mean layer, which are equal."""
     segments = torch.tensor([int(place >= num_first) for place in range(len(ids))])
     batch = PackedBatch(torch.tensor([int(each) for each in ids]), [len(ids)], segments)
     body: Any = model.base_model
     attentions = body.encode(batch.to(model.device), True, False).attentions
-    return torch.stack([_levels(of_layer[0]) for of_layer in attentions])
+    shown = attentions[: num_encoder_layers(model.config)]
+    return torch.stack([_levels(of_layer[0]) for of_layer in shown])
 
 
 def _compressed(weights: Tensor) -> str:

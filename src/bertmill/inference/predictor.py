@@ -8,22 +8,27 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bertmill.checkpoint.names import find_model
+from bertmill.checkpoint.names import find_model, read_metadata
 from bertmill.errors import UsageError
+from bertmill.inference.evaluation import Evaluation, evaluate
 from bertmill.inference.fill import Guess, MaskFiller
 from bertmill.inference.runner import Runner, load_with_head
 from bertmill.machine import choose_device
 from bertmill.model.bert import BertForMaskedLM
-from bertmill.rows.in_memory import is_missing
-from bertmill.tasks.base import Answer
+from bertmill.rows.in_memory import is_missing, to_json_lines
+from bertmill.rows.source import RowFile
+from bertmill.tasks.base import Answer, encode_rows
 from bertmill.text.printable import counted
 from bertmill.text.tokenizer import BertTokenizer
+
+NUM_ERRORS = 20  # of an evaluation
 
 Input = str | tuple[str, ...] | Mapping[str, Any]
 
@@ -38,6 +43,41 @@ class Predictor:
         self._loading = threading.Lock()
         self._filler: MaskFiller | None = None
         self._runner: Runner | None = None
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The metrics on the dev rows, or from cross-validation; empty if the model was not fine-tuned by bertmill."""
+        return dict(read_metadata(self.folder).get("dev", {}))
+
+    @property
+    def method(self) -> str | None:
+        """How the model was fine-tuned: "probe" or "full"; None if that is not recorded."""
+        recorded = read_metadata(self.folder).get("method", {}).get("name")
+        return None if recorded is None else str(recorded)
+
+    def __repr__(self) -> str:
+        metadata = read_metadata(self.folder)
+        facts = [str(metadata.get("task", "pre-trained model")), str(self.folder)]
+        if self.method is not None:
+            metric = metadata["metric"]
+            facts += [f"method={self.method}", f"{metric}={self.metrics[metric]:.4f}"]
+        return f"<bertmill.Predictor {' '.join(facts)}>"
+
+    def evaluate(self, rows: Any) -> Evaluation:
+        """Evaluate a fine-tuned model on labeled rows, as `bertmill evaluate` does.
+
+        `rows` is the path of a file, a list of dicts, a dict of columns, or a data frame. The result has `metrics`,
+        `intervals`, `baseline`, `classes` and `errors`.
+        """
+        runner = self._task_runner()
+        with tempfile.TemporaryDirectory() as folder:
+            path = str(rows)
+            if not isinstance(rows, str | Path):
+                path = str(Path(folder) / "rows.jsonl")
+                Path(path).write_bytes(to_json_lines(rows))
+            file = RowFile(path)
+            examples = list(encode_rows(runner.task, runner.read(file, labeled=True), runner.windows, file))
+        return evaluate(runner.task, runner.model, examples, runner.device, NUM_ERRORS, runner.metric)
 
     def predict(self, inputs: Sequence[Input], *, top_k: int | None = None) -> list[Any]:
         """Return the prediction for each input, which is a text, a tuple of texts, or a dict of fields.

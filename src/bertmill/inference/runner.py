@@ -60,6 +60,7 @@ class Runner:
         config = BertConfig.from_pretrained(self.folder)
         metadata = read_metadata(self.folder)
         self.task = task_of_folder(config, metadata, self.folder)
+        self.method = metadata.get("method")
         self._trained_rows = trained_rows(metadata.get("rows"), self.folder / METADATA_FILE)
         known = self.task.selection_metrics
         self.metric = metadata["metric"] if metadata.get("metric") in known else known[0]  # selected the checkpoint

@@ -30,6 +30,7 @@ from bertmill.model.packing import PackedBatch
 from bertmill.model.pretrained import BertPreTrainedModel
 
 KEY = "probe_features"  # in config.json
+ONLY_OURS = "transformers cannot open it, because it has no class for these features"
 
 
 class Probe(BertPreTrainedModel):
@@ -104,12 +105,14 @@ class BertForWordProbe(Probe):
 
 def _means(layers: Tensor, lengths: Sequence[int]) -> Tensor:
     """The mean over the pieces of each sequence: [layers, n, H] → [B, layers, H]."""
-    return torch.stack([of_sequence.mean(1) for of_sequence in layers.split(list(lengths), 1)])
+    parts: tuple[Tensor, ...] = layers.split(list(lengths), 1)
+    return torch.stack([of_sequence.mean(1) for of_sequence in parts])
 
 
 def _scaled(layers: Tensor) -> Tensor:
     """Scale the vector of every layer in [B, layers, H] so that together they have norm 1."""
-    return F.normalize(layers, dim=2) / layers.shape[1] ** 0.5
+    scaled: Tensor = F.normalize(layers, dim=2) / layers.shape[1] ** 0.5
+    return scaled
 
 
 def _split_pairs(batch: PackedBatch) -> PackedBatch:
@@ -121,3 +124,6 @@ def _split_pairs(batch: PackedBatch) -> PackedBatch:
         first, second = pieces[segments == 0], pieces[segments == 1]
         ids += [first, torch.cat([pieces[:1], second]) if len(second) else first]
     return PackedBatch(torch.cat(ids), [len(each) for each in ids])
+
+
+PROBES = (BertForSequenceProbe.__name__, BertForWordProbe.__name__)

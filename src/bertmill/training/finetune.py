@@ -23,6 +23,7 @@ from bertmill.corpus.shards import vocabulary_sha256
 from bertmill.errors import UsageError
 from bertmill.inference.runner import scores_of
 from bertmill.model.config import BertConfig
+from bertmill.model.probe import ONLY_OURS, Probe
 from bertmill.rows.source import source_sha256, split_key_off
 from bertmill.tasks import load_task, with_options
 from bertmill.tasks.base import AnyTask
@@ -87,6 +88,8 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
             run.journal.remark(f"{data.judged_on}: {evaluation.summary}")
             for line in finetuning.signals(evaluation):
                 run.journal.warning(line)
+            if isinstance(model, Probe):
+                run.journal.remark(f"features: {best.facts['features']}; {ONLY_OURS}; `portable=True` avoids this")
         state = State() if finetuning.trainer is None else finetuning.trainer.state
         metadata = {
             "task": best.task.name,

@@ -21,7 +21,7 @@ RANDOM_EPOCHS = ((1000, 8.0), (5000, 5.0), (math.inf, 3.0))
 MIN_STEPS = 200  # with a random head, so that the loss can fall
 PATIENCE = 3
 WARMUP_SHARE = 0.1
-LINES = 50  # of the log, for a short run
+LINES = 20  # of the log, for a short run
 MAX_LOG_EVERY = 50
 
 
@@ -51,7 +51,7 @@ def patience(settings: FinetuneSettings) -> int | None:
 
 
 def steps_between(settings: FinetuneSettings, num_rows: int, epochs: float) -> dict[str, int]:
-    """The given steps between evaluations and log lines; by default an epoch and a fiftieth of the steps."""
+    """The given steps between evaluations and log lines; by default an epoch and a twentieth of the steps."""
     steps = num_steps(epochs, num_rows, settings.batch_size)
     return {
         "eval_every": settings.eval_every or math.ceil(num_rows / settings.batch_size),

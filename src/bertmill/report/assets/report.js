@@ -202,6 +202,8 @@
     if (!parts.length) return null;
     return h("section", { id, "aria-labeledby": `${id}-heading` }, h("h2", { id: `${id}-heading` }, heading), note ? h("p", { class: "note" }, note) : null, parts);
   }
+  const isCrossValidated = (run) => run.evaluation.on === "cross-validation";
+  const judgedRows = (run) => (isCrossValidated(run) ? "cross-validated rows" : "dev rows");
   const evaluatedName = (run) => (run.command === "pretrain" ? "held-out" : "dev");
   const isLoss = (name) => name === "loss" || name.endsWith("_loss");
   const hasReferences = (name) => name === "mlm_loss" || name === "clm_loss";
@@ -259,7 +261,9 @@
       add(title(evaluation.metric), fixed(selecting.value), `95% CI: ${fixed(selecting.low)} – ${fixed(selecting.high)}`);
       add("baseline", fixed(baselines[evaluation.metric]), evaluation.baseline.answer);
     }
-    if (evaluation.rows) add("dev rows", grouped(evaluation.rows));
+    const method = run.metadata.method;
+    if (method) add("method", method.name === "probe" ? "probe" : "all weights trained", method.name === "probe" ? `features: ${method.features}` : null);
+    if (evaluation.rows) add(judgedRows(run), grouped(evaluation.rows));
     const steps = run.training.step || [];
     if (steps.length) add("steps", grouped(steps[steps.length - 1]), run.is_finished ? "finished" : "not finished");
     const seconds = run.training.seconds || [];
@@ -291,7 +295,7 @@
     const constant = `The baseline is the best constant prediction: ${baseline.answer}.`;
     const [heading, note] = run.command === "pretrain"
       ? ["Metrics on held-out text", `At ${grouped(run.evaluation.selected)} selected positions. Intervals are 95% bootstrap intervals over groups of instances. ${constant}`]
-      : ["Metrics on the dev rows", `★ marks the metric that selects the checkpoint. Intervals are 95% bootstrap intervals over the rows. ${constant}`];
+      : [`Metrics on the ${judgedRows(run)}`, `${isCrossValidated(run) ? "Each row was judged by a model that was not trained on it. " : ""}★ marks the metric that selects the checkpoint and the method. Intervals are 95% bootstrap intervals over the rows. ${constant}`];
     return section("metrics", heading, note,
       warning ? h("p", { class: "warning" }, `Warning: ${warning}`) : null,
       table("Metrics", [["metric"], ...["value", "95% CI", "baseline"].map((each) => [each, "number"]), [""]], h("tbody", {}, rows)));
@@ -448,7 +452,7 @@
     };
     const list = h("div", {}, worst.slice(0, 5).map(item));
     const more = worst.length > 5 ? h("button", { onclick: (event) => { list.append(...worst.slice(5).map(item)); event.target.remove(); list.children[5].tabIndex = -1; list.children[5].focus(); } }, `Show all ${worst.length} errors`) : null;
-    return section("errors", "Worst errors", "Wrong predictions for dev rows, the most confident first.", list, more);
+    return section("errors", "Worst errors", `Wrong predictions for ${judgedRows(run)}, the most confident first.`, list, more);
   }
 
   // Pieces, predictions at selected positions, and attention.
@@ -655,7 +659,7 @@
     const figures = [...new Set(results.flatMap((each) => [...each.keys()]))];
     const row = (name, values) => h("tr", {}, rowHeading(name), values.map((each) => h("td", { class: "value" }, each === undefined ? "–" : shown(each))));
     const columns = () => [[""], ...RUNS.map((run, number) => [h("span", { style: `color:${seriesColor(number)}` }, run.name)])];
-    return section("comparison", "Comparison", "Results on dev rows or held-out text, with 95% confidence intervals where available.",
+    return section("comparison", "Comparison", "Results on dev rows, cross-validated rows or held-out text, with 95% confidence intervals where available.",
       table("Results", columns(), h("tbody", {}, figures.map((name) => row(name, results.map((each) => each.get(name)))))),
       names.length ? h("details", {}, h("summary", {}, names.length > 1 ? `${names.length} settings differ` : "1 setting differs"), table("Settings that differ", columns(), h("tbody", {}, names.map((name) => row(words(name), RUNS.map((run) => run.settings[name])))))) : null);
   }
