@@ -182,8 +182,8 @@ def test_config_toml_has_format_command_and_all_decided_settings(finetune_run: P
     assert lines[3:5] == ["", "[settings]"]
     settings = read_toml(finetune_run / RUN_FILE)
     assert settings["format"] == "csv"  # that of the rows
-    assert (settings["learning_rate"], settings["multi_label"], settings["seed"]) == (5e-5, True, 0)
-    assert "metric" not in settings  # not set
+    assert (settings["batch_size"], settings["multi_label"], settings["seed"]) == (16, True, 0)
+    assert not {"metric", "learning_rate", "epochs"} & settings.keys()  # not set
     kind = settings_for("classify")
     given = {**FINETUNE, "out": finetune_run, "format": "csv", "columns": "text=1,label=2"}
     read = read_run_settings(kind, finetune_run, "finetune")

@@ -166,9 +166,6 @@ class Task(ABC, Generic[RowT, ExampleT]):
     def outputs(self, model: nn.Module, examples: Sequence[ExampleT], device: torch.device) -> Sequence[Tensor]:
         """Return the model's output for each example."""
 
-    def start_head(self, model: nn.Module, examples: Sequence[ExampleT]) -> None:
-        """Set the initial values of a new head that depend on the training examples."""
-
     @abstractmethod
     def loss(self, outputs: Sequence[Tensor], examples: Sequence[ExampleT]) -> Tensor:
         """Return the sum of the losses. The mean loss is this sum divided by the sum of the weights of the examples."""

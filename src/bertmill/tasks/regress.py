@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from bertmill.batching.windows import Windows
 from bertmill.errors import DataError
@@ -79,12 +79,6 @@ class Regress(SequenceTask[NumberRow]):
     @property
     def target_kind(self) -> TargetKind:
         return "number"
-
-    def start_head(self, model: nn.Module, examples: Sequence[Example]) -> None:
-        """Start at the mean of the targets: with the usual learning rates, a bias of 0 would take long to get there."""
-        mean = math.fsum(example.target for example in examples) / len(examples)
-        bias: Any = model.get_parameter("classifier.bias")
-        bias.data.fill_(mean)
 
     def loss(self, outputs: Sequence[Tensor], examples: Sequence[Example]) -> Tensor:
         numbers = torch.cat(list(outputs))  # [B]

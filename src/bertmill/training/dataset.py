@@ -23,7 +23,7 @@ from bertmill.text.printable import counted, escaped
 SPLIT_SEED = 0  # the dev rows do not depend on the training seed
 DEV_SHARE = 0.1  # of the rows, if there are enough of them
 CROSS_VALIDATE_BELOW = 1000  # rows, since a tenth of them says little about a model
-MIN_DEV_ROWS = 50  # to select a checkpoint
+MIN_DEV_ROWS = 50  # to select a checkpoint, unless the user has set the dev rows
 MAX_UNKNOWN_SHARE = 0.05  # of the pieces, without a warning
 
 
@@ -118,10 +118,9 @@ def _read_files(
             f"{unknown:.0%} of the pieces are unknown ([UNK]), because the vocabulary of the model lacks their "
             "characters; use a model that was trained on texts in this language, or pre-train one"
         )
-    if fraction is None and len(dev_examples) < MIN_DEV_ROWS:
-        what = f"the checkpoint and the method are selected on only {counted(len(dev_examples), 'dev row')}"
-        warnings.append(f"{what}; without `dev`, they are selected by cross-validation")
-    selects = bool(dev_examples) and (fraction is None or len(dev_examples) >= MIN_DEV_ROWS)
+    if settings.dev is not None and len(dev_examples) < MIN_DEV_ROWS:
+        warnings.append(f"only {counted(len(dev_examples), 'dev row')}: which model is best on them is mostly chance")
+    selects = settings.dev is not None or len(dev_examples) >= MIN_DEV_ROWS
     rows = recorded_rows(train_file)
     return Dataset(task, metric, train_examples, dev_examples, remarks, warnings, rows, selects)
 

@@ -122,8 +122,7 @@ def _resolve(settings: FinetuneSettings, journal: Journal, ranks: Ranks) -> Reso
         if method == "probe":
             raise UsageError(f"`method='probe'` cannot be used: {_why_no_probe(data.task, ranks)}")
         method = "full"
-    can_be_fitted = data.task.starts_from_probe and not has_own_head(settings.model, data.task)
-    is_fitted = can_be_fitted and ranks.count == 1
+    is_fitted = data.task.starts_from_probe and not has_own_head(settings.model, data.task)
     num_epochs = epochs(settings, len(data.train), is_fitted=is_fitted)
     values = {
         "method": method,

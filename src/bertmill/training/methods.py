@@ -40,6 +40,7 @@ from bertmill.training.models import has_own_head, model_to_train, model_with_he
 from bertmill.training.probe import (
     FittedProbe,
     View,
+    blank_view,
     encode_rows_for_probe,
     fit_probe,
     max_rows,
@@ -119,7 +120,8 @@ class Finetuning:
 
     def best(self) -> Candidate:
         """Fit and train according to the method, and return the best candidate."""
-        probe = self._probe_candidate() if self._needs_probe() else None
+        probe = self._probe_candidate() if self._needs_probe() and self.run.ranks.is_first else None
+        self.run.ranks.wait()
         plan = self._recorded_plan()
         if not plan.trains:
             assert probe is not None
@@ -230,7 +232,7 @@ class Finetuning:
     def _expected_seconds(self, steps: int) -> float:
         """The expected time of all trainings, from that of one forward pass."""
         data, resolved = self.data, self.resolved
-        model = model_to_train(resolved.model, data.task, data.train, dropout={}, seed=0).to(self.run.ranks.device)
+        model = model_to_train(resolved.model, data.task, dropout={}, seed=0).to(self.run.ranks.device)
         sample = data.train[:: max(1, len(data.train) // TIMED_EXAMPLES)][:TIMED_EXAMPLES]
         times = []
         for _ in range(2):
@@ -306,15 +308,22 @@ class Finetuning:
 
     def _start(self, numbers: Sequence[int] | None) -> View | None:
         """What training starts from: the portable view, fitted to the examples `numbers` (None: to all)."""
-        if self.probe is None or not self.resolved.is_fitted:
+        if not self.resolved.is_fitted:
             return None
+        if self.probe is None:  # only the first rank has one, and shares its weights
+            return blank_view(self.resolved.model, self.data.task)
         view = self.probe.portable
         return view if numbers is None else replace(view, model=self.probe.fit_to(numbers, view))
 
     def _train(self, folder: RunFolder, journal: Journal, data: Dataset, start: View | None, steps: int) -> Trainer:
         resolved, ranks = self.resolved, self.run.ranks
-        model = self._model_to_train() if start is None else self._model_of(start)
+        if start is None:
+            model = self._model_to_train()
+        else:
+            model = self._model_of(start)
+            journal.remark("the head starts from the probe")
         prepare_model(model, resolved, ranks)
+        ranks.share_weights(model)
         settings = resolved.model_copy(update=steps_between(self.run.settings, len(data.train), resolved.epochs))
         schedule = Schedule(resolved.learning_rate, steps, warmup_share=WARMUP_SHARE)
         trainer = Trainer(model, schedule, settings, folder, ranks, journal)
@@ -325,7 +334,7 @@ class Finetuning:
 
     def _model_to_train(self) -> BertPreTrainedModel:
         resolved, data = self.resolved, self.data
-        model = model_to_train(resolved.model, data.task, data.train, dropout=resolved.dropout, seed=resolved.seed)
+        model = model_to_train(resolved.model, data.task, dropout=resolved.dropout, seed=resolved.seed)
         self.journal.remark(str(model.load_report).replace("\n", "; "))
         return model
 

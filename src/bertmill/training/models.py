@@ -14,7 +14,7 @@ from bertmill.model.pretrained import BertPreTrainedModel
 from bertmill.model.probe import KEY
 from bertmill.model.registry import MODEL_CLASSES
 from bertmill.randomness import keyed_seed
-from bertmill.tasks.base import AnyTask, Example
+from bertmill.tasks.base import AnyTask
 from bertmill.training.linear_models import LinearModel
 
 
@@ -52,9 +52,7 @@ def model_with_head(
     return model
 
 
-def model_to_train(
-    source: str, task: AnyTask, examples: list[Example], *, dropout: dict[str, float], seed: int
-) -> BertPreTrainedModel:
+def model_to_train(source: str, task: AnyTask, *, dropout: dict[str, float], seed: int) -> BertPreTrainedModel:
     """The model `source` with its own head if it has one for the labels of the task, or else with a random head."""
     config = _config(source, task, dropout)
     if config.causal and task.reads_cls:
@@ -66,12 +64,9 @@ def model_to_train(
     keeps_head = has_own_head(source, task)
     torch.manual_seed(keyed_seed(seed, "first weights"))  # for a new head
     model = MODEL_CLASSES[task.head].from_pretrained(source, config=config, new_classifier=not keeps_head)
-    assert model.load_report is not None
     if not keeps_head and has_mean_layer(config):
         drop_mean_layer(model)
     freeze_mean_layer(model)
-    if any(name.startswith("classifier.") for name in model.load_report.new):
-        task.start_head(model, examples)
     return model
 
 

@@ -170,6 +170,16 @@ def fit_probe(
     return FittedProbe(task, views, portable, best, features, targets, weights, folds)
 
 
+def blank_view(model: str, task: AnyTask) -> View:
+    """The portable view with weights of zero."""
+    kind = _kind_of(task)
+    (size,) = kind.feature_sizes(BertConfig.from_pretrained(model), [kind.PORTABLE]).values()
+    count = num_outputs(task)
+    none = np.zeros((0, count))
+    head = LinearModel(np.zeros((count, size), np.float32), np.zeros(count, np.float32))
+    return View(kind.PORTABLE, True, Validated(1.0, none, none[:, 0]), head)
+
+
 def outputs_of(task: AnyTask, view: View, features: Features) -> list[Array]:
     """The outputs of a view for the examples with these features."""
     return _per_example(task, view.model.outputs(features.of(view.name).numpy()), features.sizes)

@@ -84,7 +84,7 @@ class TaskTrainable:
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         """Loss and metrics on the dev examples, if they may select a checkpoint. Every rank evaluates all of them."""
         task, dev = self.data.task, self.data.dev
-        if not self.data.selects:
+        if not dev or not self.data.selects:
             return {}
         outputs = list(stream_outputs(task, model, dev, self.ranks.device))
         loss = task.loss([torch.from_numpy(output) for _, output in outputs], dev)
