@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bertmill.errors import DataError
-from bertmill.rows.split import SplitKey, split_rows
+from bertmill.rows.split import SplitKey, split_into_folds, split_rows
 from tests.rows.factory import read_labeled, row_file
 
 Row = tuple[str, str]  # text and label
@@ -116,3 +116,29 @@ def test_labels_that_occur_only_once_are_the_reason_if_no_row_can_be_held_out() 
         "a.tsv: every label occurs with a single text, so no row can be held out; "
         "check the label column (for numbers, use regress), or provide a dev file"
     )
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abcdefghij"), st.sampled_from("xyz")), min_size=1, max_size=60),
+    st.integers(2, 5),
+)
+def test_folds_are_a_partition_that_keeps_subjects_together(pairs: list[tuple[str, str]], num_folds: int) -> None:
+    rows = [SplitKey(*pair) for pair in pairs]
+    folds = split_into_folds(rows, num_folds, 0, lambda row: row)
+    assert sorted(number for fold in folds for number in fold) == list(range(len(rows)))
+    of_subject: dict[str, set[int]] = {}
+    for place, fold in enumerate(folds):
+        for number in fold:
+            of_subject.setdefault(rows[number].subject, set()).add(place)
+    assert all(len(places) == 1 for places in of_subject.values())
+
+
+def test_folds_are_stratified_and_do_not_depend_on_the_order_of_the_rows() -> None:
+    rows = [SplitKey(f"text {number}", "spam" if number % 10 == 0 else "ham") for number in range(100)]
+    folds = split_into_folds(rows, 5, 0, lambda row: row)
+    assert [sum(rows[number].stratum == "spam" for number in fold) for fold in folds] == [2] * 5
+    assert [len(fold) for fold in folds] == [20] * 5
+    backwards = split_into_folds(rows[::-1], 5, 0, lambda row: row)
+    assert [{rows[number] for number in fold} for fold in folds] == [
+        {rows[::-1][number] for number in fold} for fold in backwards
+    ]

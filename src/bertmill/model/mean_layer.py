@@ -45,7 +45,7 @@ def add_mean_layer(model: BertForSequenceClassification) -> None:
     """Make the pooler return `pooled_mean`: append a mean layer, unless the model has one, and set the pooler."""
     config, body = model.config, model.bert
     if not has_mean_layer(config):
-        layer = BertLayer(config, config.num_hidden_layers)
+        layer = BertLayer(config, config.num_hidden_layers).train(model.training)
         body.encoder.layer.append(layer)
         model.config = body.config = config.with_settings(num_hidden_layers=config.num_hidden_layers + 1, **{KEY: True})
         for name, parameter in layer.named_parameters():

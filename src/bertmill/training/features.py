@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from bertmill.batching.by_length import split_into_batches
 from bertmill.checkpoint.tensors import read_all_tensors, write_tensors
+from bertmill.errors import IntegrityError
 from bertmill.inference.runner import stream_outputs
 from bertmill.model.config import BertConfig
 from bertmill.model.probe import KEY, Probe
@@ -75,6 +76,8 @@ def encode_examples(
 def _encode(encoder: Probe, task: AnyTask, examples: Sequence[Example]) -> dict[str, Tensor]:
     outputs = [output for _, output in stream_outputs(task, encoder, examples, encoder.device)]
     rows = [torch.from_numpy(output).view(-1, output.shape[-1]) for output in outputs]
+    if not all(bool(each.isfinite().all()) for each in rows):
+        raise IntegrityError("the model's vectors are not finite", remedy="use another model, or train it again")
     return {_ROWS: torch.cat(rows), "sizes": torch.tensor(list(map(len, rows)))}
 
 

@@ -149,7 +149,7 @@ def fit_probe(
     weights = task.target_weights(examples)
     folds = split_into_folds([each.row for each in examples], NUM_FOLDS, FOLD_SEED, task.split_key)
     if len(folds) == 1:  # all rows have the same text
-        folds = [[number] for number in range(len(examples))][:NUM_FOLDS]
+        folds = [list(range(start, len(examples), NUM_FOLDS)) for start in range(min(NUM_FOLDS, len(examples)))]
     product = len(targets) * min(features.rows.shape[1], MAX_COMPONENTS) * num_outputs(task)
     judged = folds if judge_all or product <= ONE_FOLD_PRODUCT else folds[:1]
     rows_of_folds = [_rows_of(fold, features.sizes) for fold in judged]
