@@ -40,11 +40,7 @@ WARMUP = 0.1
 CHOICES_OF_C = (1, 10, 100)
 FOLDS = 5
 HELDOUT_SHARE = 0.2
-TRAINER_SETTINGS = {
-    "5e-5,3": {"learning_rate": 5e-5, "num_train_epochs": 3},
-    "5e-5,10": {"learning_rate": 5e-5, "num_train_epochs": 10},
-    "1e-4,10": {"learning_rate": 1e-4, "num_train_epochs": 10},
-}
+TRAINER_SETTINGS = {"5e-5,3": (5e-5, 3), "5e-5,10": (5e-5, 10), "1e-4,10": (1e-4, 10)}  # learning rate and epochs
 SETFIT_SETTINGS: dict[str, dict[str, int]] = {
     "default": {},
     "num_iterations=20": {"num_iterations": 20},
@@ -167,17 +163,17 @@ def train_trainer(rows: Rows, setting: str, seed: int, model: Path) -> Trained:
 
 
 def _train_trainer_once(rows: Rows, setting: str, seed: int, model: Path) -> Trained:
+    import numpy as np
     import transformers
 
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
+    learning_rate, epochs = TRAINER_SETTINGS[setting]
     transformers.set_seed(seed)
     tokenizer = transformers.AutoTokenizer.from_pretrained(model)
-    classifier = transformers.AutoModelForSequenceClassification.from_pretrained(
-        model, num_labels=max(rows.labels) + 1
-    )
+    classifier = transformers.AutoModelForSequenceClassification.from_pretrained(model, num_labels=max(rows.labels) + 1)
 
-    def tokenize(texts: list[str]) -> list[dict[str, Any]]:
+    def tokenize(texts: list[str]) -> Any:
         return [dict(tokenizer(text, truncation=True, max_length=MAX_LENGTH)) for text in texts]
 
     with tempfile.TemporaryDirectory() as folder:
@@ -185,6 +181,8 @@ def _train_trainer_once(rows: Rows, setting: str, seed: int, model: Path) -> Tra
             classifier,
             transformers.TrainingArguments(
                 output_dir=folder,
+                learning_rate=learning_rate,
+                num_train_epochs=epochs,
                 per_device_train_batch_size=BATCH_SIZE,
                 warmup_steps=WARMUP,
                 seed=seed,
@@ -194,7 +192,6 @@ def _train_trainer_once(rows: Rows, setting: str, seed: int, model: Path) -> Tra
                 disable_tqdm=True,
                 use_cpu=True,
                 dataloader_pin_memory=False,
-                **TRAINER_SETTINGS[setting],
             ),
             train_dataset=[
                 {**row, "labels": label} for row, label in zip(tokenize(rows.texts), rows.labels, strict=True)
@@ -202,7 +199,7 @@ def _train_trainer_once(rows: Rows, setting: str, seed: int, model: Path) -> Tra
             data_collator=transformers.DataCollatorWithPadding(tokenizer),
         )
         trainer.train()
-    return Trained(lambda texts: trainer.predict(tokenize(texts)).predictions.argmax(axis=-1).tolist())
+    return Trained(lambda texts: np.argmax(trainer.predict(tokenize(texts)).predictions, axis=-1).tolist())
 
 
 def train_setfit(rows: Rows, setting: str, seed: int, model: Path) -> Trained:

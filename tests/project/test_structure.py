@@ -9,16 +9,16 @@ import bertmill
 SOURCE = Path(bertmill.__file__).parent
 PAGE = (Path(__file__).parent.parent.parent / "docs/architecture.md").read_text(encoding="utf-8")
 GENERATED = {"character_table.py"}
-MAX_FILE_LINES = 350
+MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
-MAX_TREE_LINES = 45
+MAX_TREE_LINES = 50
 
 
 def source_files() -> list[Path]:
     return [path for path in SOURCE.rglob("*.py") if path.name not in GENERATED]
 
 
-def test_the_tree_names_every_source_file_in_at_most_45_lines() -> None:
+def test_the_tree_names_every_source_file_in_at_most_50_lines() -> None:
     match = re.search(r"## The tree.*?```text\n(.*?)```", PAGE, re.DOTALL)
     assert match is not None
     tree = match[1]

@@ -23,9 +23,9 @@ from bertmill.model.bert import BertModel
 from bertmill.model.config import BertConfig
 from bertmill.rows.split import SplitKey, split_rows
 from bertmill.tasks.classify import Classify
+from bertmill.training.advice import CHECK_ROWS
 from bertmill.training.dataset import SPLIT_SEED
 from bertmill.training.finetune import finetune
-from bertmill.training.methods import CHECK_ROWS
 from bertmill.training.progress import Listener
 from bertmill.training.trials import finetune_once_or_more
 from tests.conftest import RunCommand

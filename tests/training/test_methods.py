@@ -17,7 +17,7 @@ from bertmill.checkpoint.huggingface import folder_sha256
 from bertmill.cli.main import main
 from bertmill.model.bert import BertModel
 from bertmill.training import methods, probe
-from bertmill.training.methods import advice_from_losses
+from bertmill.training.advice import advice_from_losses
 from tests.finetuned import RunMain, finetune_words, read_metadata, text_of
 from tests.training.test_finetune import PROGRAM, outcome
 

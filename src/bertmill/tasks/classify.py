@@ -7,13 +7,10 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import nlargest
-from itertools import chain
 from typing import Any, Self
 
 import numpy as np
@@ -24,10 +21,9 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from bertmill.batching.windows import Windows
-from bertmill.errors import DataError, UsageError
 from bertmill.model.config import BertConfig
 from bertmill.rows.bad_rows import BadRowError, UnknownLabelError
-from bertmill.rows.labels import are_many_numbers, as_number, is_empty, label_text, printed_list
+from bertmill.rows.labels import are_many_numbers
 from bertmill.rows.source import RowFile
 from bertmill.rows.split import SplitKey
 from bertmill.tasks.base import (
@@ -42,6 +38,14 @@ from bertmill.tasks.base import (
     TaskOptions,
     probabilities,
 )
+from bertmill.tasks.class_labels import (
+    Label,
+    count_labels,
+    label_separator,
+    parse_class_weights,
+    parse_label,
+    split_label,
+)
 from bertmill.tasks.label_sets import (
     DEFAULT_THRESHOLD,
     THRESHOLDS,
@@ -53,14 +57,11 @@ from bertmill.tasks.label_sets import (
 )
 from bertmill.tasks.metrics import ClassReport, class_metrics, label_set_metrics, report_classes, report_label_sets
 from bertmill.tasks.sequence import SequenceTask, TextRow, read_texts
-from bertmill.text.printable import counted, listed, one_line
+from bertmill.text.printable import counted, one_line
 from bertmill.text.tokenizer import BertTokenizer
 
 MULTI_LABEL = "multi_label_classification"
 SINGLE_LABEL = "single_label_classification"
-LABEL_SEPARATORS = "|;,"  # the first one that occurs in the labels of a file separates them
-
-Label = str | tuple[str, ...]  # unparsed: one string, or a list of labels
 
 
 class ClassifyOptions(TaskOptions):
@@ -120,14 +121,14 @@ class Classify(SequenceTask[ClassRow]):
 
     @classmethod
     def parse(cls, fields: Mapping[str, Any], place: str, options: ClassifyOptions) -> ClassRow:
-        label = _label(fields["label"], options.multi_label) if "label" in fields else None
+        label = parse_label(fields["label"], options.multi_label) if "label" in fields else None
         return ClassRow(place, read_texts(fields), label)
 
     @classmethod
     def from_rows(
         cls, rows: Sequence[ClassRow], options: ClassifyOptions, tokenizer: BertTokenizer, file: RowFile
     ) -> Self:
-        counts = count_labels(rows, options.multi_label, file.path)
+        counts = count_labels((row.label for row in rows), options.multi_label, file.path)
         if options.multi_label and (num_without := sum(row.label == () for row in rows)):
             file.counts.notices.append(f"{num_without:,} of {counted(len(rows), 'row')} have no label")
         if not options.multi_label and are_many_numbers(counts):
@@ -157,7 +158,7 @@ class Classify(SequenceTask[ClassRow]):
         if row.label is None:
             return ()
         is_whole = not self.multi_label or row.label in self._numbers  # a label may contain a comma
-        return _split_label(row.label, None if is_whole else _separator([row.label]))
+        return split_label(row.label, None if is_whole else label_separator([row.label]))
 
     def split_key(self, row: ClassRow) -> SplitKey:
         return SplitKey(row.texts[0], "" if self.multi_label else str(row.label))
@@ -295,73 +296,3 @@ class Classify(SequenceTask[ClassRow]):
         else:
             confidence = float(output.max() - output[example.target])
         return confidence, self.labels(example.row)
-
-
-def _label(value: Any, multi_label: bool) -> Label:
-    """Convert a label from a file: numbers and booleans to text, a list to several labels."""
-    if multi_label and isinstance(value, str) and value.strip()[:1] == "[" and value.strip()[-1:] == "]":
-        value = printed_list(value.strip())
-    if isinstance(value, list):
-        return tuple(map(label_text, value))
-    if not is_empty(value):
-        return label_text(value)
-    if not multi_label:
-        remedy = "correct it, or set `multi_label=True` if a row may have any number of labels"
-        raise BadRowError("empty label", "the label is empty", remedy)
-    return ()
-
-
-def _separator(labels: Iterable[Iterable[str]]) -> str:
-    """Return the character that separates several labels in one field: the first of LABEL_SEPARATORS that occurs."""
-    characters = set(chain.from_iterable(labels))
-    return next((each for each in LABEL_SEPARATORS if each in characters), LABEL_SEPARATORS[0])
-
-
-def _split_label(label: Label, separator: str | None) -> tuple[str, ...]:
-    if isinstance(label, tuple):
-        return label
-    if separator is None:
-        return (label,)
-    return tuple(part.strip() for part in label.split(separator) if part.strip())
-
-
-def count_labels(rows: Iterable[ClassRow], multi_label: bool, where: str) -> Counter[str]:
-    """Count each label, in the order of the model's outputs: numbers by value, then other labels by name.
-
-    Raises DataError if there are fewer than two different labels.
-    """
-    labels = [row.label for row in rows if row.label is not None]
-    separator = _separator(label for label in labels if isinstance(label, str)) if multi_label else None
-    counts: Counter[str] = Counter()
-    for label in labels:
-        given = _split_label(label, separator)
-        if multi_label or len(given) == 1:  # other rows are bad rows, which `encode` reports
-            counts.update(given)
-    if len(counts) < 2:
-        what = f"all rows have the same label {next(iter(counts))!r}" if counts else "no row has a label"
-        remedy = "classify needs at least two different labels; set `multi_label=True` if labels are lists"
-        raise DataError(what, where=where, remedy=remedy)
-    return Counter({label: counts[label] for label in sorted(counts, key=_by_value)})
-
-
-def _by_value(label: str) -> tuple[bool, float, str]:
-    number = as_number(label)
-    return (False, number, label) if math.isfinite(number) else (True, 0.0, label)
-
-
-def parse_class_weights(text: str, counts: Counter[str]) -> tuple[float, ...]:
-    """Parse `balanced` (inverse frequency) or `ham=1,spam=5`. Labels that are not named have the weight 1."""
-    if text == "balanced":
-        mean = sum(counts.values()) / len(counts)
-        return tuple(mean / count for count in counts.values())
-    weights: dict[str, float] = {}
-    for part in text.split(","):
-        label, _, weight = (word.strip() for word in part.rpartition("="))
-        if "=" not in part or not 0 < as_number(weight) < math.inf:
-            what = f"`class_weights`: expected LABEL=NUMBER with a positive number, got {part!r}"
-            raise UsageError(what, remedy="correct it, or use balanced")
-        if label not in counts or label in weights:
-            remedy = f"the labels are {listed(list(counts))}"
-            raise UsageError(f"`class_weights`: {part!r} names an unknown or repeated label", remedy=remedy)
-        weights[label] = as_number(weight)
-    return tuple(weights.get(label, 1.0) for label in counts)

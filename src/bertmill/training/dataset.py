@@ -39,6 +39,7 @@ class Dataset:
     warnings: list[str]
     rows: dict[str, Any]  # how they were read, for bertmill.json
     selects: bool  # whether the dev rows may select a checkpoint
+    refits: bool  # whether a probe that is kept is fitted to the dev rows too, since the user has not set them apart
 
     @property
     def judged_on(self) -> str:
@@ -122,7 +123,8 @@ def _read_files(
         warnings.append(f"only {counted(len(dev_examples), 'dev row')}: which model is best on them is mostly chance")
     selects = settings.dev is not None or len(dev_examples) >= MIN_DEV_ROWS
     rows = recorded_rows(train_file)
-    return Dataset(task, metric, train_examples, dev_examples, remarks, warnings, rows, selects)
+    refits = settings.dev is None and bool(dev_examples)
+    return Dataset(task, metric, train_examples, dev_examples, remarks, warnings, rows, selects, refits)
 
 
 def _share_of(piece_id: int, examples: list[Example]) -> float:

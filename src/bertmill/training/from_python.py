@@ -35,16 +35,19 @@ def finetune(
     task: str,
     model: str | Path,
     train: Any,
-    dev: Any = 0.1,
+    dev: Any = None,
     out: str | Path | None = None,
     **settings: Any,
 ) -> Predictor:
     """Fine-tune `model` on the rows `train`, and return the fine-tuned model, loaded as by `bertmill.load`.
 
     - `train` is the path of a file, a list of dicts, a dict of columns, or a data frame.
-    - `dev` is a fraction of the training rows, or rows in any of these forms.
+    - `dev` is a fraction of the training rows, or rows in any of these forms (default: a tenth, or cross-validation
+      below 1,000 rows).
     - `out` is the run folder (default: runs/TASK-DATE-TIME).
     - `settings` are those of `bertmill finetune`, with underscores: `epochs=2, batch_size=16`.
+
+    The result's `metrics` and `method` say how good the model is and how it was made.
 
     With `resume=True`, continues the run in `out`, or starts it. Progress is logged to the logger `bertmill`.
     """
@@ -53,6 +56,8 @@ def finetune(
         given["out"] = out
     contents = {}
     for name, rows in {"train": train, "dev": dev}.items():
+        if rows is None and name == "dev":
+            continue
         if isinstance(rows, str | Path) or (name == "dev" and isinstance(rows, int | float)):
             given[name] = str(rows)
         else:

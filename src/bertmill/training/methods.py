@@ -17,22 +17,21 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
 from bertmill.checkpoint.store import remove_folder
 from bertmill.checkpoint.tensors import read_all_tensors, write_tensors
 from bertmill.inference.evaluation import Evaluation
-from bertmill.inference.runner import scores_of, stream_outputs
+from bertmill.inference.runner import stream_outputs
 from bertmill.model.pretrained import BertPreTrainedModel
 from bertmill.rows.split import split_into_folds
 from bertmill.storage import read_json, write_file
-from bertmill.tasks.base import AnyTask, Array, Example, Scores
-from bertmill.tasks.metrics import intervals
+from bertmill.tasks.base import Array, Example
 from bertmill.text.printable import counted
+from bertmill.training.advice import CHECK_ROWS, advice_from_losses
+from bertmill.training.comparison import Candidate, Judged, difference
 from bertmill.training.dataset import Dataset
 from bertmill.training.features import Features
 from bertmill.training.loop import Trainer, computing_in
@@ -52,21 +51,14 @@ from bertmill.training.runs import Run, prepare_model
 from bertmill.training.schedule import Schedule
 from bertmill.training.state import RunFolder
 from bertmill.training.task_trainable import TaskTrainable
+from bertmill.training.timing import seconds_per_step, shown_seconds
 from bertmill.training.trainable import Phase
 from bertmill.training.tuning_recipe import WARMUP_SHARE, num_steps, steps_between
 
 MIN_ROWS_TO_TRAIN = 100  # without dev rows, since comparing costs several trainings
 NUM_TRAINED_FOLDS = 3
 TRAINED_FOLD_SEED = 1  # not the folds of the probe
-TIMED_EXAMPLES = 32
-TRAINING_FACTOR = 3.3  # a training step takes this many times as long as a forward pass,
-SECONDS_PER_WEIGHT = 6e-10  # and its update this long
-CHECK_ROWS = "Check the columns and labels, add rows, or start from a model that fits the texts better."
-# Parts of the loss of guessing, and of the loss a fifth of the training earlier.
-NEAR_GUESSING, SMALL, FALLING = 0.9, 0.2, 0.8
 SAFETY = 1.25  # of the expected time, if there is a budget
-
-Judged = list[tuple[Example, Array]]  # examples with the outputs of a model that was not trained on them
 
 
 class Plan(NamedTuple):
@@ -75,25 +67,6 @@ class Plan(NamedTuple):
     trains: bool
     steps: int
     reason: str
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """The result of a method."""
-
-    method: str
-    task: AnyTask  # tuned
-    tuning: str  # what was tuned; empty if nothing
-    judged: Judged
-    metrics: dict[str, float]
-    bounds: dict[str, tuple[float, float]]
-    make_model: Callable[[], BertPreTrainedModel]
-    facts: dict[str, Any]
-
-    def shown(self, metric: str) -> str:
-        """The metric with its interval."""
-        low, high = self.bounds[metric]
-        return f"{metric.replace('_', ' ')} {self.metrics[metric]:.4f} (95% CI: {low:.4f} … {high:.4f})"
 
 
 @dataclass
@@ -127,13 +100,14 @@ class Finetuning:
             assert probe is not None
             if plan.reason:
                 self.journal.remark(f"kept the probe without training all weights: {plan.reason}")
-            return probe
+            return self._refitted(probe)
         self.journal.remark(f"training all weights: {plan.reason}")
         rival = probe if self.resolved.method == "auto" else None
         if not self.data.dev:
             return self._cross_validated(plan, rival)
         trained = self._trained(plan)
-        return trained if rival is None else self._better(rival, trained)
+        kept = trained if rival is None else self._better(rival, trained)
+        return kept if kept.method == "full" else self._refitted(kept)
 
     # The probe
 
@@ -182,6 +156,15 @@ class Finetuning:
             self.journal.remark(f"probe: {candidate.shown(data.metric)}, {how}; {features_shown}")
         return candidate
 
+    def _refitted(self, candidate: Candidate) -> Candidate:
+        """The probe, fitted to the dev rows too unless the user has set them apart."""
+        probe, more = self.probe, self.dev_features
+        if probe is None or more is None or not self.data.refits:
+            return candidate
+        view = probe.best
+        model = probe.fit_with(more, self.data.dev, view)
+        return replace(candidate, make_model=lambda: self._model_of(replace(view, model=model)))
+
     def _probe_outputs(self, view: View) -> list[Array]:
         assert self.probe is not None
         if self.dev_features is not None:
@@ -218,32 +201,20 @@ class Finetuning:
         can_skip = resolved.method == "auto" and self.probe is not None
         if can_skip and not data.dev and len(data.train) < MIN_ROWS_TO_TRAIN:
             return Plan(False, 0, f"fewer than {MIN_ROWS_TO_TRAIN} rows")
-        seconds = self._expected_seconds(steps)
+        model = model_to_train(resolved.model, data.task, dropout={}, seed=0).to(self.run.ranks.device)
+        per_step = seconds_per_step(model, data.task, data.train, resolved.batch_size / self.run.ranks.count)
+        # Without dev rows, each of the folds trains on a part of the rows.
+        trainings = 1.0 if data.dev else 1 + NUM_TRAINED_FOLDS * (1 - 1 / NUM_TRAINED_FOLDS)
+        seconds = steps * per_step * trainings
         if resolved.budget is not None:
             left = resolved.budget - (time.monotonic() - self.started)
             if seconds * SAFETY > left and can_skip:
-                what = f"that would take about {_duration(seconds)}, and {_duration(max(0, left))} are left"
+                what = f"that would take about {shown_seconds(seconds)}, and {shown_seconds(max(0, left))} are left"
                 return Plan(False, 0, what)
             if seconds * SAFETY > left:
-                steps = max(1, int(steps * left / (seconds * SAFETY)))
-                seconds = self._expected_seconds(steps)
-        return Plan(True, steps, f"about {_duration(seconds)}")
-
-    def _expected_seconds(self, steps: int) -> float:
-        """The expected time of all trainings, from that of one forward pass."""
-        data, resolved = self.data, self.resolved
-        model = model_to_train(resolved.model, data.task, dropout={}, seed=0).to(self.run.ranks.device)
-        sample = data.train[:: max(1, len(data.train) // TIMED_EXAMPLES)][:TIMED_EXAMPLES]
-        times = []
-        for _ in range(2):
-            begun = time.perf_counter()
-            list(stream_outputs(data.task, model, sample, self.run.ranks.device))
-            times.append(time.perf_counter() - begun)
-        per_step = TRAINING_FACTOR * min(times) / len(sample) * resolved.batch_size / self.run.ranks.count
-        per_step += SECONDS_PER_WEIGHT * model.num_parameters()
-        # Without dev rows, each of the folds trains on a part of the rows.
-        trainings = 1.0 if data.dev else 1 + NUM_TRAINED_FOLDS * (1 - 1 / NUM_TRAINED_FOLDS)
-        return float(per_step * steps * trainings)
+                steps = max(1, int(left / (per_step * trainings * SAFETY)))
+                seconds = steps * per_step * trainings
+        return Plan(True, steps, f"about {shown_seconds(seconds)}")
 
     # Training all weights
 
@@ -266,14 +237,16 @@ class Finetuning:
             of_full += self._fold_outputs(number, fold)
             if rival is not None:
                 of_rival += self._rival_outputs(fold)
-                if self._is_clear(of_rival, of_full):
+                of_rows = [self._candidate("", judged, _no_model, {}) for judged in (of_rival, of_full)]
+                if difference(of_rows[0], of_rows[1], data.metric).is_clear:
                     break
         trained = self._candidate("full", of_full, _no_model, {})
         if rival is not None:
             on_same_rows = self._candidate("probe", of_rival, rival.make_model, rival.facts)
             kept = self._better(on_same_rows, trained)
-            if kept is not trained:
+            if kept.method == "probe":
                 return replace(rival, facts=kept.facts)
+            trained = kept
         self.journal.remark("training all weights on all rows")
         trainer = self.trainer = self._train(self.run.folder, self.journal, data, self._start(None), plan.steps)
         return replace(trained, make_model=lambda: _model_of(trainer))
@@ -363,62 +336,18 @@ class Finetuning:
     def _candidate(
         self, method: str, judged: Judged, make_model: Callable[[], BertPreTrainedModel], facts: dict[str, Any]
     ) -> Candidate:
-        scores = scores_of(self.data.task, judged)
-        task, tuning = self.data.task.tuned(lambda: scores, self.data.metric)
-        metrics = task.metrics(scores)
-        return Candidate(method, task, tuning, judged, metrics, intervals(task.metrics, scores), make_model, facts)
+        return Candidate.of(method, self.data.task, judged, self.data.metric, make_model, facts)
 
     def _better(self, first: Candidate, second: Candidate) -> Candidate:
         """The candidate with the better metric; the probe if both are equal."""
         metric = self.data.metric
-        difference, low, high = self._difference(first, second)
-        kept = second if difference > 0 else first
-        named = {"probe": "the probe", "full": "the model with all weights trained"}
-        shown = f"({difference:+.4f}, 95% CI: {low:+.4f} … {high:+.4f})"
+        found = difference(first, second, metric)
         rows = counted(len(second.judged), "row")
-        self.journal.remark(
-            f"all weights trained: {metric.replace('_', ' ')} {second.metrics[metric]:.4f} {shown} on {rows}; "
-            f"kept {named[kept.method]}"
-        )
-        compared = {"metric": metric, "difference": difference, "low": low, "high": high, "rows": len(second.judged)}
-        return replace(kept, facts={**first.facts, **second.facts, "compared": compared}) if kept is first else second
-
-    def _difference(self, first: Candidate, second: Candidate) -> tuple[float, float, float]:
-        """How much larger the metric of `second` is, with its paired interval."""
-        metric = self.data.metric
-        scores = [scores_of(self.data.task, each.judged) for each in (first, second)]
-
-        def difference(rows: Scores) -> dict[str, float]:
-            values = [
-                each.task.metrics(of_rows[rows])[metric] for each, of_rows in zip((first, second), scores, strict=True)
-            ]
-            return {metric: values[1] - values[0]}
-
-        rows = np.arange(len(scores[0]))
-        return (difference(rows)[metric], *intervals(difference, rows)[metric])
-
-    def _is_clear(self, of_probe: Judged, of_full: Judged) -> bool:
-        """Whether the interval of the difference excludes zero."""
-        probe, full = (self._candidate("", judged, _no_model, {}) for judged in (of_probe, of_full))
-        _, low, high = self._difference(probe, full)
-        return low > 0 or high < 0
-
-
-def advice_from_losses(log: Path, guessing_loss: float) -> str:
-    """What to change if the last losses in a log are near that of guessing, or still fall fast; otherwise empty."""
-    losses = [line["loss"] for line in map(json.loads, log.read_text(encoding="utf-8").splitlines()) if "loss" in line]
-    part = len(losses) // 5
-    if not part:
-        return ""
-    last, before = float(np.mean(losses[-part:])), float(np.mean(losses[-2 * part : -part]))
-    if last > NEAR_GUESSING * guessing_loss:
-        return (
-            f"The training loss ended at {last:.3g}, near that of guessing ({guessing_loss:.3g}): the model learned "
-            "almost nothing. Increase `learning_rate` or `epochs`, or check the columns and labels."
-        )
-    if last < FALLING * before and last > SMALL * guessing_loss:
-        return f"The training loss was still falling ({before:.3g} to {last:.3g}): increase `epochs`."
-    return ""
+        kept, name = (second, "the model with all weights trained") if found.value > 0 else (first, "the probe")
+        value = f"{metric.replace('_', ' ')} {second.metrics[metric]:.4f}"
+        self.journal.remark(f"all weights trained: {value} ({found}) on {rows}; kept {name}")
+        compared = {"metric": metric, **found._asdict(), "rows": len(second.judged)}
+        return replace(kept, facts={**kept.facts, "compared": compared})
 
 
 def _model_of(trainer: Trainer) -> BertPreTrainedModel:
@@ -433,7 +362,3 @@ def _no_model() -> BertPreTrainedModel:
 def _outside(fold: Sequence[int], count: int) -> list[int]:
     """The numbers below `count` that are not in a fold."""
     return sorted(set(range(count)).difference(fold))
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

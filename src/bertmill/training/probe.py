@@ -21,7 +21,7 @@ from bertmill.model.probe import Probe
 from bertmill.model.registry import MODEL_CLASSES
 from bertmill.randomness import Permutation
 from bertmill.rows.split import split_into_folds
-from bertmill.tasks.base import AnyTask, Array, Example
+from bertmill.tasks.base import AnyTask, Array, Example, Targets
 from bertmill.training.features import Features, encode_examples, load_encoder
 from bertmill.training.linear_models import (
     MAX_COMPONENTS,
@@ -60,8 +60,8 @@ class FittedProbe:
     portable: View
     best: View
     features: Features
-    targets: NDArray[np.int64] | NDArray[np.float64]
-    weights: NDArray[np.float64] | None
+    targets: Targets
+    weights: Targets | None
     folds: list[list[int]]  # numbers of the examples; only the first one was judged if there were many rows
 
     def validated_outputs(self, view: View) -> list[Array]:
@@ -72,10 +72,21 @@ class FittedProbe:
         """The model of a view, fitted to the examples `numbers` only."""
         rows = _rows_of(numbers, self.features.sizes)
         weights = None if self.weights is None else self.weights[rows]
+        return self._fit(self.features.of(view.name).numpy()[rows], self.targets[rows], weights, view)
+
+    def fit_with(self, features: Features, examples: Sequence[Example], view: View) -> LinearModel:
+        """The model of a view, fitted to further examples too."""
+        rows = np.concatenate([each.of(view.name).numpy() for each in (self.features, features)])
+        targets = np.concatenate([self.targets, *map(self.task.targets, examples)])
+        weights = self.task.target_weights(examples)
+        both = None if self.weights is None or weights is None else np.concatenate([self.weights, weights])
+        return self._fit(rows, targets, both, view)
+
+    def _fit(self, features: Targets, targets: Targets, weights: Targets | None, view: View) -> LinearModel:
         with threadpool_limits(torch.get_num_threads(), "blas"):
-            found = Components.of(self.features.of(view.name).numpy()[rows])
+            found = Components.of(features)
             kind, outputs = self.task.target_kind, num_outputs(self.task)
-            return found.restored(fit(kind, found.rows, self.targets[rows], outputs, view.validated.strength, weights))
+            return found.restored(fit(kind, found.rows, targets, outputs, view.validated.strength, weights))
 
 
 def fits(task: AnyTask, examples: Sequence[Example], model: str) -> bool:
