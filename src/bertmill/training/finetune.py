@@ -35,6 +35,7 @@ from bertmill.training.final_evaluation import evaluate_finetuning, write_evalua
 from bertmill.training.loop import ResolvedTraining
 from bertmill.training.methods import Finetuning
 from bertmill.training.models import has_own_head
+from bertmill.training.probe import num_outputs
 from bertmill.training.progress import Journal, Listener
 from bertmill.training.runs import open_run
 from bertmill.training.state import State
@@ -123,7 +124,7 @@ def _resolve(settings: FinetuneSettings, journal: Journal, ranks: Ranks) -> Reso
             raise UsageError(f"`method='probe'` cannot be used: {_why_no_probe(data.task, ranks)}")
         method = "full"
     is_fitted = data.task.starts_from_probe and not has_own_head(settings.model, data.task)
-    num_epochs = epochs(settings, len(data.train), is_fitted=is_fitted)
+    num_epochs = epochs(settings, config, len(data.train), num_outputs(data.task), is_fitted=is_fitted)
     values = {
         "method": method,
         "dropout": {} if settings.dropout is None else dict.fromkeys(DROPOUTS, settings.dropout),

@@ -13,11 +13,14 @@ from bertmill.training.recipe import nearest_size
 from bertmill.training.schedule import steps_of_epochs
 
 # Peak learning rates of a model whose head is fitted already, and of one whose head is random.
-FITTED_RATES = {"tiny": 1e-3, "mini": 5e-4, "small": 1e-4, "medium": 5e-5, "base": 3e-5, "large": 2e-5}
-RANDOM_RATES = {"tiny": 1e-3, "mini": 1e-3, "small": 3e-4, "medium": 1e-4, "base": 5e-5, "large": 3e-5}
+FITTED_RATES = {"tiny": 1e-3, "mini": 3e-4, "small": 5e-5, "medium": 5e-5, "base": 3e-5, "large": 2e-5}
+RANDOM_RATES = {"tiny": 1e-3, "mini": 5e-4, "small": 3e-4, "medium": 1e-4, "base": 5e-5, "large": 3e-5}
 # Epochs up to these numbers of rows.
-FITTED_EPOCHS = ((200, 5.0), (1000, 4.0), (math.inf, 3.0))
-RANDOM_EPOCHS = ((1000, 8.0), (5000, 5.0), (math.inf, 3.0))
+FITTED_EPOCHS = ((1000, 5.0), (math.inf, 3.0))
+RANDOM_EPOCHS = ((1000, 16.0), (5000, 8.0), (math.inf, 3.0))
+EPOCHS_OF_RARE_CLASSES = 8.0  # with a fitted head,
+RARE_CLASS = 50  # if there are fewer rows than this per class
+QUICK_SIZES = ("tiny", "mini")  # train for twice as many epochs with a fitted head
 MIN_STEPS = 200  # with a random head, so that the loss can fall
 PATIENCE = 3
 WARMUP_SHARE = 0.1
@@ -31,13 +34,21 @@ def learning_rate(settings: FinetuneSettings, config: BertConfig, *, is_fitted: 
     return settings.learning_rate or rates[nearest_size(config)]
 
 
-def epochs(settings: FinetuneSettings, num_rows: int, *, is_fitted: bool) -> float:
-    """The given number of epochs, or the default for the number of rows."""
+def epochs(
+    settings: FinetuneSettings, config: BertConfig, num_rows: int, num_outputs: int, *, is_fitted: bool
+) -> float:
+    """The given number of epochs, or the default for the model, the rows and the outputs of the head."""
     if settings.epochs is not None:
         return settings.epochs
-    table, min_steps = (FITTED_EPOCHS, 1) if is_fitted else (RANDOM_EPOCHS, MIN_STEPS)
-    usual = next(epochs for limit, epochs in table if num_rows <= limit)
-    return max(usual, min_steps * settings.batch_size / num_rows)
+    if not is_fitted:
+        return max(_up_to(RANDOM_EPOCHS, num_rows), MIN_STEPS * settings.batch_size / num_rows)
+    has_rare_classes = num_outputs > 1 and num_rows < RARE_CLASS * num_outputs
+    usual = EPOCHS_OF_RARE_CLASSES if has_rare_classes else _up_to(FITTED_EPOCHS, num_rows)
+    return usual * (2 if nearest_size(config) in QUICK_SIZES else 1)
+
+
+def _up_to(table: tuple[tuple[float, float], ...], num_rows: int) -> float:
+    return next(epochs for limit, epochs in table if num_rows <= limit)
 
 
 def num_steps(epochs: float, num_rows: int, batch_size: int) -> int:
