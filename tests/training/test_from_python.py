@@ -12,10 +12,11 @@ import pytest
 import bertmill
 from bertmill.cli.main import main
 from bertmill.errors import BertmillError, DataError, IntegrityError, UsageError
+from bertmill.storage import read_json
 from bertmill.training.state import RunFolder
 from tests.finetuned import finetune_words, read_metadata
 
-FEW = {"epochs": 0.5, "batch_size": 8, "threads": 1, "learning_rate": 2e-3}
+FEW = {"method": "full", "epochs": 0.5, "batch_size": 8, "threads": 1, "learning_rate": 2e-3}
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def test_rows_in_memory_and_in_a_file_train_the_same_model(
     assert main([*finetune_words(tiny, rows_file, tmp_path / "cli", epochs=0.5, learning_rate=2e-3), "--quiet"]) == 0
     forms = {"list": rows, "path": rows_file, "str": str(rows_file), "frame": Frame(rows)}
     for name, train in forms.items():
-        model = bertmill.finetune("classify", tiny, train=train, out=tmp_path / name, **FEW)
+        model = bertmill.finetune("classify", tiny, train=train, dev=0.1, out=tmp_path / name, **FEW)
         assert model.folder == tmp_path / name / "model"
         assert weights(tmp_path / name) == weights(tmp_path / "cli"), name
     assert model.predict(["a good film"])[0]["label"] in ("yes", "no")
@@ -60,7 +61,8 @@ def test_dev_may_be_a_fraction_a_file_or_rows(
     bertmill.finetune("classify", tiny, rows_file, rows[:20], tmp_path / "rows", **FEW)
     assert read_metadata(tmp_path / "fraction/model")["dev_share"] == "0.3"
     assert [path.name for path in (tmp_path / "rows/rows").iterdir()] == ["dev.jsonl"]
-    assert read_metadata(tmp_path / "file/model")["dev"] != read_metadata(tmp_path / "rows/model")["dev"]
+    reported = [read_json(tmp_path / name / "evaluation.json")["rows"] for name in ("fraction", "file", "rows")]
+    assert reported == [36, 120, 20]
 
 
 def test_options_of_the_task_and_several_seeds(tiny: Path, rows: list[dict[str, str]], tmp_path: Path) -> None:
@@ -121,7 +123,7 @@ def test_a_start_that_was_killed_can_be_repeated(tiny: Path, rows: list[dict[str
     [
         ({"train": [{"text": "a", "label": None}] * 30}, DataError, r"run/rows/train.jsonl:1: the label is empty"),
         ({"train": ["a"]}, UsageError, "row 1 is not a dict, but str"),
-        ({"dev": None}, UsageError, "rows must be a list of dicts, a table of columns or a path, not NoneType"),
+        ({"dev": 3j}, UsageError, "rows must be a list of dicts, a table of columns or a path, not complex"),
         ({"model": "nowhere"}, UsageError, "no model folder, installed model or cached model is named 'nowhere'"),
         ({"task": "clasify"}, UsageError, "there is no task called 'clasify'; did you mean classify"),
         ({"dev": 1}, UsageError, "^dev: must be a fraction between 0 and 1 or a file name"),
@@ -173,7 +175,7 @@ def test_progress_is_logged(
     tiny: Path, rows: list[dict[str, str]], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, logger="bertmill"):
-        bertmill.finetune("classify", tiny, rows, out=tmp_path / "run", **FEW)
+        bertmill.finetune("classify", tiny, rows, 0.1, out=tmp_path / "run", **FEW)
     assert any(message.startswith("train: 108 rows") for message in caplog.messages)
     assert any(message.startswith("step 7, dev_loss ") for message in caplog.messages)
 

@@ -61,7 +61,8 @@ def test_the_saved_probe_predicts_what_was_fitted(
     feature: str, tiny: Path, tmp_path: Path, run_main: RunMain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its outputs for the training rows are those of the linear model, though it reads texts instead of features."""
-    monkeypatch.setattr(probe, "MARGIN", 1.0 if feature == "mean" else -9.0)
+    monkeypatch.setattr(probe, "_is_clearly_smaller", lambda *_: feature == "layers")
+    monkeypatch.setattr(probe.View, "loss", property(lambda view: float(view.is_portable)), raising=False)
     fitted = []
     fit_probe = probe.fit_probe
 
@@ -134,7 +135,7 @@ def test_a_budget_that_is_too_short_keeps_the_probe_and_is_recorded(
     assert main(words) == 0
     assert "kept the probe without training all weights: that would take about" in capsys.readouterr().err
     plan = json.loads((tmp_path / "run/plan.json").read_text())
-    assert (plan["trains"], plan["steps"]) == (False, 0)
+    assert not plan["trains"]
     words = finetune_words(tiny, rows_file, tmp_path / "full", budget=2, epochs=10_000)
     assert main([*words, "--quiet"]) == 0
     assert 1 <= read_metadata(tmp_path / "full/model")["steps"] < 10_000 * 14  # as many as fit
@@ -145,7 +146,7 @@ def test_a_portable_probe_is_a_plain_hugging_face_folder(
 ) -> None:
     import transformers
 
-    monkeypatch.setattr(probe, "MARGIN", -9.0)  # would never prefer the portable feature
+    monkeypatch.setattr(probe, "_is_clearly_smaller", lambda *_: True)
     rows = few_rows(tmp_path, 40)
     run_main(*words_without_dev(tiny, rows, tmp_path / "run"), "--portable", "--quiet")
     theirs = transformers.pipeline("text-classification", str(tmp_path / "run/model"), top_k=None)

@@ -228,7 +228,7 @@ def test_a_run_without_recorded_decisions_is_resumed_and_records_them(
     assert main([*finetune_words(tiny, rows_file, run, epochs=0.5), "--quiet"]) == 0
     before, config = weights(run), (run / "config.toml").read_text(encoding="utf-8")
     shutil.rmtree(run / "model")
-    decided = ("metric", "eval_every", "max_length", "truncate", "settings_sha256")
+    decided = ("metric", "learning_rate", "eval_every", "max_length", "truncate", "settings_sha256")
     lines = [line for line in config.splitlines(keepends=True) if not line.startswith(decided)]
     assert len(lines) == config.count("\n") - len(decided)
     (run / "config.toml").write_text("".join(lines), encoding="utf-8")

@@ -163,7 +163,7 @@ class FinetuneSettings(TrainingSettings, RowSettings, WindowSettings):
     dev: Annotated[Heldout | None, PATH, MAY_MOVE, COMMON] = Field(
         None,
         description="dev set: a file, or a fraction of the training rows (default: 0.1, or cross-validation below "
-        "1,000 rows)",
+        "3,000 rows)",
     )
     tags: Annotated[Path | None, PATH, MAY_MOVE] = Field(None, description=TAGS)
     dev_tags: Annotated[Path | None, PATH, MAY_MOVE] = Field(None, description="file with the tags of a --dev file")

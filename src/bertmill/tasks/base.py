@@ -191,8 +191,8 @@ class Task(ABC, Generic[RowT, ExampleT]):
         """Return the targets of an example: [rows], or with several labels [rows, labels]."""
         return np.atleast_1d(example.target)
 
-    def num_targets(self, example: ExampleT) -> int:
-        """Return the number of rows of features of an example."""
+    def num_targets(self, row: RowT) -> int:
+        """Return the number of rows of features of a row."""
         return 1
 
     def target_weights(self, examples: Sequence[ExampleT]) -> Targets | None:

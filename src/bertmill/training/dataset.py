@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -13,6 +13,7 @@ from bertmill.config.fields import heldout_share
 from bertmill.config.reading import unknown_name
 from bertmill.errors import DataError
 from bertmill.rows.columns import PRESET_METRICS
+from bertmill.rows.row import Row
 from bertmill.rows.source import RowFile
 from bertmill.rows.split import split_rows
 from bertmill.rows.summary import summarize
@@ -22,9 +23,11 @@ from bertmill.text.printable import counted, escaped
 
 SPLIT_SEED = 0  # the dev rows do not depend on the training seed
 DEV_SHARE = 0.1  # of the rows, if there are enough of them
-CROSS_VALIDATE_BELOW = 1000  # rows, since a tenth of them says little about a model
+CROSS_VALIDATE_BELOW = 3000  # rows, since a tenth of them says little about a model
 MIN_DEV_ROWS = 50  # to select a checkpoint, unless the user has set the dev rows
 MAX_UNKNOWN_SHARE = 0.05  # of the pieces, without a warning
+
+MayCrossValidate = Callable[[AnyTask, Sequence[Row]], bool]
 
 
 @dataclass(frozen=True)
@@ -53,11 +56,11 @@ def read_dataset(
     windows: Windows,
     remark: Callable[[str], None],
     *,
-    cross_validates: bool = True,
+    may_cross_validate: MayCrossValidate = lambda _task, _rows: True,
 ) -> Dataset:
     """Read the rows that `settings` name and encode them for a task of the class `kind`.
 
-    Without a setting, few rows are not split if `cross_validates` allows it.
+    Without a setting, few rows are not split if `may_cross_validate` agrees.
 
     If they are unusable, `remark` receives the notices about the files before the error is raised.
     """
@@ -66,7 +69,7 @@ def read_dataset(
     if settings.dev is not None and heldout_share(settings.dev) is None:
         dev_file = RowFile(settings.dev, settings, tags=settings.dev_tags)
     try:
-        return _read_files(settings, kind, windows, train_file, dev_file, cross_validates)
+        return _read_files(settings, kind, windows, train_file, dev_file, may_cross_validate)
     except DataError:
         for notice in dict.fromkeys([*train_file.counts.notices, *dev_file.counts.notices]):
             remark(escaped(notice))
@@ -79,15 +82,15 @@ def _read_files(
     windows: Windows,
     train_file: RowFile,
     dev_file: RowFile,
-    cross_validates: bool,
+    may_cross_validate: MayCrossValidate,
 ) -> Dataset:
     fraction = DEV_SHARE if settings.dev is None else heldout_share(settings.dev)
     train = list(kind.read(train_file, settings, labeled=True))
     # From all rows, so that a label is known even if its only row becomes a dev row.
     task = kind.from_rows(train, settings, windows.tokenizer, train_file)
     metric = choose_metric(settings, task)
-    can_cross_validate = cross_validates and bool(kind.probe) and len(train) < CROSS_VALIDATE_BELOW
-    is_held_out = settings.dev is not None or not can_cross_validate
+    is_small = bool(kind.probe) and len(train) < CROSS_VALIDATE_BELOW
+    is_held_out = settings.dev is not None or not is_small or not may_cross_validate(task, train)
     dev: list[Any] = []
     if fraction is None:
         dev_file.trained_columns, dev_file.trained_separator = train_file.columns, train_file.separator

@@ -35,7 +35,7 @@ from bertmill.training.final_evaluation import evaluate_finetuning, write_evalua
 from bertmill.training.loop import ResolvedTraining
 from bertmill.training.methods import Finetuning
 from bertmill.training.models import has_own_head
-from bertmill.training.probe import num_outputs
+from bertmill.training.probe import fits, num_outputs
 from bertmill.training.progress import Journal, Listener
 from bertmill.training.runs import open_run
 from bertmill.training.state import State
@@ -117,7 +117,13 @@ def _resolve(settings: FinetuneSettings, journal: Journal, ranks: Ranks) -> Reso
     tokenizer = BertTokenizer.from_pretrained(settings.model)
     config = BertConfig.from_pretrained(settings.model)
     windows = make_windows(settings, tokenizer, config.max_position_embeddings, *kind.Options.window)
-    data = read_dataset(settings, kind, windows, journal.remark, cross_validates=ranks.count == 1)
+    data = read_dataset(
+        settings,
+        kind,
+        windows,
+        journal.remark,
+        may_cross_validate=lambda task, rows: ranks.count == 1 and fits(task, rows, settings.model),
+    )
     method = settings.method
     if not data.task.probe or has_own_head(settings.model, data.task) or ranks.count > 1:
         if method == "probe":
@@ -151,6 +157,7 @@ def _decisions(resolved: ResolvedFinetuning) -> dict[str, Any]:
         "metric": resolved.data.metric,
         "learning_rate": resolved.learning_rate,
         "epochs": resolved.epochs,
+        "eval_every": resolved.eval_every,
         "patience": int(resolved.patience) if math.isfinite(resolved.patience) else None,
         **resolved.windows.metadata(),
     }

@@ -43,7 +43,7 @@ def finetune(
 
     - `train` is the path of a file, a list of dicts, a dict of columns, or a data frame.
     - `dev` is a fraction of the training rows, or rows in any of these forms (default: a tenth, or cross-validation
-      below 1,000 rows).
+      below 3,000 rows).
     - `out` is the run folder (default: runs/TASK-DATE-TIME).
     - `settings` are those of `bertmill finetune`, with underscores: `epochs=2, batch_size=16`.
 

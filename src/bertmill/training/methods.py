@@ -42,7 +42,7 @@ from bertmill.training.probe import (
     blank_view,
     encode_rows_for_probe,
     fit_probe,
-    max_rows,
+    max_targets,
     outputs_of,
     sample_examples,
 )
@@ -62,10 +62,10 @@ SAFETY = 1.25  # of the expected time, if there is a budget
 
 
 class Plan(NamedTuple):
-    """Whether to train all weights, for how many steps, and why not, or how long it should take."""
+    """Whether to train all weights, for at most how many steps, and why not, or how long it should take."""
 
     trains: bool
-    steps: int
+    max_steps: int | None  # if a budget limits them
     reason: str
 
 
@@ -122,7 +122,9 @@ class Finetuning:
         resolved, data = self.resolved, self.data
         numbers = list(range(len(data.train)))
         if data.dev:
-            numbers = sample_examples(data.task, data.train, max_rows(data.task, resolved.model, data.train))
+            numbers = sample_examples(
+                data.task, data.train, max_targets(data.task, [each.row for each in data.train], resolved.model)
+            )
             if len(numbers) < len(data.train):
                 self.journal.remark(f"the probe is fitted to a sample of {counted(len(numbers), 'row')}")
         examples = [data.train[number] for number in numbers]
@@ -191,16 +193,16 @@ class Finetuning:
         if not path.exists():
             write_file(path, json.dumps(self._plan()._asdict(), indent=1) + "\n")
         content = read_json(path)
-        return Plan(bool(content["trains"]), int(content["steps"]), str(content["reason"]))
+        return Plan(bool(content["trains"]), content["max_steps"], str(content["reason"]))
 
     def _plan(self) -> Plan:
         resolved, data = self.resolved, self.data
         steps = num_steps(resolved.epochs, len(data.train), resolved.batch_size)
         if resolved.method == "probe":
-            return Plan(False, 0, "")
+            return Plan(False, None, "")
         can_skip = resolved.method == "auto" and self.probe is not None
         if can_skip and not data.dev and len(data.train) < MIN_ROWS_TO_TRAIN:
-            return Plan(False, 0, f"fewer than {MIN_ROWS_TO_TRAIN} rows")
+            return Plan(False, None, f"fewer than {MIN_ROWS_TO_TRAIN} rows")
         model = model_to_train(resolved.model, data.task, dropout={}, seed=0).to(self.run.ranks.device)
         per_step = seconds_per_step(model, data.task, data.train, resolved.batch_size / self.run.ranks.count)
         # Without dev rows, each of the folds trains on a part of the rows.
@@ -210,17 +212,17 @@ class Finetuning:
             left = resolved.budget - (time.monotonic() - self.started)
             if seconds * SAFETY > left and can_skip:
                 what = f"that would take about {shown_seconds(seconds)}, and {shown_seconds(max(0, left))} are left"
-                return Plan(False, 0, what)
+                return Plan(False, None, what)
             if seconds * SAFETY > left:
-                steps = max(1, int(left / (per_step * trainings * SAFETY)))
-                seconds = steps * per_step * trainings
-        return Plan(True, steps, f"about {shown_seconds(seconds)}")
+                max_steps = max(1, int(left / (per_step * trainings * SAFETY)))
+                return Plan(True, max_steps, f"{max_steps:,} steps, as many as the budget allows")
+        return Plan(True, None, f"{steps:,} steps, about {shown_seconds(seconds)}")
 
     # Training all weights
 
     def _trained(self, plan: Plan) -> Candidate:
         """Train on the training rows, and judge by the dev rows."""
-        trainer = self._train(self.run.folder, self.journal, self.data, self._start(None), plan.steps)
+        trainer = self._train(self.run.folder, self.journal, self.data, self._start(None), plan.max_steps)
         trainer.take_best()
         self.trainer = trainer
         return self._candidate("full", self._outputs(trainer, self.data.dev), lambda: _model_of(trainer), {})
@@ -234,7 +236,7 @@ class Finetuning:
         of_rival: Judged = []
         for number, fold in enumerate(folds, start=1):
             self.journal.remark(f"fold {number} of {len(folds)}")
-            of_full += self._fold_outputs(number, fold)
+            of_full += self._fold_outputs(number, fold, plan)
             if rival is not None:
                 of_rival += self._rival_outputs(fold)
                 of_rows = [self._candidate("", judged, _no_model, {}) for judged in (of_rival, of_full)]
@@ -248,10 +250,10 @@ class Finetuning:
                 return replace(rival, facts=kept.facts)
             trained = kept
         self.journal.remark("training all weights on all rows")
-        trainer = self.trainer = self._train(self.run.folder, self.journal, data, self._start(None), plan.steps)
+        trainer = self.trainer = self._train(self.run.folder, self.journal, data, self._start(None), plan.max_steps)
         return replace(trained, make_model=lambda: _model_of(trainer))
 
-    def _fold_outputs(self, number: int, fold: Sequence[int]) -> Judged:
+    def _fold_outputs(self, number: int, fold: Sequence[int], plan: Plan) -> Judged:
         """The outputs for the examples of a fold of a model that was trained on the others; kept in RUN/folds."""
         data = self.data
         folder = RunFolder(self.run.folder.folds / str(number))
@@ -262,8 +264,7 @@ class Finetuning:
             folder.path.mkdir(parents=True, exist_ok=True)
             part = replace(data, train=[data.train[each] for each in inside])
             journal = Journal(folder.log, self.journal.listener)
-            steps = num_steps(self.resolved.epochs, len(inside), self.resolved.batch_size)
-            trainer = self._train(folder, journal, part, self._start(inside), steps)
+            trainer = self._train(folder, journal, part, self._start(inside), plan.max_steps)
             outputs = self._outputs(trainer, judged)
             write_tensors(path, {str(place): torch.from_numpy(output) for place, (_, output) in enumerate(outputs)})
         if folder.checkpoints.exists():
@@ -288,8 +289,12 @@ class Finetuning:
         view = self.probe.portable
         return view if numbers is None else replace(view, model=self.probe.fit_to(numbers, view))
 
-    def _train(self, folder: RunFolder, journal: Journal, data: Dataset, start: View | None, steps: int) -> Trainer:
+    def _train(
+        self, folder: RunFolder, journal: Journal, data: Dataset, start: View | None, limit: int | None
+    ) -> Trainer:
         resolved, ranks = self.resolved, self.run.ranks
+        usual = num_steps(resolved.epochs, len(data.train), resolved.batch_size)
+        steps = usual if limit is None else min(usual, limit)
         if start is None:
             model = self._model_to_train()
         else:

@@ -1,7 +1,7 @@
 """The probe: a regularized linear model on features of the frozen encoder, chosen by cross-validation.
 
 Every task that can have a probe names its class (model/probe.py), which has one portable feature, the only one that an
-ordinary Hugging Face folder can express. The others are used only if their loss is smaller by more than MARGIN.
+ordinary Hugging Face folder can express. The others are used only if their loss is clearly smaller.
 Training all weights starts from the portable model.
 """
 
@@ -20,6 +20,7 @@ from bertmill.model.config import BertConfig
 from bertmill.model.probe import Probe
 from bertmill.model.registry import MODEL_CLASSES
 from bertmill.randomness import Permutation
+from bertmill.rows.row import Row
 from bertmill.rows.split import split_into_folds
 from bertmill.tasks.base import AnyTask, Array, Example, Targets
 from bertmill.training.features import Features, encode_examples, load_encoder
@@ -33,7 +34,7 @@ from bertmill.training.linear_models import (
 )
 
 NUM_FOLDS = 5
-MARGIN = 0.02  # of the loss, within which the portable feature is preferred
+MARGIN = 0.02  # of the loss of the portable feature, within which it is preferred
 MAX_ROWS = 20_000  # that a probe is fitted to; words for `tag`
 MAX_BYTES = 1 << 29  # of features
 MAX_PRODUCT = 5_000_000_000  # rows × components × outputs, which limits the time of a fit
@@ -49,6 +50,11 @@ class View:
     is_portable: bool
     validated: Validated  # on the folds
     model: LinearModel  # fitted to all rows
+
+    @property
+    def loss(self) -> float:
+        """The mean loss on rows that the model was not fitted to."""
+        return self.validated.loss
 
 
 @dataclass(frozen=True)
@@ -89,22 +95,22 @@ class FittedProbe:
             return found.restored(fit(kind, found.rows, targets, outputs, view.validated.strength, weights))
 
 
-def fits(task: AnyTask, examples: Sequence[Example], model: str) -> bool:
-    """Whether a probe can be fitted to all examples, in bounded memory and time."""
-    return sum(map(task.num_targets, examples)) <= max_rows(task, model, examples)
+def fits(task: AnyTask, rows: Sequence[Row], model: str) -> bool:
+    """Whether a probe can be fitted to all rows, in bounded memory and time."""
+    return sum(map(task.num_targets, rows)) <= max_targets(task, rows, model)
 
 
-def max_rows(task: AnyTask, model: str, examples: Sequence[Example]) -> int:
-    """The number of rows that a probe may be fitted to."""
+def max_targets(task: AnyTask, rows: Sequence[Row], model: str) -> int:
+    """The number of targets that a probe may be fitted to."""
     kind = _kind_of(task)
-    num_features = sum(kind.feature_sizes(BertConfig.from_pretrained(model), _names(kind, examples)).values())
+    num_features = sum(kind.feature_sizes(BertConfig.from_pretrained(model), _names(kind, rows)).values())
     of_product = MAX_PRODUCT // (min(num_features, MAX_COMPONENTS) * num_outputs(task))
     return min(MAX_ROWS, MAX_BYTES // (4 * num_features), max(num_outputs(task), of_product))
 
 
 def sample_examples(task: AnyTask, examples: Sequence[Example], num_rows: int) -> list[int]:
     """The numbers of examples with about `num_rows` rows: all of them, or a random sample with every target."""
-    sizes = list(map(task.num_targets, examples))
+    sizes = [task.num_targets(example.row) for example in examples]
     if sum(sizes) <= num_rows:
         return list(range(len(examples)))
     order = Permutation(len(examples), FOLD_SEED, "rows of the probe")(np.arange(len(examples))).tolist()
@@ -135,7 +141,8 @@ def encode_rows_for_probe(
     progress: Callable[[float], None],
 ) -> dict[str, Features]:
     """The features of the examples of each part, such as train and dev."""
-    names = _names(_kind_of(task), [each for examples in parts.values() for each in examples], portable_only)
+    rows = [each.row for examples in parts.values() for each in examples]
+    names = _names(_kind_of(task), rows, portable_only)
     encoder = load_encoder(model, task, names, device)
     found: dict[str, Features] = {}
     for part, examples in parts.items():
@@ -175,8 +182,8 @@ def fit_probe(
             views[name] = View(name, name == portable_name, validated, model)
             progress((number + 1) / len(features.columns))
     portable = views[portable_name]
-    best = min(views.values(), key=lambda view: view.validated.loss)
-    if portable.validated.loss * (1 - MARGIN) <= best.validated.loss:
+    best = min(views.values(), key=lambda view: view.loss)
+    if not _is_clearly_smaller(best.validated.losses, portable.validated.losses):
         best = portable
     return FittedProbe(task, views, portable, best, features, targets, weights, folds)
 
@@ -191,6 +198,13 @@ def blank_view(model: str, task: AnyTask) -> View:
     return View(kind.PORTABLE, True, Validated(1.0, none, none[:, 0]), head)
 
 
+def _is_clearly_smaller(losses: Targets, others: Targets) -> bool:
+    """Whether the mean of `losses` is smaller by more than MARGIN and a standard error of the difference."""
+    differences = others - losses
+    error = differences.std() / len(differences) ** 0.5
+    return bool(differences.mean() > max(MARGIN * others.mean(), error))
+
+
 def outputs_of(task: AnyTask, view: View, features: Features) -> list[Array]:
     """The outputs of a view for the examples with these features."""
     return _per_example(task, view.model.outputs(features.of(view.name).numpy()), features.sizes)
@@ -202,12 +216,12 @@ def _kind_of(task: AnyTask) -> type[Probe]:
     return kind
 
 
-def _names(kind: type[Probe], examples: Sequence[Example], portable_only: bool = False) -> list[str]:
+def _names(kind: type[Probe], rows: Sequence[Row], portable_only: bool = False) -> list[str]:
     """The features to try; those of pairs only if most rows are pairs."""
     if portable_only:
         return [kind.PORTABLE]
-    num_pairs = sum(len(example.row.texts) > 1 for example in examples)
-    return [name for name in kind.FEATURES if name not in kind.OF_PAIRS or 2 * num_pairs > len(examples)]
+    num_pairs = sum(len(row.texts) > 1 for row in rows)
+    return [name for name in kind.FEATURES if name not in kind.OF_PAIRS or 2 * num_pairs > len(rows)]
 
 
 def _rows_of(numbers: Sequence[int], sizes: Sequence[int]) -> NDArray[np.int64]:

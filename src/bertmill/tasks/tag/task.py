@@ -189,8 +189,8 @@ class Tag(Task[WordsRow, TagExample]):
         split: tuple[Tensor, ...] = words.split(list(map(len, firsts)))
         return split
 
-    def num_targets(self, example: TagExample) -> int:
-        return len(example.firsts)
+    def num_targets(self, row: WordsRow) -> int:
+        return len(row.words)
 
     def loss(self, outputs: Sequence[Tensor], examples: Sequence[TagExample]) -> Tensor:
         logits = torch.cat(list(outputs))  # [words, labels]
