@@ -344,11 +344,11 @@ class Finetuning:
         return Candidate.of(method, self.data.task, judged, self.data.metric, make_model, facts)
 
     def _better(self, first: Candidate, second: Candidate) -> Candidate:
-        """The candidate with the better metric; the probe if both are equal."""
+        """The candidate with the better metric; the second one if both are equal, since it gains more from more rows."""
         metric = self.data.metric
         found = difference(first, second, metric)
         rows = counted(len(second.judged), "row")
-        kept, name = (second, "the model with all weights trained") if found.value > 0 else (first, "the probe")
+        kept, name = (second, "the model with all weights trained") if found.value >= 0 else (first, "the probe")
         value = f"{metric.replace('_', ' ')} {second.metrics[metric]:.4f}"
         self.journal.remark(f"all weights trained: {value} ({found}) on {rows}; kept {name}")
         compared = {"metric": metric, **found._asdict(), "rows": len(second.judged)}
