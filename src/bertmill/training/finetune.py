@@ -9,11 +9,9 @@ from __future__ import annotations
 import math
 import time
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import InstanceOf
-
-from bertmill.batching.windows import Windows, make_windows
+from bertmill.batching.windows import make_windows
 from bertmill.checkpoint.huggingface import folder_sha256
 from bertmill.checkpoint.names import find_model
 from bertmill.config.commands import FinetuneSettings
@@ -29,36 +27,20 @@ from bertmill.tasks import load_task, with_options
 from bertmill.tasks.base import AnyTask
 from bertmill.text.files import STANDARD_INPUT
 from bertmill.text.tokenizer import BertTokenizer
-from bertmill.training.dataset import Dataset, read_dataset
+from bertmill.training.dataset import read_dataset
 from bertmill.training.distributed import Ranks
 from bertmill.training.final_evaluation import evaluate_finetuning, write_evaluation
-from bertmill.training.loop import ResolvedTraining
 from bertmill.training.methods import Finetuning
 from bertmill.training.models import has_own_head
 from bertmill.training.probe import fits, num_outputs
 from bertmill.training.progress import Journal, Listener
 from bertmill.training.runs import open_run
 from bertmill.training.state import State
-from bertmill.training.tuning_recipe import epochs, learning_rate, patience, steps_between
+from bertmill.training.tuning_recipe import ResolvedFinetuning, epochs, learning_rate, patience, steps_between
 from bertmill.version import __version__
 
 COMMAND = "finetune"
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
-
-
-class ResolvedFinetuning(ResolvedTraining):
-    """The resolved settings of a fine-tuning run, with its data."""
-
-    model: str
-    method: Literal["auto", "probe", "full"]
-    portable: bool
-    budget: float | None
-    learning_rate: float
-    epochs: float
-    is_fitted: bool  # whether training starts from the probe
-    dropout: dict[str, float]  # replaces values of config.json, by name
-    windows: InstanceOf[Windows]
-    data: InstanceOf[Dataset]  # includes the metric
 
 
 def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
@@ -124,6 +106,14 @@ def _resolve(settings: FinetuneSettings, journal: Journal, ranks: Ranks) -> Reso
         journal.remark,
         may_cross_validate=lambda task, rows: ranks.count == 1 and fits(task, rows, settings.model),
     )
+    if config.causal and data.task.reads_cls:
+        raise UsageError(
+            f"is a left-to-right model: its [CLS] cannot see the text, and {data.task.name} reads [CLS]",
+            where=settings.model,
+            remedy="use a model that was pre-trained with a masked objective such as mlm",
+        )
+    if settings.budget is not None and ranks.count > 1:
+        raise UsageError("`budget` needs a single process", remedy="set `epochs`")
     method = settings.method
     if not data.task.probe or has_own_head(settings.model, data.task) or ranks.count > 1:
         if method == "probe":

@@ -23,10 +23,10 @@ import torch
 
 from bertmill.checkpoint.store import remove_folder
 from bertmill.checkpoint.tensors import read_all_tensors, write_tensors
+from bertmill.config.commands import FinetuneSettings
 from bertmill.inference.evaluation import Evaluation
 from bertmill.inference.runner import stream_outputs
 from bertmill.model.pretrained import BertPreTrainedModel
-from bertmill.rows.split import split_into_folds
 from bertmill.storage import read_json, write_file
 from bertmill.tasks.base import Array, Example
 from bertmill.text.printable import counted
@@ -42,6 +42,7 @@ from bertmill.training.probe import (
     blank_view,
     encode_rows_for_probe,
     fit_probe,
+    make_folds,
     max_targets,
     outputs_of,
     sample_examples,
@@ -53,7 +54,7 @@ from bertmill.training.state import RunFolder
 from bertmill.training.task_trainable import TaskTrainable
 from bertmill.training.timing import seconds_per_step, shown_seconds
 from bertmill.training.trainable import Phase
-from bertmill.training.tuning_recipe import WARMUP_SHARE, num_steps, steps_between
+from bertmill.training.tuning_recipe import WARMUP_SHARE, ResolvedFinetuning, num_steps, steps_between
 
 MIN_ROWS_TO_TRAIN = 100  # without dev rows, since comparing costs several trainings
 NUM_TRAINED_FOLDS = 3
@@ -73,8 +74,8 @@ class Plan(NamedTuple):
 class Finetuning:
     """A fine-tuning run between reading its data and writing its model."""
 
-    run: Run[Any]
-    resolved: Any  # ResolvedFinetuning
+    run: Run[FinetuneSettings]
+    resolved: ResolvedFinetuning
     started: float  # time.monotonic()
     trainer: Trainer | None = None  # of the final model
     probe: FittedProbe | None = None
@@ -83,8 +84,7 @@ class Finetuning:
     @property
     def data(self) -> Dataset:
         """The rows."""
-        data: Dataset = self.resolved.data
-        return data
+        return self.resolved.data
 
     @property
     def journal(self) -> Journal:
@@ -116,15 +116,14 @@ class Finetuning:
         task, method = self.data.task, self.resolved.method
         if not task.probe or has_own_head(self.resolved.model, task):
             return False
-        return method != "full" or bool(self.resolved.is_fitted)
+        return method != "full" or self.resolved.is_fitted
 
     def _probe_candidate(self) -> Candidate:
         resolved, data = self.resolved, self.data
         numbers = list(range(len(data.train)))
         if data.dev:
-            numbers = sample_examples(
-                data.task, data.train, max_targets(data.task, [each.row for each in data.train], resolved.model)
-            )
+            limit = max_targets(data.task, [each.row for each in data.train], resolved.model)
+            numbers = sample_examples(data.task, data.train, limit)
             if len(numbers) < len(data.train):
                 self.journal.remark(f"the probe is fitted to a sample of {counted(len(numbers), 'row')}")
         examples = [data.train[number] for number in numbers]
@@ -230,8 +229,7 @@ class Finetuning:
     def _cross_validated(self, plan: Plan, rival: Candidate | None) -> Candidate:
         """Judge by the rows of folds that models of the other folds were not trained on, then train on all rows."""
         data = self.data
-        rows = [each.row for each in data.train]
-        folds = split_into_folds(rows, NUM_TRAINED_FOLDS, TRAINED_FOLD_SEED, data.task.split_key)
+        folds = make_folds(data.task, data.train, NUM_TRAINED_FOLDS, TRAINED_FOLD_SEED)
         of_full: Judged = []
         of_rival: Judged = []
         for number, fold in enumerate(folds, start=1):
@@ -344,7 +342,7 @@ class Finetuning:
         return Candidate.of(method, self.data.task, judged, self.data.metric, make_model, facts)
 
     def _better(self, first: Candidate, second: Candidate) -> Candidate:
-        """The candidate with the better metric; the second one if both are equal, since it gains more from more rows."""
+        """The candidate with the better metric; if both are equal, the second, which gains more from more rows."""
         metric = self.data.metric
         found = difference(first, second, metric)
         rows = counted(len(second.judged), "row")

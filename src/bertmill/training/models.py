@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 
-from bertmill.errors import UsageError
 from bertmill.model.bert import BertForSequenceClassification
 from bertmill.model.config import BertConfig
 from bertmill.model.mean_layer import add_mean_layer, drop_mean_layer, freeze_mean_layer, has_mean_layer
@@ -55,12 +54,6 @@ def model_with_head(
 def model_to_train(source: str, task: AnyTask, *, dropout: dict[str, float], seed: int) -> BertPreTrainedModel:
     """The model `source` with its own head if it has one for the labels of the task, or else with a random head."""
     config = _config(source, task, dropout)
-    if config.causal and task.reads_cls:
-        raise UsageError(
-            f"is a left-to-right model: its [CLS] cannot see the text, and {task.name} reads [CLS]",
-            where=source,
-            remedy="use a model that was pre-trained with a masked objective such as mlm",
-        )
     keeps_head = has_own_head(source, task)
     torch.manual_seed(keyed_seed(seed, "first weights"))  # for a new head
     model = MODEL_CLASSES[task.head].from_pretrained(source, config=config, new_classifier=not keeps_head)

@@ -165,9 +165,7 @@ def fit_probe(
     """
     targets = np.concatenate([task.targets(example) for example in examples])
     weights = task.target_weights(examples)
-    folds = split_into_folds([each.row for each in examples], NUM_FOLDS, FOLD_SEED, task.split_key)
-    if len(folds) == 1:  # all rows have the same text
-        folds = [list(range(start, len(examples), NUM_FOLDS)) for start in range(min(NUM_FOLDS, len(examples)))]
+    folds = make_folds(task, examples, NUM_FOLDS, FOLD_SEED)
     product = len(targets) * min(features.rows.shape[1], MAX_COMPONENTS) * num_outputs(task)
     judged = folds if judge_all or product <= ONE_FOLD_PRODUCT else folds[:1]
     rows_of_folds = [_rows_of(fold, features.sizes) for fold in judged]
@@ -203,6 +201,14 @@ def _is_clearly_smaller(losses: Targets, others: Targets) -> bool:
     differences = others - losses
     error = differences.std() / len(differences) ** 0.5
     return bool(differences.mean() > max(MARGIN * others.mean(), error))
+
+
+def make_folds(task: AnyTask, examples: Sequence[Example], num_folds: int, seed: int) -> list[list[int]]:
+    """The numbers of the examples of each fold. Rows with the same text share a fold, unless all have the same text."""
+    folds = split_into_folds([each.row for each in examples], num_folds, seed, task.split_key)
+    if len(folds) > 1:
+        return folds
+    return [list(range(start, len(examples), num_folds)) for start in range(min(num_folds, len(examples)))]
 
 
 def outputs_of(task: AnyTask, view: View, features: Features) -> list[Array]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import groupby, product
 from pathlib import Path
 from statistics import mean, stdev
+from typing import Any
 
 from bertmill.checkpoint.names import read_metadata
 from bertmill.config.commands import FinetuneSettings
@@ -60,6 +61,8 @@ def finetune_once_or_more(settings: FinetuneSettings, listener: Listener) -> Pat
         return finetune(settings, listener)
     if is_one_of_several():
         raise UsageError("`seeds` and `grid` need a single process", remedy="start it without torchrun")
+    if settings.budget is not None:
+        raise UsageError("`budget` bounds a single run, not `seeds` or `grid`", remedy="omit it")
     folder = RunFolder(settings.out)
     fixed = [name for name in PAPER_GRID if settings.grid and name in settings.model_fields_set]
     if fixed and not folder.config.exists():
@@ -87,7 +90,15 @@ def _finetune_all(run: Run[FinetuneSettings], listener: Listener) -> Path:
     for setting, values, seed in points:
         name = "-".join(filter(None, [setting.replace(" ", "-"), f"seed-{seed}"]))
         listener.remark(f"trial {len(trials) + 1} of {len(points)}: {name}")
-        changes = {**values, "seed": seed, "seeds": 1, "grid": None, "resume": True, "out": folder.trials / name}
+        changes: dict[str, Any] = {
+            **values,
+            "seed": seed,
+            "seeds": 1,
+            "grid": None,
+            "resume": True,
+            "out": folder.trials / name,
+        }
+        changes |= {"method": "full"} if settings.grid else {}
         trials.append(_trial(run, settings.model_copy(update=changes), setting, listener))
     best = _best(trials)
     for line in _lines(trials):

@@ -6,9 +6,15 @@ docs/fine-tuning.md explains them, and docs/benchmarks.md has the measurements.
 from __future__ import annotations
 
 import math
+from typing import Literal
 
+from pydantic import InstanceOf
+
+from bertmill.batching.windows import Windows
 from bertmill.config.commands import FinetuneSettings
 from bertmill.model.config import BertConfig
+from bertmill.training.dataset import Dataset
+from bertmill.training.loop import ResolvedTraining
 from bertmill.training.recipe import nearest_size
 from bertmill.training.schedule import steps_of_epochs
 
@@ -26,6 +32,21 @@ PATIENCE = 3
 WARMUP_SHARE = 0.1
 LINES = 20  # of the log, for a short run
 MAX_LOG_EVERY = 50
+
+
+class ResolvedFinetuning(ResolvedTraining):
+    """The resolved settings of a fine-tuning run, with its data."""
+
+    model: str
+    method: Literal["auto", "probe", "full"]
+    portable: bool
+    budget: float | None
+    learning_rate: float
+    epochs: float
+    is_fitted: bool  # whether training starts from the probe
+    dropout: dict[str, float]  # replaces values of config.json, by name
+    windows: InstanceOf[Windows]
+    data: InstanceOf[Dataset]  # includes the metric
 
 
 def learning_rate(settings: FinetuneSettings, config: BertConfig, *, is_fitted: bool) -> float:
