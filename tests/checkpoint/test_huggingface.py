@@ -26,7 +26,7 @@ from bertmill.errors import BertmillError, IntegrityError, UsageError
 from bertmill.model.registry import MODEL_CLASSES
 from bertmill.storage import verify_manifest
 
-CLASSES = list(MODEL_CLASSES)
+CLASSES = [name for name in MODEL_CLASSES if hasattr(transformers, name)]
 IDS = torch.tensor([[2, 7, 9, 3], [2, 8, 3, 0]])
 
 

@@ -437,7 +437,7 @@ def test_paths_become_absolute_and_names_fractions_and_standard_input_stay(
     given_settings = {**FINETUNE, "train": "rows.tsv", "out": "run", "multi_label": False}
     kind = settings_for("classify")
     whole = with_whole_paths(read_settings(kind, given_settings))
-    assert (whole.train, whole.dev, whole.model, whole.out) == (tmp_path / "rows.tsv", "0.1", "minilm", Path("run"))
+    assert (whole.train, whole.dev, whole.model, whole.out) == (tmp_path / "rows.tsv", None, "minilm", Path("run"))
     whole = with_whole_paths(read_settings(kind, {**given_settings, "model": "folder", "dev": "d.tsv", "train": "-"}))
     assert (whole.train, whole.dev, whole.model) == (Path("-"), str(tmp_path / "d.tsv"), str(tmp_path / "folder"))
     moved = {"model": whole.model, "train": whole.train, "dev": whole.dev, "tags": None, "dev_tags": None}

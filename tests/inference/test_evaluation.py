@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any, NamedTuple
-from unittest import mock
 
 import numpy as np
 import pytest
-import torch
 
-from bertmill.inference.evaluation import Evaluation, evaluate
+from bertmill.inference.evaluation import Evaluation, evaluate, evaluate_outputs
 from bertmill.inference.runner import Runner
 from bertmill.rows.source import RowFile
 from bertmill.tasks.base import AnyTask, Example, encode_rows
@@ -88,11 +86,7 @@ class Outputs(NamedTuple):
         row = kind("f.tsv:2", ("a text",))
         examples = [Example(row, (), target) for target in self.targets]
         outputs = list(zip(examples, self.outputs, strict=True))
-        with mock.patch("bertmill.inference.evaluation.stream_outputs", return_value=outputs):
-            device = torch.device("cpu")
-            return evaluate(
-                self.task, torch.nn.Identity(), [], device, 0, metric, is_tuned_on_examples=is_tuned_on_examples
-            )
+        return evaluate_outputs(self.task, outputs, 0, metric, is_tuned_on_examples=is_tuned_on_examples)
 
 
 def classes(num_right: int) -> Outputs:

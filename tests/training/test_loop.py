@@ -76,7 +76,7 @@ def trainer_in(folder: Path, schedule: Schedule, *, ranks: Ranks | None = None, 
     journal = Journal(run.log, Listener())
     folder.mkdir(exist_ok=True)
     ranks = ranks or Ranks(torch.device("cpu"))
-    resolved = ResolvedTraining(out=folder, **{"eval_every": 1000, **settings})
+    resolved = ResolvedTraining(out=folder, **{"eval_every": 1000, "log_every": 50, **settings})
     return Trainer(nn.Linear(1, 1), schedule, resolved, run, ranks, journal)
 
 

@@ -78,7 +78,9 @@ def trainable_of(
     windows = Windows(BertTokenizer.from_pretrained(model), 64)
     train = [task.encode(make_row(draw, f"row {number}"), windows) for number in range(count)]
     ranks = ranks or Ranks(choose_device("cpu"))
-    resolved = ResolvedTraining(out=Path(), seed=3, batch_size=batch_size, micro_batch_pieces=40, eval_every=1)
+    resolved = ResolvedTraining(
+        out=Path(), seed=3, batch_size=batch_size, micro_batch_pieces=40, eval_every=1, log_every=1
+    )
     return TaskTrainable(Dataset(task, task.selection_metrics[0], list(train), [], [], {}), resolved, ranks)
 
 
@@ -190,10 +192,3 @@ def test_micro_batches_are_the_batch_and_their_losses_add_up(tiny: Path) -> None
     with torch.no_grad():
         whole, *losses = (float(trainable.loss(model, part, totals)[0]) for part in (batch, *parts))
     assert sum(losses) == pytest.approx(whole, abs=1e-5)
-
-
-def test_dev_examples_are_not_run_again_for_a_task_without_tuning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bertmill.training.task_trainable.stream_outputs", None)
-    data = Dataset(Choose(), "accuracy", [], [], [], {})
-    trainable = TaskTrainable(data, ResolvedTraining(out=Path(), eval_every=1), Ranks(torch.device("cpu")))
-    assert trainable.tuned(torch.nn.Identity()) == (Choose(), "", {})

@@ -9,6 +9,7 @@ everything that the metrics need about one example, so resampling examples for a
 
 from __future__ import annotations
 
+import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -107,6 +108,7 @@ class Task(ABC, Generic[RowT, ExampleT]):
     name: ClassVar[str]  # key in TASKS
     head: ClassVar[str]  # name of the model class
     probe: ClassVar[str] = ""  # name of the model class of a linear model on frozen features; empty: the task has none
+    starts_from_probe: ClassVar[bool] = False  # whether training of all weights starts from it, not from a random head
     Options: ClassVar[type[TaskOptions]] = TaskOptions  # for `finetune`
     PredictOptions: ClassVar[type[TaskOptions]] = TaskOptions  # for `predict`
 
@@ -175,11 +177,6 @@ class Task(ABC, Generic[RowT, ExampleT]):
     def selection_metrics(self) -> tuple[str, ...]:
         """Metrics that can select the best checkpoint, the default first. Larger is better."""
 
-    @property
-    def starts_from_probe(self) -> bool:
-        """Whether training of all weights starts from the weights of the probe, instead of a random head."""
-        return False
-
     # Targets of a linear model on features: one per row of features. A sentence to tag has a row per word.
 
     @property
@@ -200,7 +197,9 @@ class Task(ABC, Generic[RowT, ExampleT]):
         return None
 
     def guessing_loss(self, examples: Sequence[ExampleT]) -> float:
-        """Return the mean loss of the best constant prediction."""
+        """Return the mean loss of the best constant prediction; NaN if it is not known."""
+        if not self.probe:
+            return math.nan
         numbers = np.concatenate([self.targets(example) for example in examples])
         if self.target_kind == "number":
             return float(numbers.var())

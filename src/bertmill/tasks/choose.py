@@ -59,7 +59,6 @@ class Choose(SequenceTask[ChoiceRow]):
 
     name = "choose"
     head = "BertForMultipleChoice"
-    probe = ""
     selection_metrics = ("accuracy",)
     fields: ClassVar[tuple[str, ...]] = (*FIELDS, "choices")
     model_inputs: ClassVar[Mapping[str, Any]] = {"num_choices": 1}  # `outputs` groups choices after merging windows

@@ -116,6 +116,8 @@ class Classify(SequenceTask[ClassRow]):
 
     name = "classify"
     head = "BertForSequenceClassification"
+    probe = "BertForSequenceProbe"
+    starts_from_probe = True
     Options = ClassifyOptions
     PredictOptions = ClassifyPredictOptions
 

@@ -46,6 +46,8 @@ class Regress(SequenceTask[NumberRow]):
 
     name = "regress"
     head = "BertForSequenceClassification"
+    probe = "BertForSequenceProbe"
+    starts_from_probe = True
     selection_metrics = ("pearson", "spearman")
     error_metrics = ("mean_squared_error",)
 

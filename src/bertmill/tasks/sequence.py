@@ -34,7 +34,6 @@ TextRowT = TypeVar("TextRowT", bound=TextRow)
 class SequenceTask(Task[TextRowT, Example]):
     """A task with one output per sequence: the weighted mean of the outputs of its windows."""
 
-    probe = "BertForSequenceProbe"
     fields: ClassVar[tuple[str, ...]] = FIELDS
     model_inputs: ClassVar[Mapping[str, Any]] = {}  # passed to the model with the batch
 
@@ -71,10 +70,6 @@ class SequenceTask(Task[TextRowT, Example]):
     def request(cls, fields: Mapping[str, Any], place: str = "request") -> TextRowT:
         refuse_other_fields(fields, cls.fields, cls.name)
         return cls.parse(fields, place, cls.Options())
-
-    @property
-    def starts_from_probe(self) -> bool:
-        return bool(self.probe)
 
     def outputs(self, model: nn.Module, examples: Sequence[Example], device: torch.device) -> Sequence[Tensor]:
         sequences = [windows for example in examples for windows in example.sequences]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -39,10 +39,12 @@ class Dataset:
     train: list[Example]
     dev: list[Example]  # empty: every training row is judged by models of the other rows
     remarks: list[str]  # shown to the user before training
-    warnings: list[str]
     rows: dict[str, Any]  # how they were read, for bertmill.json
-    selects: bool  # whether the dev rows may select a checkpoint
-    refits: bool  # whether a probe that is kept is fitted to the dev rows too, since the user has not set them apart
+    warnings: list[str] = field(default_factory=list)
+    selects: bool = True  # whether the dev rows may select a checkpoint
+    refits: bool = (
+        False  # whether a probe that is kept is fitted to the dev rows too, since the user has not set them apart
+    )
 
     @property
     def judged_on(self) -> str:
@@ -127,7 +129,7 @@ def _read_files(
     selects = settings.dev is not None or len(dev_examples) >= MIN_DEV_ROWS
     rows = recorded_rows(train_file)
     refits = settings.dev is None and bool(dev_examples)
-    return Dataset(task, metric, train_examples, dev_examples, remarks, warnings, rows, selects, refits)
+    return Dataset(task, metric, train_examples, dev_examples, remarks, rows, warnings, selects, refits)
 
 
 def _share_of(piece_id: int, examples: list[Example]) -> float:

@@ -123,6 +123,7 @@ def _resolve(settings: FinetuneSettings, journal: Journal, ranks: Ranks) -> Reso
     num_epochs = epochs(settings, config, len(data.train), num_outputs(data.task), is_fitted=is_fitted)
     values = {
         "method": method,
+        "budget": settings.budget or math.inf,
         "dropout": {} if settings.dropout is None else dict.fromkeys(DROPOUTS, settings.dropout),
         "windows": windows,
         "data": data,

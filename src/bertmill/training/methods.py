@@ -13,6 +13,7 @@ anywhere and resumed gives the same model.
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -207,7 +208,7 @@ class Finetuning:
         # Without dev rows, each of the folds trains on a part of the rows.
         trainings = 1.0 if data.dev else 1 + NUM_TRAINED_FOLDS * (1 - 1 / NUM_TRAINED_FOLDS)
         seconds = steps * per_step * trainings
-        if resolved.budget is not None:
+        if math.isfinite(resolved.budget):
             left = resolved.budget - (time.monotonic() - self.started)
             if seconds * SAFETY > left and can_skip:
                 what = f"that would take about {shown_seconds(seconds)}, and {shown_seconds(max(0, left))} are left"

@@ -13,6 +13,7 @@ from bertmill.model.pretrained import BertPreTrainedModel
 from bertmill.model.probe import KEY
 from bertmill.model.registry import MODEL_CLASSES
 from bertmill.randomness import keyed_seed
+from bertmill.tasks import has_head, head_of
 from bertmill.tasks.base import AnyTask
 from bertmill.training.linear_models import LinearModel
 
@@ -22,7 +23,8 @@ def has_own_head(model: str, task: AnyTask) -> bool:
     before = BertConfig.from_pretrained(model)
     config = before.with_settings(**task.folder_entries().config)
     return (
-        task.head in (before.architectures or [])
+        has_head(before, type(task))
+        and head_of(before, type(task)) == task.head
         and before.id2label == config.id2label
         and before.problem_type in (None, config.problem_type)
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import count
 from typing import ClassVar
 
@@ -21,7 +20,7 @@ from bertmill.batching.by_length import batches_by_length
 from bertmill.corpus.loader import require_share_for_each
 from bertmill.inference.runner import scores_of, stream_outputs
 from bertmill.randomness import Permutation
-from bertmill.tasks.base import AnyTask, Example
+from bertmill.tasks.base import Example
 from bertmill.text.printable import counted
 from bertmill.training.dataset import Dataset
 from bertmill.training.distributed import Ranks
@@ -89,18 +88,6 @@ class TaskTrainable:
         outputs = list(stream_outputs(task, model, dev, self.ranks.device))
         loss = task.loss([torch.from_numpy(output) for _, output in outputs], dev)
         return {"loss": float(loss) / self._weight(dev), **task.metrics(scores_of(task, outputs))}
-
-    def tuned(self, model: nn.Module) -> tuple[AnyTask, str, dict[str, float]]:
-        """The task tuned on the dev examples, what that changed (empty if it is not tuned), and the tuned metrics."""
-        task, dev = self.data.task, self.data.dev
-        scores = cache(lambda: scores_of(task, stream_outputs(task, model, dev, self.ranks.device)))
-        tuned, description = task.tuned(scores, self.data.metric)
-        if not description:
-            return tuned, "", {}
-        before, after = task.metrics(scores()), tuned.metrics(scores())
-        names = task.selection_metrics
-        changes = [f"{name.replace('_', ' ')} {before[name]:.4f} → {after[name]:.4f}" for name in names]
-        return tuned, f"{description}; {', '.join(changes)}", after
 
     def score(self, figures: Mapping[str, float]) -> list[float]:
         return [figures[self.data.metric], -figures["loss"]]

@@ -40,7 +40,7 @@ class ResolvedFinetuning(ResolvedTraining):
     model: str
     method: Literal["auto", "probe", "full"]
     portable: bool
-    budget: float | None
+    budget: float  # infinite without one
     learning_rate: float
     epochs: float
     is_fitted: bool  # whether training starts from the probe
