@@ -42,9 +42,8 @@ class Dataset:
     rows: dict[str, Any]  # how they were read, for bertmill.json
     warnings: list[str] = field(default_factory=list)
     selects: bool = True  # whether the dev rows may select a checkpoint
-    refits: bool = (
-        False  # whether a probe that is kept is fitted to the dev rows too, since the user has not set them apart
-    )
+    # Whether a probe that is kept is fitted to the dev rows too, since the user has not set them apart.
+    refits: bool = False
 
     @property
     def judged_on(self) -> str:
