@@ -31,3 +31,10 @@ def test_speed_excludes_evaluation_on_dev(monkeypatch: pytest.MonkeyPatch, capsy
 def test_control_characters_in_remarks_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     TrainingDisplay(quiet=False).remark("loaded from a\x1b[1m")
     assert capsys.readouterr().err == "loaded from a\\x1b[1m\n"
+
+
+def test_warnings_and_remarks_show_settings_as_flags(capsys: pytest.CaptureFixture[str]) -> None:
+    display = TrainingDisplay(quiet=False)
+    display.remark("set `dev_tags`")
+    display.warning("increase `learning_rate`")
+    assert capsys.readouterr().err == "set --dev-tags\nwarning: increase --learning-rate\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -164,6 +165,7 @@ def test_a_portable_probe_is_a_plain_hugging_face_folder(
         ("classify", [{"text": f"film {n}", "label": "a" if n else "b"} for n in range(9)]),  # one row of a class
         ("regress", [{"text": f"film {n}", "label": n} for n in range(5)]),
         ("tag", [{"words": ["in", f"film{n}"], "tags": ["O", "B-X"]} for n in range(4)]),
+        ("tag", [{"words": ["in", "film"], "tags": ["O", "B-X"]}]),  # a single fold
     ],
 )
 def test_very_few_and_odd_rows_give_a_model(
@@ -179,17 +181,11 @@ def test_a_probe_that_cannot_be_used_is_refused(
     tiny: Path, classifier: Path, rows_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     choices = tmp_path / "choices.jsonl"
-    choices.write_text(
-        json.dumps({"text": "a", "choices": ["b", "c"], "label": 0})
-        + "\n" * 1
-        + json.dumps({"text": "d", "choices": ["b", "c"], "label": 1})
-        + "\n"
-    )
+    rows = [{"text": text, "choices": ["b", "c"], "label": number} for number, text in enumerate("ad")]
+    choices.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     words = finetune_words(tiny, choices, tmp_path / "run", "choose", dev=choices, method="probe")
     assert main([*words, "--quiet"]) == 2
-    assert "`--method probe` cannot be used: the task choose has no probe" in capsys.readouterr().err.replace(
-        "--method probe cannot", "`--method probe` cannot"
-    )
+    assert "--method probe cannot be used: the task choose has no probe" in capsys.readouterr().err
     words = finetune_words(classifier, rows_file, tmp_path / "run", method="probe")
     assert main([*words, "--quiet"]) == 2
     assert "the model already has a head for these labels" in capsys.readouterr().err
@@ -201,8 +197,6 @@ def test_vectors_that_are_not_finite_are_an_error(
     model = BertModel.from_pretrained(tiny)
     with torch.no_grad():
         model.embeddings.word_embeddings.weight[5:] = float("nan")
-    import shutil
-
     broken = shutil.copytree(tiny, tmp_path / "broken")
     model.save_pretrained(broken)
     assert main([*words_without_dev(broken, few_rows(tmp_path, 30), tmp_path / "run"), "--quiet"]) == 4

@@ -86,7 +86,7 @@ class TrainingDisplay(Listener):
             self._print(escaped(with_flags(text)))
 
     def warning(self, text: str) -> None:
-        self._print(escaped(f"warning: {text}"))
+        self._print(escaped(with_flags(f"warning: {text}")))
 
     def _print(self, text: str) -> None:
         if self._bar is not None:

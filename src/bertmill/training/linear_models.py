@@ -74,7 +74,12 @@ class Components:
 def fit(
     kind: Kind, rows: Floats, targets: Targets, num_outputs: int, strength: float, weights: Floats | None = None
 ) -> LinearModel:
-    """Fit a model to rows [n, F] and their targets [n] or [n, labels]; `weights` are those of the rows."""
+    """Fit a model to rows [n, F] and their targets [n] or [n, labels]; `weights` are those of the rows.
+
+    Without rows, as outside the only fold of a single row, all outputs are 0.
+    """
+    if not len(rows):
+        return LinearModel(np.zeros((num_outputs, rows.shape[1]), rows.dtype), np.zeros(num_outputs))
     fitters = {"class": _fit_classes, "labels": _fit_labels, "number": _fit_numbers}
     return fitters[kind](rows, targets, num_outputs, strength, weights)
 
