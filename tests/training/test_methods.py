@@ -7,18 +7,19 @@ import random
 import shutil
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from bertmill.checkpoint.huggingface import folder_sha256
 from bertmill.cli.main import main
 from bertmill.model.bert import BertModel
-from bertmill.training import methods, probe
+from bertmill.training import methods, probe, runs
 from bertmill.training.advice import advice_from_losses
+from bertmill.training.distributed import Ranks
 from tests.finetuned import RunMain, finetune_words, read_metadata, text_of
 from tests.training.test_finetune import PROGRAM, outcome
 
@@ -46,7 +47,7 @@ def test_few_rows_get_a_probe_that_leaves_the_encoder_unchanged(tiny: Path, tmp_
     run_main(*words_without_dev(tiny, rows, tmp_path / "run"), "--quiet")
     metadata = read_metadata(tmp_path / "run/model")
     assert metadata["method"]["name"] == "probe"
-    assert json.loads((tmp_path / "run/plan.json").read_text())["reason"] == "fewer than 100 rows"
+    assert json.loads((tmp_path / "run/method.json").read_text())["reason"] == "only 40 rows"
     before = BertModel.from_pretrained(tiny, add_pooling_layer=False).state_dict()
     after = BertModel.from_pretrained(tmp_path / "run/model", add_pooling_layer=False).state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before)
@@ -63,7 +64,7 @@ def test_the_saved_probe_predicts_what_was_fitted(
 ) -> None:
     """Its outputs for the training rows are those of the linear model, though it reads texts instead of features."""
     monkeypatch.setattr(probe, "_is_clearly_smaller", lambda *_: feature == "layers")
-    monkeypatch.setattr(probe.View, "loss", property(lambda view: float(view.is_portable)), raising=False)
+    monkeypatch.setattr(probe.FittedFeature, "loss", property(lambda each: float(each.is_portable)))
     fitted = []
     fit_probe = probe.fit_probe
 
@@ -135,7 +136,7 @@ def test_a_budget_that_is_too_short_keeps_the_probe_and_is_recorded(
     words = words_without_dev(tiny, rows_file, tmp_path / "run", budget=1, epochs=10_000)
     assert main(words) == 0
     assert "kept the probe without training all weights: that would take about" in capsys.readouterr().err
-    plan = json.loads((tmp_path / "run/plan.json").read_text())
+    plan = json.loads((tmp_path / "run/method.json").read_text())
     assert not plan["trains"]
     words = finetune_words(tiny, rows_file, tmp_path / "full", budget=2, epochs=10_000)
     assert main([*words, "--quiet"]) == 0
@@ -165,7 +166,6 @@ def test_a_portable_probe_is_a_plain_hugging_face_folder(
         ("classify", [{"text": f"film {n}", "label": "a" if n else "b"} for n in range(9)]),  # one row of a class
         ("regress", [{"text": f"film {n}", "label": n} for n in range(5)]),
         ("tag", [{"words": ["in", f"film{n}"], "tags": ["O", "B-X"]} for n in range(4)]),
-        ("tag", [{"words": ["in", "film"], "tags": ["O", "B-X"]}]),  # a single fold
     ],
 )
 def test_very_few_and_odd_rows_give_a_model(
@@ -204,13 +204,15 @@ def test_vectors_that_are_not_finite_are_an_error(
 
 
 def test_advice_depends_on_the_losses(tmp_path: Path) -> None:
-    def advice(losses: list[float]) -> str:
+    def advice(losses: list[float], is_stalled: bool = False) -> str:
         log = tmp_path / "log.jsonl"
         log.write_text("".join(json.dumps({"step": n, "loss": loss}) + "\n" for n, loss in enumerate(losses)))
-        return advice_from_losses(log, 0.7)
+        return advice_from_losses(log, 0.7, is_stalled=is_stalled)
 
     assert "near that of guessing" in advice([0.7] * 10)
-    assert "still falling" in advice([0.7, 0.7, 0.6, 0.6, 0.6, 0.6, 0.5, 0.5, 0.3, 0.3])
+    falling = [0.7, 0.7, 0.6, 0.6, 0.6, 0.6, 0.5, 0.5, 0.3, 0.3]
+    assert "still falling" in advice(falling)
+    assert advice(falling, is_stalled=True) == ""  # more training would not help
     assert advice([0.7, 0.6, 0.5, 0.4, 0.35, 0.34, 0.33, 0.33, 0.32, 0.32]) == ""
     assert advice([0.1]) == ""
 
@@ -219,4 +221,58 @@ def test_the_model_of_a_run_is_the_same_for_the_same_seed(tiny: Path, rows_file:
     for name in ("one", "two"):
         assert main([*words_without_dev(tiny, rows_file, tmp_path / name, epochs=2), "--quiet"]) == 0
     assert folder_sha256(tmp_path / "one/model") == folder_sha256(tmp_path / "two/model")
-    assert load_file(tmp_path / "one/model/model.safetensors")
+
+
+@pytest.mark.parametrize("task", ["classify", "tag"])
+def test_a_single_row_is_refused(task: str, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "rows.jsonl"
+    row = {"words": ["in", "film"], "tags": ["O", "B-X"]} if task == "tag" else {"text": "film", "label": ["a", "b"]}
+    file.write_text(json.dumps(row) + "\n", encoding="utf-8")
+    flags = ["--multi-label"] if task == "classify" else []
+    assert main([*words_without_dev(tiny, file, tmp_path / "run", task), *flags, "--quiet"]) == 3
+    assert "there is only one row" in capsys.readouterr().err
+
+
+def test_an_extended_run_compares_the_longer_training(tiny: Path, rows_file: Path, tmp_path: Path) -> None:
+    def results(name: str, *flags: str, **more: Any) -> Any:
+        words = words_without_dev(tiny, rows_file, tmp_path / name, method="full", **more)
+        assert main([*words, "--keep-checkpoints", "--quiet", *flags]) == 0
+        return read_metadata(tmp_path / name / "model")["dev"]
+
+    shorter = results("run", epochs=1)
+    assert results("run", "--resume", epochs=3) == results("new", epochs=3) != shorter
+
+
+def test_a_comparison_is_not_resumed_by_several_processes(
+    tiny: Path, rows_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = finetune_words(tiny, rows_file, tmp_path / "run", dev=rows_file, method="auto", epochs=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(methods.Finetuning, "best", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        assert main([*words, "--quiet"]) == 130
+    monkeypatch.setattr(runs, "joined_ranks", lambda device: nullcontext(Ranks(device, 0, 2)))
+    monkeypatch.setattr(Ranks, "wait", lambda _: None)
+    monkeypatch.setattr(Ranks, "largest", lambda _, numbers: numbers)
+    assert main([*words, "--resume", "--quiet"]) == 2
+    assert "it needs a single process" in capsys.readouterr().err
+
+
+def test_seeds_and_a_probe_exclude_each_other(
+    tiny: Path, rows_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words_without_dev(tiny, rows_file, tmp_path / "run", method="probe"), "--seeds", "2"]) == 2
+    assert "a probe does not depend on them" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("names", [None, [], "mean", ["unknown"]])
+def test_a_damaged_probe_is_an_error(
+    names: Any, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    assert main([*words_without_dev(tiny, few_rows(tmp_path, 40), run, method="probe"), "--quiet"]) == 0
+    path = run / "model/config.json"
+    config = {**json.loads(path.read_text()), "architectures": ["BertForSequenceProbe"], "probe_features": names}
+    path.write_text(json.dumps(config))
+    (run / "model/manifest.json").unlink(missing_ok=True)
+    assert main(["predict", str(run / "model"), "--text", "a film"]) == 4
+    assert "probe_features" in capsys.readouterr().err

@@ -20,7 +20,7 @@ from bertmill.config.commands import WindowSettings
 from bertmill.errors import IntegrityError
 from bertmill.model.config import SIZES, BertConfig
 from bertmill.model.mean_layer import has_mean_layer, num_encoder_layers
-from bertmill.model.probe import ONLY_OURS, PROBES
+from bertmill.model.probe import ONLY_OURS, Probe
 from bertmill.model.registry import MODEL_CLASSES, class_of
 from bertmill.storage import renew_manifest
 from bertmill.tasks import PRETRAINED, head_of, task_of_folder
@@ -113,8 +113,8 @@ def _method(facts: dict[str, Any]) -> str:
     if method["name"] == "full":
         return "all weights were trained"
     what = f"probe, a linear model of frozen features ({method['features']})"
-    is_portable = facts["class"] not in PROBES
-    return what if is_portable else f"{what}; {ONLY_OURS}"
+    is_ours = issubclass(MODEL_CLASSES[facts["class"]], Probe)
+    return f"{what}; {ONLY_OURS}" if is_ours else what
 
 
 def checks(path: Path) -> dict[str, Callable[[], str]]:

@@ -34,8 +34,6 @@ from bertmill.config.settings import Settings
 from bertmill.config.text_commands import CorpusSettings, TokenizeSettings, VocabSettings
 from bertmill.config.training_settings import TrainingFields, TrainingSettings
 
-DURATIONS = ("steps", "epochs", "budget")  # of pre-training; mutually exclusive
-
 
 class PretrainFields(TrainingFields):
     """Fields shared by the settings and the resolved settings of a pre-training run."""
@@ -64,7 +62,8 @@ class PretrainFields(TrainingFields):
 class PretrainSettings(TrainingSettings, PretrainFields):
     """Pre-train a BERT model on a corpus, or continue pre-training a model."""
 
-    recorded = (("size", "init"), ("learning_rate",), ("dropout",), ("mask_rate",), DURATIONS)
+    recorded = (("size", "init"), ("learning_rate",), ("dropout",), ("mask_rate",), ("steps", "epochs", "budget"))
+    durations = ("steps", "epochs", "budget")  # mutually exclusive
     out: Annotated[Path, MAY_CHANGE, COMMON] = Field(
         Path("runs/pretrain-DATE-TIME"), description="run folder for settings, log, checkpoints and the model"
     )
@@ -99,7 +98,7 @@ class PretrainSettings(TrainingSettings, PretrainFields):
 
     @model_validator(mode="after")
     def _exclusive(self) -> Self:
-        durations = [name for name in DURATIONS if getattr(self, name) is not None]
+        durations = [name for name in self.durations if getattr(self, name) is not None]
         if len(durations) > 1:
             raise ValueError(f"{' and '.join(map(setting, durations))} are mutually exclusive")
         return self
@@ -155,6 +154,8 @@ class WindowSettings(Settings):
 class FinetuneSettings(TrainingSettings, RowSettings, WindowSettings):
     """Fine-tune a model on labeled rows. `bertmill finetune TASK --help` also lists the task's options."""
 
+    durations = ("epochs",)
+
     task: Annotated[str, POSITIONAL] = Field(description="task to learn")
     model: Annotated[str, NAME_OR_PATH, MAY_MOVE] = Field(
         description="pre-trained model: a folder, an installed model (minilm) or a name on the Hub"
@@ -162,8 +163,8 @@ class FinetuneSettings(TrainingSettings, RowSettings, WindowSettings):
     train: Annotated[Path, PATH, MAY_MOVE] = Field(description="file of labeled rows to train on")
     dev: Annotated[Heldout | None, PATH, MAY_MOVE, COMMON] = Field(
         None,
-        description="dev set: a file, or a fraction of the training rows (default: 0.1, or cross-validation below "
-        "3,000 rows)",
+        description="dev set: a file, or a fraction of the training rows (default: 0.1; classify, regress and tag "
+        "cross-validate instead if there are few rows)",
     )
     tags: Annotated[Path | None, PATH, MAY_MOVE] = Field(None, description=TAGS)
     dev_tags: Annotated[Path | None, PATH, MAY_MOVE] = Field(None, description="file with the tags of a --dev file")
@@ -174,7 +175,9 @@ class FinetuneSettings(TrainingSettings, RowSettings, WindowSettings):
     )
     portable: bool = Field(False, description="choose only among models that transformers can open")
     budget: Annotated[Seconds | None, TIME, COMMON] = Field(
-        None, description="time for the whole command, such as 2m: do not train all weights if that would take longer"
+        None,
+        description="time for the whole command, such as 2m: without enough time, auto keeps the probe, and full "
+        "takes fewer steps",
     )
     epochs: Annotated[float | None, COMMON] = Field(
         None, gt=0, le=1e6, description="train for this many epochs (default: depends on the task and the rows)"

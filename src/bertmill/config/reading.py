@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar, get_origin
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from bertmill.config.commands import COMMAND_SETTINGS, DURATIONS
+from bertmill.config.commands import COMMAND_SETTINGS
 from bertmill.config.fields import MAY_CHANGE, MAY_MOVE, NAME_OR_PATH, PATH, POSITIONAL, heldout_share
 from bertmill.config.notation import with_flags
 from bertmill.config.settings import Settings
@@ -37,8 +37,18 @@ _EXTENDED = "extended"  # marks a run that had finished, until it has finished a
 _FINGERPRINT = "settings_sha256"
 # The run decides if None.
 _BY_RUN = (
-    *("size", *DURATIONS, "learning_rate", "log_every"),
-    *("metric", "eval_every", "max_length", "stride", "truncate"),
+    "size",
+    "steps",
+    "epochs",
+    "budget",
+    "learning_rate",
+    "metric",
+    "eval_every",
+    "log_every",
+    "patience",
+    "max_length",
+    "stride",
+    "truncate",
 )
 
 
@@ -104,7 +114,7 @@ def stored_settings(kind: type[TrainingSettings], given: Mapping[str, Any]) -> d
         if _is_argument(field) and given.get(name, stored.get(name)) != stored.get(name):
             raise _cannot_change([key_of(name, field)], path)
     _validate_run(kind, {**stored, "out": path.parent}, path)
-    dropped = {"quiet", *(DURATIONS if given.keys() & set(DURATIONS) else ())}
+    dropped = {"quiet", *(kind.durations if given.keys() & set(kind.durations) else ())}
     return {name: value for name, value in stored.items() if name not in dropped}
 
 
@@ -223,9 +233,9 @@ def resumed_settings(given: TrainingT, before: TrainingT, *, is_finished: bool) 
     Otherwise, its data may not move, since hashes are not compared again.
     """
     required = [names[0] for names in type(given).recorded if len(names) == 1]
-    left_open = {**dict.fromkeys((*_BY_RUN, *required)), "precision": "auto"}
+    left_open = {**dict.fromkeys((*_BY_RUN, *required)), "precision": "auto", "method": "auto"}
     given = with_whole_paths(given)
-    extended = {name for name in DURATIONS if is_finished and _is_longer(name, given, before)}
+    extended = {name for name in type(given).durations if is_finished and _is_longer(name, given, before)}
     allowed = [MAY_CHANGE] if is_finished and not extended else [MAY_CHANGE, MAY_MOVE]
     changes = {}
     differing = []
@@ -268,7 +278,7 @@ def with_whole_paths(settings: TrainingT) -> TrainingT:
 
 def duration_of(settings: TrainingSettings) -> dict[str, Any]:
     """The settings that say how long to train, by name."""
-    return {name: getattr(settings, name) for name in DURATIONS if name in type(settings).model_fields}
+    return {name: getattr(settings, name) for name in type(settings).durations}
 
 
 def movable_fields(settings: TrainingSettings) -> dict[str, Any]:

@@ -53,6 +53,7 @@ class TrainingSettings(TrainingFields):
     """Settings shared by pre-training and fine-tuning. config.toml must have one of each group in `recorded`."""
 
     recorded: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    durations: ClassVar[tuple[str, ...]] = ()  # settings that say how long to train
     keep_checkpoints: Annotated[bool, MAY_CHANGE] = Field(
         False, description="keep the last and the best checkpoint of a finished run, so that it can be extended"
     )

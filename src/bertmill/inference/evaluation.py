@@ -20,6 +20,7 @@ from bertmill.tasks.base import Answer, AnyTask, Array, Example, Scores
 from bertmill.tasks.metrics import ClassReport, intervals
 from bertmill.text.printable import one_line
 
+NUM_ERRORS = 20  # the worst ones, to keep
 NUM_BINS = 10  # of confidence
 MAX_ANSWER = 60  # characters of a baseline
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from bertmill.checkpoint.names import find_model, read_metadata
 from bertmill.errors import UsageError
-from bertmill.inference.evaluation import Evaluation, evaluate
+from bertmill.inference.evaluation import NUM_ERRORS, Evaluation, evaluate
 from bertmill.inference.fill import Guess, MaskFiller
 from bertmill.inference.runner import Runner, load_with_head
 from bertmill.machine import choose_device
@@ -27,8 +27,6 @@ from bertmill.rows.source import RowFile
 from bertmill.tasks.base import Answer, encode_rows
 from bertmill.text.printable import counted
 from bertmill.text.tokenizer import BertTokenizer
-
-NUM_ERRORS = 20  # of an evaluation
 
 Input = str | tuple[str, ...] | Mapping[str, Any]
 
@@ -59,8 +57,8 @@ class Predictor:
         metadata = read_metadata(self.folder)
         facts = [str(metadata.get("task", "pre-trained model")), str(self.folder)]
         if self.method is not None:
-            metric = metadata["metric"]
-            facts += [f"method={self.method}", f"{metric}={self.metrics[metric]:.4f}"]
+            facts.append(f"method={self.method}")
+        facts += [f"{name}={value:.4f}" for name, value in self.metrics.items() if name == metadata.get("metric")]
         return f"<bertmill.Predictor {' '.join(facts)}>"
 
     def evaluate(self, rows: Any) -> Evaluation:

@@ -22,6 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from bertmill.errors import IntegrityError
 from bertmill.model.bert import BertModel
 from bertmill.model.config import BertConfig
 from bertmill.model.mean_layer import num_encoder_layers, pooled_mean
@@ -30,7 +31,7 @@ from bertmill.model.packing import PackedBatch
 from bertmill.model.pretrained import BertPreTrainedModel
 
 KEY = "probe_features"  # in config.json
-ONLY_OURS = "transformers cannot open it, because it has no class for these features"
+ONLY_OURS = "transformers cannot open this model: it has no class for these features"
 
 
 class Probe(BertPreTrainedModel):
@@ -45,7 +46,10 @@ class Probe(BertPreTrainedModel):
         super().__init__(config)
         self.num_labels = config.num_labels
         self.bert = BertModel(config, add_pooling_layer=False)
-        num_features = sum(self.feature_sizes(config, getattr(config, KEY)).values())
+        names = getattr(config, KEY, None)
+        if not isinstance(names, list | tuple) or not names or not set(names) <= set(self.FEATURES):
+            raise IntegrityError(f"config.json: {KEY} must name some of {', '.join(self.FEATURES)}, not {names!r}")
+        num_features = sum(self.feature_sizes(config, names).values())
         self.classifier: nn.Module = nn.Linear(num_features, config.num_labels)
         self.initialize()
 
@@ -124,6 +128,3 @@ def _split_pairs(batch: PackedBatch) -> PackedBatch:
         first, second = pieces[segments == 0], pieces[segments == 1]
         ids += [first, torch.cat([pieces[:1], second]) if len(second) else first]
     return PackedBatch(torch.cat(ids), [len(each) for each in ids])
-
-
-PROBES = (BertForSequenceProbe.__name__, BertForWordProbe.__name__)

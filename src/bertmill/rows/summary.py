@@ -38,12 +38,12 @@ def summarize(
     counts = {name: Counter(label for row in rows for label in labels(row)) for name, rows in parts.items()}
     yield from _label_lines(counts, {name: len(rows) for name, rows in parts.items()})
     in_train = {row.all_texts for row in train}
-    if not dev:
+    if dev:
+        num_shared = sum(row.all_texts in in_train for row in dev)
+        yield f"{counted(num_shared, 'dev row')} also {'occurs' if num_shared == 1 else 'occur'} in train"
+    else:
         num_repeated = len(train) - len(in_train)
         yield f"{counted(num_repeated, 'row')} {'repeats' if num_repeated == 1 else 'repeat'} the text of another row"
-    num_shared = sum(row.all_texts in in_train for row in dev)
-    if dev:
-        yield f"{counted(num_shared, 'dev row')} also {'occurs' if num_shared == 1 else 'occur'} in train"
     # Samples come from the start, the middle and the end, because files are often sorted by label.
     for place in sorted({round(number * (len(train) - 1) / (_NUM_SAMPLES - 1)) for number in range(_NUM_SAMPLES)}):
         row = train[place]

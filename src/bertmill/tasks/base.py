@@ -203,10 +203,11 @@ class Task(ABC, Generic[RowT, ExampleT]):
         numbers = np.concatenate([self.targets(example) for example in examples])
         if self.target_kind == "number":
             return float(numbers.var())
-        likely = np.bincount(numbers) / len(numbers) if self.target_kind == "class" else numbers.mean(0)
         if self.target_kind == "labels":
-            return float(np.mean([entropy(np.array([each, 1 - each])) for each in likely]))
-        return entropy(likely)
+            return float(np.mean([entropy(np.array([each, 1 - each])) for each in numbers.mean(0)]))
+        weights = self.target_weights(examples)
+        counts = np.bincount(numbers, weights)
+        return entropy(counts / counts.sum())
 
     error_metrics: ClassVar[tuple[str, ...]] = ()  # smaller is better; compared with the baseline too
 

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -197,6 +198,9 @@ class Classify(SequenceTask[ClassRow]):
 
     def target_weights(self, examples: Sequence[Example]) -> Targets | None:
         return None if self.class_weights is None else np.array([example.weight for example in examples])
+
+    def guessing_loss(self, examples: Sequence[Example]) -> float:
+        return math.nan if self.label_smoothing else super().guessing_loss(examples)  # smoothing changes the loss
 
     def loss(self, outputs: Sequence[Tensor], examples: Sequence[Example]) -> Tensor:
         logits = torch.stack(list(outputs))  # [B, labels]

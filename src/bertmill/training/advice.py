@@ -8,12 +8,16 @@ from pathlib import Path
 import numpy as np
 
 CHECK_ROWS = "Check the columns and labels, add rows, or start from a model that fits the texts better."
-# Parts of the loss of guessing, and of the loss a fifth of the training earlier.
-NEAR_GUESSING, SMALL, FALLING = 0.9, 0.2, 0.8
+NEAR_GUESSING = 0.9  # of the loss of guessing: the model learned almost nothing
+SMALL = 0.2  # of the loss of guessing: the loss cannot fall much further
+FALLING = 0.8  # of the loss a fifth of the training earlier: more training would help
 
 
-def advice_from_losses(log: Path, guessing_loss: float) -> str:
-    """What to change if the last losses in a log are near that of guessing, or still fall fast; otherwise empty."""
+def advice_from_losses(log: Path, guessing_loss: float, *, is_stalled: bool) -> str:
+    """What to change if the last losses in a log are near that of guessing, or still fall fast; otherwise empty.
+
+    More training is not advised if the metric on the dev rows `is_stalled`.
+    """
     losses = [line["loss"] for line in map(json.loads, log.read_text(encoding="utf-8").splitlines()) if "loss" in line]
     part = len(losses) // 5
     if not part:
@@ -24,6 +28,6 @@ def advice_from_losses(log: Path, guessing_loss: float) -> str:
             f"The training loss ended at {last:.3g}, near that of guessing ({guessing_loss:.3g}): the model learned "
             "almost nothing. Increase `learning_rate` or `epochs`, or check the columns and labels."
         )
-    if last < FALLING * before and last > SMALL * guessing_loss:
+    if not is_stalled and last < FALLING * before and last > SMALL * guessing_loss:
         return f"The training loss was still falling ({before:.3g} to {last:.3g}): increase `epochs`."
     return ""

@@ -2,58 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bertmill.inference.runner import scores_of
-from bertmill.model.pretrained import BertPreTrainedModel
-from bertmill.tasks.base import AnyTask, Array, Example
+from bertmill.tasks.base import AnyTask, Array, Example, Scores
 from bertmill.tasks.metrics import intervals
 
 Judged = list[tuple[Example, Array]]  # examples with the outputs of a model that was not trained on them
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """The result of a method."""
+class Result:
+    """How good a method is on some examples."""
 
-    method: str
     task: AnyTask  # tuned
     tuning: str  # what was tuned; empty if nothing
     judged: Judged
-    metrics: dict[str, float]
-    bounds: dict[str, tuple[float, float]]
-    make_model: Callable[[], BertPreTrainedModel]
-    facts: dict[str, Any]  # for bertmill.json
+    scores: Scores
 
     @classmethod
-    def of(
-        cls,
-        method: str,
-        task: AnyTask,
-        judged: Judged,
-        metric: str,
-        make_model: Callable[[], BertPreTrainedModel],
-        facts: dict[str, Any],
-    ) -> Candidate:
-        """Judge a method by outputs. The task is tuned on them, as the task of its rival will be."""
+    def of(cls, task: AnyTask, judged: Judged, metric: str) -> Result:
+        """Judge a method by its outputs, with the task tuned on them."""
         scores = scores_of(task, judged)
         tuned, tuning = task.tuned(lambda: scores, metric)
-        bounds = intervals(tuned.metrics, scores)
-        return cls(method, tuned, tuning, judged, tuned.metrics(scores), bounds, make_model, facts)
+        return cls(tuned, tuning, judged, scores)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The metrics over all examples."""
+        return self.task.metrics(self.scores)
 
     def shown(self, metric: str) -> str:
         """The metric with its interval."""
-        low, high = self.bounds[metric]
+        low, high = intervals(lambda scores: {metric: self.task.metrics(scores)[metric]}, self.scores)[metric]
         return f"{metric.replace('_', ' ')} {self.metrics[metric]:.4f} (95% CI: {low:.4f} … {high:.4f})"
 
 
 class Difference(NamedTuple):
-    """How much larger a metric of the second candidate is, with its paired interval."""
+    """How much larger a metric of the second result is, with its paired interval."""
 
     value: float
     low: float
@@ -68,15 +58,12 @@ class Difference(NamedTuple):
         return f"{self.value:+.4f}, 95% CI: {self.low:+.4f} … {self.high:+.4f}"
 
 
-def difference(first: Candidate, second: Candidate, metric: str) -> Difference:
-    """Compare two candidates that were judged by the same examples."""
-    scores = [scores_of(each.task, each.judged) for each in (first, second)]
+def difference(first: Result, second: Result, metric: str) -> Difference:
+    """Compare two results on the same examples."""
 
     def differing(rows: NDArray[np.int64]) -> dict[str, float]:
-        before, after = (
-            each.task.metrics(of_rows[rows])[metric] for each, of_rows in zip((first, second), scores, strict=True)
-        )
+        before, after = (each.task.metrics(each.scores[rows])[metric] for each in (first, second))
         return {metric: after - before}
 
-    rows = np.arange(len(scores[0]))
+    rows = np.arange(len(first.scores))
     return Difference(differing(rows)[metric], *intervals(differing, rows)[metric])

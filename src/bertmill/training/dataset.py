@@ -61,9 +61,8 @@ def read_dataset(
 ) -> Dataset:
     """Read the rows that `settings` name and encode them for a task of the class `kind`.
 
-    Without a setting, few rows are not split if `may_cross_validate` agrees.
-
-    If they are unusable, `remark` receives the notices about the files before the error is raised.
+    If `dev` is not set, few rows are not split if `may_cross_validate` agrees. If the rows are unusable, `remark`
+    receives the notices about the files before the error is raised.
     """
     train_file = RowFile(str(settings.train), settings, tags=settings.tags)
     dev_file = train_file
@@ -102,6 +101,8 @@ def _read_files(
     dev_examples = list(encode_rows(task, dev, windows, dev_file))
     if not train_examples or (is_held_out and not dev_examples):
         raise DataError("no usable rows are left for training or for evaluation", where=dev_file.path)
+    if not dev_examples and len(train_examples) == 1:
+        raise DataError("there is only one row", where=train_file.path, remedy="add rows to train and evaluate on")
     summary = summarize(
         [example.row for example in train_examples],
         [example.row for example in dev_examples],
@@ -124,7 +125,7 @@ def _read_files(
             "characters; use a model that was trained on texts in this language, or pre-train one"
         )
     if settings.dev is not None and len(dev_examples) < MIN_DEV_ROWS:
-        warnings.append(f"only {counted(len(dev_examples), 'dev row')}: which model is best on them is mostly chance")
+        warnings.append(f"only {counted(len(dev_examples), 'dev row')}: too few to tell which model is better")
     selects = settings.dev is not None or len(dev_examples) >= MIN_DEV_ROWS
     rows = recorded_rows(train_file)
     refits = settings.dev is None and bool(dev_examples)

@@ -1,6 +1,7 @@
 """The features of examples: each is encoded once by the frozen encoder, and the result is kept in the run folder.
 
-    RUN/features/train-000000.safetensors   `rows`: one row per word for `tag`, otherwise one row per example [n, F]
+    RUN/features/train-000000.safetensors   `rows`: one row per word for `tag`, otherwise one row per example [n, F];
+                                            `sizes`: the number of rows of each example
 
 A file holds BLOCK_PIECES pieces. A resumed run reads the files that exist and encodes only the rest. Files are batched
 one at a time, so their content does not depend on where a run was stopped.
@@ -27,8 +28,6 @@ from bertmill.tasks.base import AnyTask, Example
 BLOCK_PIECES = 1 << 15
 _ROWS = "rows"
 
-Progress = Callable[[float], None]  # called with the share of the work that is done
-
 
 @dataclass(frozen=True)
 class Features:
@@ -54,9 +53,17 @@ def load_encoder(model: str, task: AnyTask, names: Sequence[str], device: torch.
 
 
 def encode_examples(
-    encoder: Probe, task: AnyTask, examples: Sequence[Example], folder: Path, name: str, progress: Progress
+    encoder: Probe,
+    task: AnyTask,
+    examples: Sequence[Example],
+    folder: Path,
+    name: str,
+    progress: Callable[[float], None],
 ) -> Features:
-    """The features of `examples`, read from the files `name` of `folder` or else computed and written there."""
+    """The features of `examples`, read from the files `name` of `folder` or else computed and written there.
+
+    `progress` receives the share of the work that is done.
+    """
     total = max(1, sum(example.num_pieces for example in examples))
     done = 0
     parts: list[Tensor] = []

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from bertmill.corpus.instances import Instances
 from bertmill.corpus.masking import NOT_SELECTED
 from bertmill.inference.attention import attention_pages
-from bertmill.inference.evaluation import Evaluation, evaluate_outputs
+from bertmill.inference.evaluation import NUM_ERRORS, Evaluation, evaluate_outputs
 from bertmill.model.pretrained import BertPreTrainedModel
 from bertmill.storage import write_file
 from bertmill.tasks.base import AnyTask, Array, Example
@@ -35,7 +35,6 @@ from bertmill.training.objective_trainable import (
     run_model,
 )
 
-NUM_ERRORS = 20  # to show
 NUM_SEQUENCES = 4  # with attention weights; up to half of them are errors
 NUM_INSTANCES = 6  # with predictions
 GROUP = 8  # instances to resample together, since neighbors may come from the same document

@@ -1,7 +1,7 @@
 """Fine-tuning: makes a model for labeled rows from a pre-trained model, in a run folder like that of pre-training.
 
 methods.py decides whether that takes only a linear model on top of the encoder, or training of all weights. A resumed
-run reads its data again, which must be unchanged, and takes its earlier decisions from config.toml and plan.json.
+run reads its data again, which must be unchanged, and takes its earlier decisions from config.toml and method.json.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from bertmill.checkpoint.names import find_model
 from bertmill.config.commands import FinetuneSettings
 from bertmill.config.fields import heldout_share
 from bertmill.config.reading import with_whole_paths
+from bertmill.corpus.loader import require_share_for_each
 from bertmill.corpus.shards import vocabulary_sha256
 from bertmill.errors import UsageError
-from bertmill.inference.runner import scores_of
 from bertmill.model.config import BertConfig
 from bertmill.model.probe import ONLY_OURS, Probe
 from bertmill.rows.source import source_sha256, split_key_off
@@ -27,14 +27,14 @@ from bertmill.tasks import load_task, with_options
 from bertmill.tasks.base import AnyTask
 from bertmill.text.files import STANDARD_INPUT
 from bertmill.text.tokenizer import BertTokenizer
-from bertmill.training.dataset import read_dataset
+from bertmill.training.dataset import DEV_SHARE, read_dataset
 from bertmill.training.distributed import Ranks
 from bertmill.training.final_evaluation import evaluate_finetuning, write_evaluation
 from bertmill.training.methods import Finetuning
 from bertmill.training.models import has_own_head
 from bertmill.training.probe import fits, num_outputs
-from bertmill.training.progress import Journal, Listener
-from bertmill.training.runs import open_run
+from bertmill.training.progress import Listener
+from bertmill.training.runs import Run, open_run
 from bertmill.training.state import State
 from bertmill.training.tuning_recipe import ResolvedFinetuning, epochs, learning_rate, patience, steps_between
 from bertmill.version import __version__
@@ -51,8 +51,11 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
             return run.model
         sources = hash_sources(run.settings)
         run.require_sources(sources)
-        resolved = _resolve(run.settings, run.journal, run.ranks)
+        resolved = _resolve(run)
         data = resolved.data
+        if run.settings.dev is None:
+            sources["dev_share"] = str(DEV_SHARE) if data.dev else data.judged_on
+            run.require_sources(sources)
         for line in data.remarks:
             run.journal.remark(line)
         for line in data.warnings:
@@ -60,23 +63,27 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
         run.start(_decisions(resolved), sources)
         finetuning = Finetuning(run, resolved, started)
         best = finetuning.best()
-        if best.tuning:
-            before = data.task.metrics(scores_of(data.task, best.judged))
-            changes = (f"{name.replace('_', ' ')} {before[name]:.4f} → {best.metrics[name]:.4f}" for name in before)
-            run.journal.remark(f"tuned on {data.judged_on}: {best.tuning}; {', '.join(changes)}")
+        result = best.result
+        if result.tuning:
+            before, after = data.task.metrics(result.scores), result.metrics
+            changes = (f"{name.replace('_', ' ')} {before[name]:.4f} → {after[name]:.4f}" for name in before)
+            run.journal.remark(f"tuned on {data.judged_on}: {result.tuning}; {', '.join(changes)}")
         model = best.make_model().eval()
         if run.ranks.is_first:
-            evaluation, content = evaluate_finetuning(best.task, model, data, best.judged, resolved.windows.tokenizer)
+            evaluation, content = evaluate_finetuning(
+                result.task, model, data, result.judged, resolved.windows.tokenizer
+            )
             write_evaluation(run.folder.evaluation, content)
             run.journal.remark(f"{data.judged_on}: {evaluation.summary}")
-            for line in finetuning.signals(evaluation):
+            for line in finetuning.signals(best, evaluation):
                 run.journal.warning(line)
             if isinstance(model, Probe):
                 run.journal.remark(f"features: {best.facts['features']}; {ONLY_OURS}; `portable=True` avoids this")
-        state = State() if finetuning.trainer is None else finetuning.trainer.state
+        trainer = finetuning.trainer
+        state = trainer.state if best.method == "full" and trainer is not None else State()
         metadata = {
-            "task": best.task.name,
-            **best.task.folder_entries().metadata,
+            "task": result.task.name,
+            **result.task.folder_entries().metadata,
             "metric": data.metric,
             "method": {"name": best.method, **best.facts},
             "rows": data.rows,
@@ -88,13 +95,15 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
             "steps": state.step,
             "best_step": state.best_step,
             "seconds": round(state.seconds, 1),
-            "dev": best.metrics,
+            "dev": result.metrics,
         }
         return run.finish(model, resolved.windows.tokenizer, metadata)
 
 
-def _resolve(settings: FinetuneSettings, journal: Journal, ranks: Ranks) -> ResolvedFinetuning:
-    """Read the data and resolve the settings left open; `settings` of a resumed run include its decisions."""
+def _resolve(run: Run[FinetuneSettings]) -> ResolvedFinetuning:
+    """Read the data and resolve the settings left open; the settings of a resumed run include its decisions."""
+    settings, ranks = run.settings, run.ranks
+    require_share_for_each(settings.batch_size, ranks.count)
     kind = load_task(settings.task)
     tokenizer = BertTokenizer.from_pretrained(settings.model)
     config = BertConfig.from_pretrained(settings.model)
@@ -103,8 +112,10 @@ def _resolve(settings: FinetuneSettings, journal: Journal, ranks: Ranks) -> Reso
         settings,
         kind,
         windows,
-        journal.remark,
-        may_cross_validate=lambda task, rows: ranks.count == 1 and fits(task, rows, settings.model),
+        run.journal.remark,
+        may_cross_validate=lambda task, rows: (
+            ranks.count == 1 and not has_own_head(settings.model, task) and fits(task, rows, settings.model)
+        ),
     )
     if config.causal and data.task.reads_cls:
         raise UsageError(
@@ -114,12 +125,12 @@ def _resolve(settings: FinetuneSettings, journal: Journal, ranks: Ranks) -> Reso
         )
     if settings.budget is not None and ranks.count > 1:
         raise UsageError("`budget` needs a single process", remedy="set `epochs`")
-    method = settings.method
-    if not data.task.probe or has_own_head(settings.model, data.task) or ranks.count > 1:
-        if method == "probe":
-            raise UsageError(f"`method='probe'` cannot be used: {_why_no_probe(data.task, ranks)}")
+    method, has_probe = settings.method, bool(data.task.probe) and not has_own_head(settings.model, data.task)
+    if not has_probe or ranks.count > 1:
+        if method == "probe" or (method == "auto" and has_probe and not run.is_new):
+            raise UsageError(f"`method={method!r}` cannot be used: {_why_no_probe(data.task, ranks)}")
         method = "full"
-    is_fitted = data.task.starts_from_probe and not has_own_head(settings.model, data.task)
+    is_fitted = data.task.starts_from_probe and has_probe
     num_epochs = epochs(settings, config, len(data.train), num_outputs(data.task), is_fitted=is_fitted)
     values = {
         "method": method,
@@ -127,6 +138,7 @@ def _resolve(settings: FinetuneSettings, journal: Journal, ranks: Ranks) -> Reso
         "dropout": {} if settings.dropout is None else dict.fromkeys(DROPOUTS, settings.dropout),
         "windows": windows,
         "data": data,
+        "has_probe": has_probe,
         "is_fitted": is_fitted,
         "learning_rate": learning_rate(settings, config, is_fitted=is_fitted),
         "epochs": num_epochs,
@@ -145,6 +157,7 @@ def _why_no_probe(task: AnyTask, ranks: Ranks) -> str:
 def _decisions(resolved: ResolvedFinetuning) -> dict[str, Any]:
     """The values that config.toml records for settings left open."""
     return {
+        "method": resolved.method,
         "metric": resolved.data.metric,
         "learning_rate": resolved.learning_rate,
         "epochs": resolved.epochs,
@@ -171,7 +184,7 @@ def hash_sources(settings: FinetuneSettings) -> dict[str, str]:
         # A missing file is reported when it is read.
     return {
         **hashes,
-        "dev_share": (settings.dev or "") if has_fraction else "",
+        **({"dev_share": settings.dev} if settings.dev is not None and has_fraction else {}),
         "model_sha256": folder_sha256(find_model(settings.model)),
         "vocabulary_sha256": vocabulary_sha256(tokenizer.wordpiece),
     }

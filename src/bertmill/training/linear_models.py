@@ -10,14 +10,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bertmill.tasks.base import TargetKind, Targets
+
 Floats = NDArray[np.floating[Any]]
-Targets = NDArray[Any]
-Kind = Literal["class", "labels", "number"]  # of targets: an index, a flag per label, a number
 
 STRENGTHS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 FIRST_STRENGTH = 4  # index in STRENGTHS
@@ -56,14 +56,14 @@ class Components:
         centered = features - mean
         scale = 1 / max(1e-9, float(np.linalg.norm(features, axis=1).mean()))
         centered *= scale
-        most = min(centered.shape)
-        if most <= MAX_COMPONENTS:
+        num_rows, num_features = features.shape
+        if num_features <= min(num_rows, MAX_COMPONENTS):
+            return cls(centered, mean, np.eye(num_features, dtype=features.dtype), scale)
+        if num_rows <= MAX_COMPONENTS or num_features <= MAX_COMPONENTS:
             directions = np.linalg.svd(centered, full_matrices=False)[2]
         else:
             directions = randomized_svd(centered, MAX_COMPONENTS, n_iter=2, random_state=0)[2]
-        if len(directions) < features.shape[1]:
-            return cls(centered @ directions.T, mean, directions, scale)
-        return cls(centered, mean, np.eye(features.shape[1], dtype=features.dtype), scale)
+        return cls(centered @ directions.T, mean, directions, scale)
 
     def restored(self, model: LinearModel) -> LinearModel:
         """A model of components as the equivalent model of features."""
@@ -72,20 +72,15 @@ class Components:
 
 
 def fit(
-    kind: Kind, rows: Floats, targets: Targets, num_outputs: int, strength: float, weights: Floats | None = None
+    kind: TargetKind, rows: Floats, targets: Targets, num_outputs: int, strength: float, weights: Floats | None = None
 ) -> LinearModel:
-    """Fit a model to rows [n, F] and their targets [n] or [n, labels]; `weights` are those of the rows.
-
-    Without rows, as outside the only fold of a single row, all outputs are 0.
-    """
-    if not len(rows):
-        return LinearModel(np.zeros((num_outputs, rows.shape[1]), rows.dtype), np.zeros(num_outputs))
+    """Fit a model to rows [n, F] and their targets [n] or [n, labels]; `weights` are those of the rows."""
     fitters = {"class": _fit_classes, "labels": _fit_labels, "number": _fit_numbers}
     return fitters[kind](rows, targets, num_outputs, strength, weights)
 
 
 def _fit_classes(rows: Floats, targets: Targets, num_outputs: int, strength: float, weights: Any) -> LinearModel:
-    """A class without rows gets the bias of a class that is rarer than one row."""
+    """Fit one output per class. A class without rows gets a bias below that of every other class."""
     seen = np.unique(targets)
     biases: Floats
     if len(seen) == 1:
@@ -115,7 +110,7 @@ def _logistic(rows: Floats, targets: Targets, strength: float, weights: Any) -> 
     from sklearn.linear_model import LogisticRegression
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # without regularization to speak of, the optimum is far away and not needed
+        warnings.simplefilter("ignore")  # with weak regularization, it may stop before convergence, which is enough
         model = LogisticRegression(C=strength, max_iter=MAX_ITERATIONS).fit(rows, targets, weights)
     return model.coef_, model.intercept_
 
@@ -127,7 +122,7 @@ def _fit_numbers(rows: Floats, targets: Targets, num_outputs: int, strength: flo
     return LinearModel(model.coef_.reshape(1, -1), np.reshape(model.intercept_, 1))
 
 
-def losses(kind: Kind, outputs: Floats, targets: Targets) -> Floats:
+def losses(kind: TargetKind, outputs: Floats, targets: Targets) -> Floats:
     """The loss of every row: minus the log probability of its target, or the squared error of a number."""
     outputs = np.asarray(outputs, np.float64)
     if kind == "number":
@@ -157,7 +152,7 @@ class Validated:
 
 
 def cross_validate(
-    kind: Kind,
+    kind: TargetKind,
     rows: Floats,
     targets: Targets,
     num_outputs: int,
@@ -181,7 +176,10 @@ def cross_validate(
     def validated(number: int) -> Validated:
         strength = STRENGTHS[number]
         outputs = np.concatenate([outputs_outside(fold, strength) for fold in folds])[order]
-        return Validated(strength, outputs, losses(kind, outputs, targets[judged[order]]))
+        of_rows = losses(kind, outputs, targets[judged[order]])
+        if weights is not None:
+            of_rows = of_rows * weights[judged[order]] / weights[judged].mean()
+        return Validated(strength, outputs, of_rows)
 
     first = validated(FIRST_STRENGTH)
     stronger = _best_from(first, range(FIRST_STRENGTH + 1, len(STRENGTHS)), validated)

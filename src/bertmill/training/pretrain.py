@@ -30,6 +30,7 @@ from bertmill.corpus.shards import Corpus
 from bertmill.errors import DataError, UsageError
 from bertmill.model.config import BertConfig
 from bertmill.model.heads import BertWithMaskedLM
+from bertmill.model.mean_layer import drop_mean_layer
 from bertmill.model.pretrained import BertPreTrainedModel
 from bertmill.model.registry import MODEL_CLASSES
 from bertmill.randomness import keyed_seed
@@ -125,6 +126,7 @@ def _make_model(resolved: ResolvedPretraining, corpus: Corpus, tokenizer: BertTo
         of_model = BertTokenizer.from_pretrained(resolved.init)
         corpus.require_vocabulary(of_model.wordpiece, resolved.init)
         model: BertPreTrainedModel = model_class.from_pretrained(resolved.init, **changes)
+        drop_mean_layer(model)  # all its vectors are the same
     else:
         config = BertConfig.of_size(resolved.size).with_settings(
             vocab_size=len(tokenizer),

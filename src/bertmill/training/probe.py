@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -23,10 +22,11 @@ from bertmill.randomness import Permutation
 from bertmill.rows.row import Row
 from bertmill.rows.split import split_into_folds
 from bertmill.tasks.base import AnyTask, Array, Example, Targets
-from bertmill.training.features import Features, encode_examples, load_encoder
+from bertmill.training.features import Features
 from bertmill.training.linear_models import (
     MAX_COMPONENTS,
     Components,
+    Floats,
     LinearModel,
     Validated,
     cross_validate,
@@ -43,7 +43,7 @@ FOLD_SEED = 0  # the folds do not depend on the training seed
 
 
 @dataclass(frozen=True)
-class View:
+class FittedFeature:
     """A feature with its best linear model."""
 
     name: str
@@ -59,40 +59,40 @@ class View:
 
 @dataclass(frozen=True)
 class FittedProbe:
-    """The views of the encoder for a task, and which of them is best."""
+    """The features of the encoder for a task, each with a linear model, and which of them is best."""
 
     task: AnyTask
-    views: dict[str, View]
-    portable: View
-    best: View
+    fitted: dict[str, FittedFeature]
+    portable: FittedFeature
+    best: FittedFeature
     features: Features
     targets: Targets
     weights: Targets | None
-    folds: list[list[int]]  # numbers of the examples; only the first one was judged if there were many rows
+    num_folds: int
 
-    def validated_outputs(self, view: View) -> list[Array]:
+    def validated_outputs(self, feature: FittedFeature) -> list[Array]:
         """The outputs for every training example, each from a model of the other folds."""
-        return _per_example(self.task, view.validated.outputs, self.features.sizes)
+        return _per_example(self.task, feature.validated.outputs, self.features.sizes)
 
-    def fit_to(self, numbers: Sequence[int], view: View) -> LinearModel:
-        """The model of a view, fitted to the examples `numbers` only."""
+    def fit_to(self, numbers: Sequence[int], feature: FittedFeature) -> LinearModel:
+        """The model of a feature, fitted to the examples `numbers` only."""
         rows = _rows_of(numbers, self.features.sizes)
         weights = None if self.weights is None else self.weights[rows]
-        return self._fit(self.features.of(view.name).numpy()[rows], self.targets[rows], weights, view)
+        return self._fit(self.features.of(feature.name).numpy()[rows], self.targets[rows], weights, feature)
 
-    def fit_with(self, features: Features, examples: Sequence[Example], view: View) -> LinearModel:
-        """The model of a view, fitted to further examples too."""
-        rows = np.concatenate([each.of(view.name).numpy() for each in (self.features, features)])
+    def fit_with(self, features: Features, examples: Sequence[Example], feature: FittedFeature) -> LinearModel:
+        """The model of a feature, fitted to further examples too."""
+        rows = np.concatenate([each.of(feature.name).numpy() for each in (self.features, features)])
         targets = np.concatenate([self.targets, *map(self.task.targets, examples)])
         weights = self.task.target_weights(examples)
         both = None if self.weights is None or weights is None else np.concatenate([self.weights, weights])
-        return self._fit(rows, targets, both, view)
+        return self._fit(rows, targets, both, feature)
 
-    def _fit(self, features: Targets, targets: Targets, weights: Targets | None, view: View) -> LinearModel:
+    def _fit(self, rows: Floats, targets: Targets, weights: Targets | None, feature: FittedFeature) -> LinearModel:
         with threadpool_limits(torch.get_num_threads(), "blas"):
-            found = Components.of(features)
+            found = Components.of(rows)
             kind, outputs = self.task.target_kind, num_outputs(self.task)
-            return found.restored(fit(kind, found.rows, targets, outputs, view.validated.strength, weights))
+            return found.restored(fit(kind, found.rows, targets, outputs, feature.validated.strength, weights))
 
 
 def fits(task: AnyTask, rows: Sequence[Row], model: str) -> bool:
@@ -100,10 +100,10 @@ def fits(task: AnyTask, rows: Sequence[Row], model: str) -> bool:
     return sum(map(task.num_targets, rows)) <= max_targets(task, rows, model)
 
 
-def max_targets(task: AnyTask, rows: Sequence[Row], model: str) -> int:
+def max_targets(task: AnyTask, rows: Sequence[Row], model: str, *, portable_only: bool = False) -> int:
     """The number of targets that a probe may be fitted to."""
-    kind = _kind_of(task)
-    num_features = sum(kind.feature_sizes(BertConfig.from_pretrained(model), _names(kind, rows)).values())
+    names = feature_names(task, rows, portable_only=portable_only)
+    num_features = sum(_kind_of(task).feature_sizes(BertConfig.from_pretrained(model), names).values())
     of_product = MAX_PRODUCT // (min(num_features, MAX_COMPONENTS) * num_outputs(task))
     return min(MAX_ROWS, MAX_BYTES // (4 * num_features), max(num_outputs(task), of_product))
 
@@ -130,27 +130,6 @@ def _distinct(example: Example) -> set[float]:
     return set(target.tolist()) if target.dtype.kind == "i" else set()
 
 
-def encode_rows_for_probe(
-    model: str,
-    task: AnyTask,
-    parts: dict[str, Sequence[Example]],
-    *,
-    portable_only: bool,
-    folder: Path,
-    device: torch.device,
-    progress: Callable[[float], None],
-) -> dict[str, Features]:
-    """The features of the examples of each part, such as train and dev."""
-    rows = [each.row for examples in parts.values() for each in examples]
-    names = _names(_kind_of(task), rows, portable_only)
-    encoder = load_encoder(model, task, names, device)
-    found: dict[str, Features] = {}
-    for part, examples in parts.items():
-        if examples:
-            found[part] = encode_examples(encoder, task, examples, folder, part, progress)
-    return found
-
-
 def fit_probe(
     task: AnyTask,
     examples: Sequence[Example],
@@ -169,7 +148,7 @@ def fit_probe(
     product = len(targets) * min(features.rows.shape[1], MAX_COMPONENTS) * num_outputs(task)
     judged = folds if judge_all or product <= ONE_FOLD_PRODUCT else folds[:1]
     rows_of_folds = [_rows_of(fold, features.sizes) for fold in judged]
-    views: dict[str, View] = {}
+    fitted: dict[str, FittedFeature] = {}
     portable_name = _kind_of(task).PORTABLE
     with threadpool_limits(torch.get_num_threads(), "blas"):
         for number, name in enumerate(features.columns):
@@ -177,26 +156,26 @@ def fit_probe(
             arguments = (task.target_kind, found.rows, targets, num_outputs(task))
             validated = cross_validate(*arguments, rows_of_folds, weights)
             model = found.restored(fit(*arguments, validated.strength, weights))
-            views[name] = View(name, name == portable_name, validated, model)
+            fitted[name] = FittedFeature(name, name == portable_name, validated, model)
             progress((number + 1) / len(features.columns))
-    portable = views[portable_name]
-    best = min(views.values(), key=lambda view: view.loss)
+    portable = fitted[portable_name]
+    best = min(fitted.values(), key=lambda feature: feature.loss)
     if not _is_clearly_smaller(best.validated.losses, portable.validated.losses):
         best = portable
-    return FittedProbe(task, views, portable, best, features, targets, weights, folds)
+    return FittedProbe(task, fitted, portable, best, features, targets, weights, len(folds))
 
 
-def blank_view(model: str, task: AnyTask) -> View:
-    """The portable view with weights of zero."""
+def zero_head(model: str, task: AnyTask) -> FittedFeature:
+    """The portable feature with a linear model of zeros."""
     kind = _kind_of(task)
     (size,) = kind.feature_sizes(BertConfig.from_pretrained(model), [kind.PORTABLE]).values()
     count = num_outputs(task)
     none = np.zeros((0, count))
     head = LinearModel(np.zeros((count, size), np.float32), np.zeros(count, np.float32))
-    return View(kind.PORTABLE, True, Validated(1.0, none, none[:, 0]), head)
+    return FittedFeature(kind.PORTABLE, True, Validated(1.0, none, none[:, 0]), head)
 
 
-def _is_clearly_smaller(losses: Targets, others: Targets) -> bool:
+def _is_clearly_smaller(losses: Floats, others: Floats) -> bool:
     """Whether the mean of `losses` is smaller by more than MARGIN and a standard error of the difference."""
     differences = others - losses
     error = differences.std() / len(differences) ** 0.5
@@ -211,9 +190,9 @@ def make_folds(task: AnyTask, examples: Sequence[Example], num_folds: int, seed:
     return [list(range(start, len(examples), num_folds)) for start in range(min(num_folds, len(examples)))]
 
 
-def outputs_of(task: AnyTask, view: View, features: Features) -> list[Array]:
-    """The outputs of a view for the examples with these features."""
-    return _per_example(task, view.model.outputs(features.of(view.name).numpy()), features.sizes)
+def outputs_of(task: AnyTask, feature: FittedFeature, features: Features) -> list[Array]:
+    """The outputs of a linear model for the examples with these features."""
+    return _per_example(task, feature.model.outputs(features.of(feature.name).numpy()), features.sizes)
 
 
 def _kind_of(task: AnyTask) -> type[Probe]:
@@ -222,8 +201,9 @@ def _kind_of(task: AnyTask) -> type[Probe]:
     return kind
 
 
-def _names(kind: type[Probe], rows: Sequence[Row], portable_only: bool = False) -> list[str]:
+def feature_names(task: AnyTask, rows: Sequence[Row], *, portable_only: bool) -> list[str]:
     """The features to try; those of pairs only if most rows are pairs."""
+    kind = _kind_of(task)
     if portable_only:
         return [kind.PORTABLE]
     num_pairs = sum(len(row.texts) > 1 for row in rows)
@@ -236,7 +216,7 @@ def _rows_of(numbers: Sequence[int], sizes: Sequence[int]) -> NDArray[np.int64]:
     return np.concatenate([np.arange(ends[number] - sizes[number], ends[number]) for number in numbers])
 
 
-def _per_example(task: AnyTask, outputs: NDArray[np.floating], sizes: Sequence[int]) -> list[Array]:
+def _per_example(task: AnyTask, outputs: Floats, sizes: Sequence[int]) -> list[Array]:
     """Outputs by row of features as outputs by example: a matrix per sentence, or a vector per sequence."""
     rows = outputs.astype(np.float32)
     return np.split(rows, np.cumsum(sizes)[:-1]) if _kind_of(task).PER_PIECE else list(rows)

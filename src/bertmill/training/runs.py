@@ -25,6 +25,7 @@ from bertmill.config.notation import setting
 from bertmill.config.reading import (
     duration_of,
     movable_fields,
+    read_run,
     read_run_settings,
     read_run_sources,
     resumed_settings,
@@ -77,6 +78,8 @@ class Run(Generic[SettingsT]):
     def start(self, decisions: Mapping[str, Any], sources: Mapping[str, str]) -> None:
         """Record settings, decisions about settings left open, and sources; for a resumed run, moved data too."""
         settings = self.settings
+        if self.is_extended and self.ranks.is_first and not read_run(self.folder.path).is_extended:
+            self.folder.remove_comparison()  # of the shorter training
         if not self.is_new:
             before = read_run_settings(type(settings), self.folder.path, self.command)
             settings = before.model_copy(update=movable_fields(settings) | duration_of(settings))
@@ -115,8 +118,8 @@ class Run(Generic[SettingsT]):
             kept = {*store.saved_steps(self.folder.checkpoints)[-1:], read_metadata(self.folder.model).get("best_step")}
         else:
             self.folder.remove_plans()
-            for folder in (self.folder.features, self.folder.folds):
-                shutil.rmtree(folder, ignore_errors=True)
+        for folder in (self.folder.features, self.folder.folds):
+            shutil.rmtree(folder, ignore_errors=True)
         store.remove_checkpoints(self.folder.checkpoints, kept)
         with suppress(OSError):  # it is not empty, or does not exist
             self.folder.checkpoints.rmdir()

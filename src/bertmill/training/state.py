@@ -7,7 +7,7 @@
     RUN/plans/heldout-text/   the held-out text as a corpus
     RUN/rows/                 train.jsonl and dev.jsonl, if rows were given in Python (from_python.py)
     RUN/features/             the features of the rows for the probe (features.py)
-    RUN/plan.json             whether to train all weights (methods.py)
+    RUN/method.json           whether to train all weights (methods.py)
     RUN/folds/                outputs of models that were trained on a part of the rows (methods.py)
     RUN/trials/               for several fine-tuning runs: one folder each (trials.py)
     RUN/trials.json           for several fine-tuning runs: their metrics
@@ -94,7 +94,7 @@ class RunFolder:
         self.rows = path / "rows"
         self.features = path / "features"
         self.folds = path / "folds"
-        self.plan = path / "plan.json"
+        self.method = path / "method.json"
         self.trials = path / "trials"
         self.trial_metrics = path / "trials.json"
         self.model = path / MODEL_OF_RUN
@@ -120,6 +120,11 @@ class RunFolder:
         if path == self.rows:
             return all(name in ROWS_FILES or name.startswith(".") for name in names)
         return path == self.plans and all(name.startswith((PLANS_OF_RANK, ".")) for name in names)
+
+    def remove_comparison(self) -> None:
+        """Remove the results that fine-tuning compared its methods by, and what it planned."""
+        shutil.rmtree(self.folds, ignore_errors=True)
+        self.method.unlink(missing_ok=True)
 
     def remove_plans(self) -> None:
         """Remove plans left by a failed start, which may have used different settings."""

@@ -11,8 +11,8 @@ from bertmill.tasks.base import AnyTask, Example
 
 TIMED_EXAMPLES = 32
 ROUNDS = 2
-STEP_FACTOR = 3.3  # a training step takes this many times as long as a forward pass,
-SECONDS_PER_WEIGHT = 6e-10  # and the update of a weight this long
+STEP_FACTOR = 3.3  # time of a training step, in forward passes
+SECONDS_PER_WEIGHT = 6e-10  # to update a weight
 
 
 def seconds_per_step(

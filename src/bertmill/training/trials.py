@@ -61,6 +61,8 @@ def finetune_once_or_more(settings: FinetuneSettings, listener: Listener) -> Pat
         return finetune(settings, listener)
     if is_one_of_several():
         raise UsageError("`seeds` and `grid` need a single process", remedy="start it without torchrun")
+    if settings.method == "probe":
+        raise UsageError("`seeds` and `grid` train all weights; a probe does not depend on them", remedy="omit them")
     if settings.budget is not None:
         raise UsageError("`budget` bounds a single run, not `seeds` or `grid`", remedy="omit it")
     folder = RunFolder(settings.out)
@@ -97,8 +99,8 @@ def _finetune_all(run: Run[FinetuneSettings], listener: Listener) -> Path:
             "grid": None,
             "resume": True,
             "out": folder.trials / name,
+            "method": "full",
         }
-        changes |= {"method": "full"} if settings.grid else {}
         trials.append(_trial(run, settings.model_copy(update=changes), setting, listener))
     best = _best(trials)
     for line in _lines(trials):
@@ -131,8 +133,9 @@ def _trial(run: Run[FinetuneSettings], settings: FinetuneSettings, setting: str,
     else:
         run.require_sources(hash_sources(settings))
         finetune(settings, listener)
-    if not settings.keep_checkpoints:
-        shutil.rmtree(folder.checkpoints, ignore_errors=True)  # of a trial that was killed after it had finished
+    left = [folder.features, folder.folds, *([] if settings.keep_checkpoints else [folder.checkpoints])]
+    for each in left:  # of a trial that was killed after it had finished
+        shutil.rmtree(each, ignore_errors=True)
     metadata = read_metadata(folder.model)
     return Trial(folder, setting, settings.seed, metadata["metric"], metadata["dev"])
 

@@ -24,8 +24,8 @@ RANDOM_RATES = {"tiny": 1e-3, "mini": 5e-4, "small": 3e-4, "medium": 1e-4, "base
 # Epochs up to these numbers of rows.
 FITTED_EPOCHS = ((1000, 5.0), (math.inf, 3.0))
 RANDOM_EPOCHS = ((1000, 16.0), (5000, 8.0), (math.inf, 3.0))
-EPOCHS_OF_RARE_CLASSES = 8.0  # with a fitted head,
-RARE_CLASS = 50  # if there are fewer rows than this per class
+EPOCHS_OF_RARE_CLASSES = 8.0  # with a fitted head
+RARE_CLASS = 50  # rows per class; below it, EPOCHS_OF_RARE_CLASSES applies
 QUICK_SIZES = ("tiny", "mini")  # train for twice as many epochs with a fitted head
 MIN_STEPS = 200  # with a random head, so that the loss can fall
 PATIENCE = 3
@@ -43,6 +43,7 @@ class ResolvedFinetuning(ResolvedTraining):
     budget: float  # infinite without one
     learning_rate: float
     epochs: float
+    has_probe: bool  # whether the task has a probe for this model
     is_fitted: bool  # whether training starts from the probe
     dropout: dict[str, float]  # replaces values of config.json, by name
     windows: InstanceOf[Windows]
