@@ -276,3 +276,11 @@ def test_a_damaged_probe_is_an_error(
     (run / "model/manifest.json").unlink(missing_ok=True)
     assert main(["predict", str(run / "model"), "--text", "a film"]) == 4
     assert "probe_features" in capsys.readouterr().err
+
+
+def test_many_classes_are_chosen_on_one_fold_and_judged_on_all(
+    tiny: Path, tmp_path: Path, run_main: RunMain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "ONE_FOLD_PRODUCT", 0)
+    run_main(*words_without_dev(tiny, few_rows(tmp_path, 40), tmp_path / "run"), "--quiet")
+    assert json.loads((tmp_path / "run/evaluation.json").read_text())["rows"] == 40

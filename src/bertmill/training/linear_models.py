@@ -151,6 +151,32 @@ class Validated:
         return float(self.losses.mean())
 
 
+def validate(
+    kind: TargetKind,
+    rows: Floats,
+    targets: Targets,
+    num_outputs: int,
+    folds: Sequence[NDArray[np.int64]],
+    strength: float,
+    weights: Any = None,
+) -> Validated:
+    """Judge the rows of each fold by a model of the rows outside it. The result has the judged rows in order."""
+    judged = np.concatenate(list(folds))
+    order = np.argsort(judged)
+
+    def outputs_outside(fold: NDArray[np.int64]) -> Floats:
+        is_inside = np.full(len(rows), True)
+        is_inside[fold] = False
+        of_inside = None if weights is None else weights[is_inside]
+        return fit(kind, rows[is_inside], targets[is_inside], num_outputs, strength, of_inside).outputs(rows[fold])
+
+    outputs = np.concatenate([outputs_outside(fold) for fold in folds])[order]
+    of_rows = losses(kind, outputs, targets[judged[order]])
+    if weights is not None:
+        of_rows = of_rows * weights[judged[order]] / weights[judged].mean()
+    return Validated(strength, outputs, of_rows)
+
+
 def cross_validate(
     kind: TargetKind,
     rows: Floats,
@@ -159,27 +185,13 @@ def cross_validate(
     folds: Sequence[NDArray[np.int64]],
     weights: Any = None,
 ) -> Validated:
-    """The strength with the smallest loss on the rows of `folds`, each judged by a model of the rows outside its fold.
+    """The strength with the smallest loss on the rows of `folds`: see `validate`.
 
-    Starts at FIRST_STRENGTH and moves in the direction in which the loss falls, until it rises. The result has the rows
-    of all folds in ascending order.
+    Starts at FIRST_STRENGTH and moves in the direction in which the loss falls, until it rises.
     """
-    judged = np.concatenate(list(folds))
-    order = np.argsort(judged)
-
-    def outputs_outside(fold: NDArray[np.int64], strength: float) -> Floats:
-        is_inside = np.full(len(rows), True)
-        is_inside[fold] = False
-        of_inside = None if weights is None else weights[is_inside]
-        return fit(kind, rows[is_inside], targets[is_inside], num_outputs, strength, of_inside).outputs(rows[fold])
 
     def validated(number: int) -> Validated:
-        strength = STRENGTHS[number]
-        outputs = np.concatenate([outputs_outside(fold, strength) for fold in folds])[order]
-        of_rows = losses(kind, outputs, targets[judged[order]])
-        if weights is not None:
-            of_rows = of_rows * weights[judged[order]] / weights[judged].mean()
-        return Validated(strength, outputs, of_rows)
+        return validate(kind, rows, targets, num_outputs, folds, STRENGTHS[number], weights)
 
     first = validated(FIRST_STRENGTH)
     stronger = _best_from(first, range(FIRST_STRENGTH + 1, len(STRENGTHS)), validated)

@@ -8,7 +8,7 @@ Training all weights starts from the portable model.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -31,6 +31,7 @@ from bertmill.training.linear_models import (
     Validated,
     cross_validate,
     fit,
+    validate,
 )
 
 NUM_FOLDS = 5
@@ -38,7 +39,7 @@ MARGIN = 0.02  # of the loss of the portable feature, within which it is preferr
 MAX_ROWS = 20_000  # that a probe is fitted to; words for `tag`
 MAX_BYTES = 1 << 29  # of features
 MAX_PRODUCT = 5_000_000_000  # rows × components × outputs, which limits the time of a fit
-ONE_FOLD_PRODUCT = 200_000_000  # above it, only the first fold is judged
+ONE_FOLD_PRODUCT = 50_000_000  # above it, features and strengths are chosen on the first fold only
 FOLD_SEED = 0  # the folds do not depend on the training seed
 
 
@@ -146,15 +147,15 @@ def fit_probe(
     weights = task.target_weights(examples)
     folds = make_folds(task, examples, NUM_FOLDS, FOLD_SEED)
     product = len(targets) * min(features.rows.shape[1], MAX_COMPONENTS) * num_outputs(task)
-    judged = folds if judge_all or product <= ONE_FOLD_PRODUCT else folds[:1]
-    rows_of_folds = [_rows_of(fold, features.sizes) for fold in judged]
+    rows_of_folds = [_rows_of(fold, features.sizes) for fold in folds]
+    choosing = rows_of_folds if product <= ONE_FOLD_PRODUCT else rows_of_folds[:1]
     fitted: dict[str, FittedFeature] = {}
     portable_name = _kind_of(task).PORTABLE
     with threadpool_limits(torch.get_num_threads(), "blas"):
         for number, name in enumerate(features.columns):
             found = Components.of(features.of(name).numpy())
             arguments = (task.target_kind, found.rows, targets, num_outputs(task))
-            validated = cross_validate(*arguments, rows_of_folds, weights)
+            validated = cross_validate(*arguments, choosing, weights)
             model = found.restored(fit(*arguments, validated.strength, weights))
             fitted[name] = FittedFeature(name, name == portable_name, validated, model)
             progress((number + 1) / len(features.columns))
@@ -162,6 +163,12 @@ def fit_probe(
     best = min(fitted.values(), key=lambda feature: feature.loss)
     if not _is_clearly_smaller(best.validated.losses, portable.validated.losses):
         best = portable
+    if judge_all and len(choosing) < len(folds):
+        with threadpool_limits(torch.get_num_threads(), "blas"):
+            rows = Components.of(features.of(best.name).numpy()).rows
+            strength = best.validated.strength
+            of_all = validate(task.target_kind, rows, targets, num_outputs(task), rows_of_folds, strength, weights)
+        best = replace(best, validated=of_all)
     return FittedProbe(task, fitted, portable, best, features, targets, weights, len(folds))
 
 
