@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertmill.config.commands import DURATIONS, PretrainSettings
+from bertmill.config.commands import PretrainSettings
 from bertmill.config.fields import MAY_CHANGE, MAY_MOVE
 from bertmill.config.reading import (
     MAX_TOML_BYTES,
@@ -334,7 +334,7 @@ def test_markers_decide_what_may_change_when_a_run_is_resumed(
     field = kind.model_fields[name]
     value = other_value(field.annotation, getattr(before, name))
     now = before.model_copy(update={name: value})
-    is_longer = name in DURATIONS and getattr(before, name) is not None  # a finished run may be extended
+    is_longer = name in kind.durations and getattr(before, name) is not None  # a finished run may be extended
     if is_finished and is_longer:
         assert dict(resumed_settings(now, before, is_finished=True)) == {**dict(before), name: value}
     elif MAY_CHANGE in field.metadata or (MAY_MOVE in field.metadata and not is_finished):
@@ -376,7 +376,6 @@ def test_open_settings_of_a_fine_tuning_run_keep_its_decisions() -> None:
     ("kind", "given_settings", "name", "value"),
     [
         (PretrainSettings, PRETRAIN, "heldout", "0.1"),
-        (settings_for("classify"), FINETUNE, "patience", 3),
         (settings_for("classify"), FINETUNE, "dropout", 0.2),
         (settings_for("classify"), FINETUNE, "grid", "paper"),
         (settings_for("classify"), FINETUNE | {"multi_label": False}, "class_weights", "balanced"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from pathlib import Path
 
@@ -170,6 +171,17 @@ def test_the_loss_is_the_weighted_mean_as_in_torch(smoothing: float, weights: tu
         logits, torch.tensor(targets), None if weights is None else torch.tensor(weights), label_smoothing=smoothing
     )
     assert float(mean) == pytest.approx(float(expected), rel=1e-6)
+
+
+@pytest.mark.parametrize("weights", [None, (1.0, 4.0)])
+def test_the_loss_of_guessing_is_the_smallest_loss_of_a_constant(weights: tuple[float, ...] | None) -> None:
+    task = Classify(("a", "b"), class_weights=weights)
+    examples = [encoded(task, label) for label in "aaab"]
+    total = sum(example.weight for example in examples)
+    constants = ([torch.tensor([0.0, each])] * len(examples) for each in torch.linspace(-4, 4, 801).tolist())
+    smallest = min(float(task.loss(constant, examples)) / total for constant in constants)
+    assert task.guessing_loss(examples) == pytest.approx(smallest, abs=1e-4)
+    assert math.isnan(Classify(("a", "b"), label_smoothing=0.1).guessing_loss(examples))
 
 
 # Predictions

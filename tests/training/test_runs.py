@@ -15,6 +15,9 @@ from bertmill.cli.main import main
 from bertmill.config.fields import Precision
 from bertmill.corpus.build import build_corpus
 from bertmill.corpus.shards import Corpus
+from bertmill.model.bert import BertForSequenceClassification
+from bertmill.model.config import BertConfig
+from bertmill.model.mean_layer import add_mean_layer, has_mean_layer
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training import runs
 from bertmill.training.distributed import joined_ranks
@@ -125,6 +128,19 @@ def test_an_init_model_may_move_but_not_change(
     assert "the init data differs from what the run started with" in capsys.readouterr().err
     assert main([*again, str(moved)]) == 0
     assert (run / "model/model.safetensors").read_bytes() == before
+
+
+def test_pre_training_continues_without_a_mean_layer(corpus: Path, tmp_path: Path) -> None:
+    assert pretrain(corpus, tmp_path / "run", "--steps", 1) == 0
+    classifier = BertForSequenceClassification.from_pretrained(tmp_path / "run/model", num_labels=2)
+    add_mean_layer(classifier)
+    folder = shutil.copytree(tmp_path / "run/model", tmp_path / "classifier")
+    (folder / "manifest.json").unlink()
+    classifier.save_pretrained(folder)
+    assert pretrain(corpus, tmp_path / "again", "--steps", 1, "--init", folder) == 0
+    config = BertConfig.from_pretrained(tmp_path / "again/model")
+    assert not has_mean_layer(config)
+    assert config.num_hidden_layers == 2
 
 
 def test_a_mistake_in_the_first_command_can_be_corrected_in_the_second(corpus: Path, tmp_path: Path) -> None:
