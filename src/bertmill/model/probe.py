@@ -4,8 +4,8 @@
 
     mean     tanh(0.1 · LayerNorm(m)), where m is the mean of the last layer: what a model with a mean layer computes
     layers   the mean of every layer, the embeddings included, each scaled to the norm 1/√(layers + 1)
-    apart    for a pair: [u, v, |u − v|, √H · u · v], where u and v are the means of its texts, each encoded on its own
-             and scaled to norm 1
+    apart    for a pair: [u, v, |u − v|, √H · u · v, 10 · cos(u, v)], where u and v are the means of its texts, each
+             encoded on its own and scaled to norm 1; regularization hardly affects the last value
 
 Of a piece: `last`, its vector in the last layer, and `layers`, its vector in every layer, scaled as above.
 
@@ -31,6 +31,7 @@ from bertmill.model.packing import PackedBatch
 from bertmill.model.pretrained import BertPreTrainedModel
 
 KEY = "probe_features"  # in config.json
+COSINE_SCALE = 10.0
 ONLY_OURS = "transformers cannot open this model: it has no class for these features"
 
 
@@ -56,8 +57,9 @@ class Probe(BertPreTrainedModel):
     @staticmethod
     def feature_sizes(config: BertConfig, names: Sequence[str]) -> dict[str, int]:
         """The number of values of each feature, in the order of `names`."""
-        factors = {"layers": num_encoder_layers(config) + 1, "apart": 4}
-        return {name: factors.get(name, 1) * config.hidden_size for name in names}
+        size = config.hidden_size
+        sizes = {"layers": (num_encoder_layers(config) + 1) * size, "apart": 4 * size + 1}
+        return {name: sizes.get(name, size) for name in names}
 
     def _layers(self, batch: PackedBatch) -> Tensor:
         """The vectors of all pieces in the embeddings and every layer of the encoder [layers + 1, n, H]."""
@@ -89,8 +91,9 @@ class BertForSequenceProbe(Probe):
         texts = _split_pairs(batch)
         means = _means(self._layers(texts)[-1:], texts.lengths)[:, 0]  # [2 · B, H]
         first, second = F.normalize(means).view(len(batch.lengths), 2, -1).unbind(1)
-        product = first * second * first.shape[1] ** 0.5
-        return torch.cat([first, second, (first - second).abs(), product], 1)
+        product = first * second
+        cosine = COSINE_SCALE * product.sum(1, keepdim=True)
+        return torch.cat([first, second, (first - second).abs(), first.shape[1] ** 0.5 * product, cosine], 1)
 
 
 class BertForWordProbe(Probe):

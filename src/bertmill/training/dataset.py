@@ -125,7 +125,10 @@ def _read_files(
             "characters; use a model that was trained on texts in this language, or pre-train one"
         )
     if settings.dev is not None and len(dev_examples) < MIN_DEV_ROWS:
-        warnings.append(f"only {counted(len(dev_examples), 'dev row')}: too few to tell which model is better")
+        warnings.append(
+            f"only {counted(len(dev_examples), 'dev row')}: too few to choose a model by, and the result on them is "
+            "optimistic"
+        )
     selects = settings.dev is not None or len(dev_examples) >= MIN_DEV_ROWS
     rows = recorded_rows(train_file)
     refits = settings.dev is None and bool(dev_examples)

@@ -26,6 +26,7 @@ from bertmill.rows.source import source_sha256, split_key_off
 from bertmill.tasks import load_task, with_options
 from bertmill.tasks.base import AnyTask
 from bertmill.text.files import STANDARD_INPUT
+from bertmill.text.printable import counted
 from bertmill.text.tokenizer import BertTokenizer
 from bertmill.training.dataset import DEV_SHARE, read_dataset
 from bertmill.training.distributed import Ranks
@@ -74,7 +75,9 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
                 result.task, model, data, result.judged, resolved.windows.tokenizer
             )
             write_evaluation(run.folder.evaluation, content)
-            run.journal.remark(f"{data.judged_on}: {evaluation.summary}")
+            num_judged, num_rows = len(result.judged), len(data.dev or data.train)
+            part = "" if num_judged == num_rows else f" on {num_judged:,} of {counted(num_rows, 'row')}"
+            run.journal.remark(f"{data.judged_on}{part}: {evaluation.summary}")
             for line in finetuning.signals(best, evaluation):
                 run.journal.warning(line)
             if isinstance(model, Probe):
@@ -130,6 +133,13 @@ def _resolve(run: Run[FinetuneSettings]) -> ResolvedFinetuning:
         if method == "probe" or (method == "auto" and has_probe and not run.is_new):
             raise UsageError(f"`method={method!r}` cannot be used: {_why_no_probe(data.task, ranks)}")
         method = "full"
+    of_training = [
+        f"`{name}`" for name in ("epochs", "learning_rate", "patience") if getattr(settings, name) is not None
+    ]
+    if method == "probe" and run.is_new and of_training:
+        raise UsageError(
+            f"{', '.join(of_training)} and `method='probe'` are mutually exclusive: a probe is not trained"
+        )
     is_fitted = data.task.starts_from_probe and has_probe
     num_epochs = epochs(settings, config, len(data.train), num_outputs(data.task), is_fitted=is_fitted)
     values = {

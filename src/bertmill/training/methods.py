@@ -65,6 +65,7 @@ MIN_ROWS_TO_TRAIN = 100  # words for `tag`; without dev rows, since comparing co
 NUM_TRAINED_FOLDS = 3
 TRAINED_FOLD_SEED = 1  # not the folds of the probe
 SAFETY = 1.25  # a budget must cover this multiple of the expected time
+OVERHEAD_S = 2.0  # of a training, for checkpoints and evaluation
 
 
 class Candidate(NamedTuple):
@@ -173,7 +174,8 @@ class Finetuning:
         facts = {"features": best.name, "strength": best.validated.strength, "losses": losses}
         result = Result.of(data.task, judged, data.metric)
         how = "on dev" if data.dev else f"{probe.num_folds}-fold cross-validation"
-        self.journal.remark(f"probe: {result.shown(data.metric)}, {how}; features: {best.name}")
+        listed = ", ".join(f"{name} {loss}" for name, loss in losses.items())
+        self.journal.remark(f"probe: {result.shown(data.metric)}, {how}; features: {best.name} (losses: {listed})")
         return Candidate("probe", result, lambda: self._model_of(best), facts)
 
     def _refitted(self, candidate: Candidate) -> Candidate:
@@ -224,15 +226,16 @@ class Finetuning:
         per_step = seconds_per_step(model, data.task, data.train, resolved.batch_size / self.run.ranks.count)
         # Without dev rows, each of the folds trains on a part of the rows.
         trainings = 1.0 if data.dev else 1 + NUM_TRAINED_FOLDS * (1 - 1 / NUM_TRAINED_FOLDS)
-        seconds = steps * per_step * trainings
+        overhead = OVERHEAD_S * (1 if data.dev else 1 + NUM_TRAINED_FOLDS)
+        seconds = steps * per_step * trainings + overhead
         what = "" if data.dev else f"{NUM_TRAINED_FOLDS + 1} trainings of up to "
         if math.isfinite(resolved.budget):
             left = resolved.budget - (time.monotonic() - self.started)
             if seconds * SAFETY > left and can_skip:
-                why = f"that would take about {shown_seconds(seconds)}, and {shown_seconds(max(0, left))} are left"
-                return Plan(False, None, why)
+                longest = shown_seconds(seconds * SAFETY)
+                return Plan(False, None, f"that may take {longest}, and {shown_seconds(max(0, left))} are left")
             if seconds * SAFETY > left:
-                max_steps = max(1, int(left / (per_step * trainings * SAFETY)))
+                max_steps = max(1, int((left / SAFETY - overhead) / (per_step * trainings)))
                 return Plan(True, max_steps, f"{what}{max_steps:,} steps, as many as the budget allows")
         return Plan(True, None, f"{what}{steps:,} steps, about {shown_seconds(seconds)}")
 
@@ -365,9 +368,12 @@ class Finetuning:
         found = difference(of_probe, trained, metric)
         is_better = found.value >= 0
         num_rows = len(trained.judged)
-        value = f"{metric.replace('_', ' ')} {trained.metrics[metric]:.4f}"
-        name = "the model with all weights trained" if is_better else "the probe"
-        self.journal.remark(f"all weights trained: {value} ({found}) on {counted(num_rows, 'row')}; kept {name}")
+        values = [f"{each.metrics[metric]:.4f}" for each in (of_probe, trained)]
+        self.journal.remark(
+            f"{metric.replace('_', ' ')} on the same {counted(num_rows, 'row')}: probe {values[0]}, "
+            f"all weights trained {values[1]} ({found}{'' if found.is_clear else ', no clear difference'}); "
+            f"kept {'the model with all weights trained' if is_better else 'the probe'}"
+        )
         return is_better, {"compared": {"metric": metric, **found._asdict(), "rows": num_rows}}
 
 
