@@ -30,10 +30,14 @@ def text_of(draw: random.Random, longest: int = 12) -> str:
 
 
 def finetune_words(model: Path, rows: Path, out: Path, task: str = "classify", **more: Any) -> list[str]:
-    """Return the command line of a run that trains all weights. Underscores in `more` become dashes."""
+    """Return the command line of a run that trains all weights. Underscores in `more` become dashes.
+
+    A probe gets no settings of training.
+    """
     flags = {"model": model, "train": rows, "dev": 0.1, "method": "full", "out": out, "batch-size": 8, "epochs": 4}
     flags |= {"threads": 1, **more}
-    pairs = ((f"--{name.replace('_', '-')}", str(value)) for name, value in flags.items())
+    omitted = ("epochs", "learning_rate") if flags["method"] == "probe" else ()
+    pairs = ((f"--{name.replace('_', '-')}", str(value)) for name, value in flags.items() if name not in omitted)
     return ["finetune", task, *(word for pair in pairs for word in pair)]
 
 

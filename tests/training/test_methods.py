@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from bertmill.checkpoint.huggingface import folder_sha256
 from bertmill.cli.main import main
@@ -264,7 +265,7 @@ def test_seeds_and_a_probe_exclude_each_other(
     assert "a probe does not depend on them" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("names", [None, [], "mean", ["unknown"]])
+@pytest.mark.parametrize("names", [None, [], "mean", ["unknown"], [["mean"]], ["mean", "mean"]])
 def test_a_damaged_probe_is_an_error(
     names: Any, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -284,3 +285,43 @@ def test_many_classes_are_chosen_on_one_fold_and_judged_on_all(
     monkeypatch.setattr(probe, "ONE_FOLD_PRODUCT", 0)
     run_main(*words_without_dev(tiny, few_rows(tmp_path, 40), tmp_path / "run"), "--quiet")
     assert json.loads((tmp_path / "run/evaluation.json").read_text())["rows"] == 40
+
+
+def test_damaged_files_of_a_run_are_named(
+    tiny: Path, rows_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    words = [*words_without_dev(tiny, rows_file, run), "--quiet", "--resume"]
+    with monkeypatch.context() as patch:  # ends the run after its folds
+        patch.setattr(methods.Finetuning, "_compare", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        assert main(words) == 130
+    features, fold = run / "features/train-000000.safetensors", run / "folds/1/outputs.safetensors"
+    stored, outputs = load_file(features), load_file(fold)
+    contents: list[tuple[Path, Any]] = [
+        (features, {"rows": stored["rows"]}),
+        (features, {**stored, "rows": stored["rows"][1:]}),
+        (features, {**stored, "rows": stored["rows"].double()}),
+        (fold, {name: tensor for name, tensor in outputs.items() if name != "3"}),
+        (fold, {**outputs, "3": outputs["3"] * float("nan")}),
+        (run / "method.json", {"trains": True, "max_steps": -3, "reason": ""}),
+    ]
+    for path, content in contents:
+        before = path.read_bytes()
+        path.write_text(json.dumps(content)) if path.suffix == ".json" else save_file(content, path)
+        assert main(words) == 4
+        assert f"{path}: is damaged; remove it, and resume the run" in capsys.readouterr().err
+        path.write_bytes(before)
+
+
+def test_a_run_with_a_relative_path_is_resumed_with_the_same_report(
+    tiny: Path, rows_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(rows_file.parent)
+    given = Path(rows_file.name)
+    assert main([*words_without_dev(tiny, given, tmp_path / "whole", method="probe"), "--quiet"]) == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(methods, "fit_probe", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        assert main([*words_without_dev(tiny, given, tmp_path / "run", method="probe"), "--quiet"]) == 130
+    assert main(["finetune", "--resume", "--out", str(tmp_path / "run"), "--quiet"]) == 0
+    reports = [(tmp_path / name / "evaluation.json").read_bytes() for name in ("whole", "run")]
+    assert reports[0] == reports[1]

@@ -48,7 +48,8 @@ class Probe(BertPreTrainedModel):
         self.num_labels = config.num_labels
         self.bert = BertModel(config, add_pooling_layer=False)
         names = getattr(config, KEY, None)
-        if not isinstance(names, list | tuple) or not names or not set(names) <= set(self.FEATURES):
+        is_listed = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
+        if not is_listed or not names or not set(names) <= set(self.FEATURES) or len(set(names)) < len(names):
             raise IntegrityError(f"config.json: {KEY} must name some of {', '.join(self.FEATURES)}, not {names!r}")
         num_features = sum(self.feature_sizes(config, names).values())
         self.classifier: nn.Module = nn.Linear(num_features, config.num_labels)

@@ -23,6 +23,7 @@ from bertmill.text.printable import counted, escaped
 
 SPLIT_SEED = 0  # the dev rows do not depend on the training seed
 DEV_SHARE = 0.1  # of the rows, if there are enough of them
+CROSS_VALIDATION = "cross-validation"
 CROSS_VALIDATE_BELOW = 3000  # rows, since a tenth of them says little about a model
 MIN_DEV_ROWS = 50  # to select a checkpoint, unless the user has set the dev rows
 MAX_UNKNOWN_SHARE = 0.05  # of the pieces, without a warning
@@ -48,7 +49,7 @@ class Dataset:
     @property
     def judged_on(self) -> str:
         """The rows that models are judged by."""
-        return "dev" if self.dev else "cross-validation"
+        return "dev" if self.dev else CROSS_VALIDATION
 
 
 def read_dataset(

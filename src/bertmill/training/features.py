@@ -9,7 +9,7 @@ one at a time, so their content does not depend on where a run was stopped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from bertmill.model.registry import MODEL_CLASSES
 from bertmill.tasks.base import AnyTask, Example
 
 BLOCK_PIECES = 1 << 15
-_ROWS = "rows"
+_ROWS, _SIZES = "rows", "sizes"
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,10 @@ def encode_examples(
         if not path.exists():
             write_tensors(path, _encode(encoder, task, block))
         stored = read_all_tensors(path)
+        if not _fits(stored, len(block), sum(size.stop - size.start for _, size in _columns(encoder))):
+            raise IntegrityError("is damaged", where=path, remedy="remove it, and resume the run")
         parts.append(stored[_ROWS])
-        sizes += stored["sizes"].tolist()
+        sizes += stored[_SIZES].tolist()
         done += sum(example.num_pieces for example in block)
         progress(done / total)
     return Features(torch.cat(parts), sizes, dict(_columns(encoder)))
@@ -85,7 +87,17 @@ def _encode(encoder: Probe, task: AnyTask, examples: Sequence[Example]) -> dict[
     rows = [torch.from_numpy(output).view(-1, output.shape[-1]) for output in outputs]
     if not all(bool(each.isfinite().all()) for each in rows):
         raise IntegrityError("the model's vectors are not finite", remedy="use another model, or train it again")
-    return {_ROWS: torch.cat(rows), "sizes": torch.tensor(list(map(len, rows)))}
+    return {_ROWS: torch.cat(rows), _SIZES: torch.tensor(list(map(len, rows)))}
+
+
+def _fits(stored: Mapping[str, Tensor], num_examples: int, num_features: int) -> bool:
+    """Whether a file holds features of this many examples."""
+    if stored.keys() != {_ROWS, _SIZES}:
+        return False
+    rows, sizes = stored[_ROWS], stored[_SIZES]
+    is_right_type = rows.dtype == torch.float32 and sizes.dtype == torch.int64
+    has_right_shape = sizes.shape == (num_examples,) and rows.shape == (int(sizes.sum()), num_features)
+    return is_right_type and has_right_shape and bool(rows.isfinite().all()) and bool((sizes > 0).all())
 
 
 def _columns(encoder: Probe) -> Iterator[tuple[str, slice]]:

@@ -49,7 +49,11 @@ def write_evaluation(path: Path, content: dict[str, Any]) -> None:
     if "worst" in content:
         left_out = ("answer", "expected")
         content["worst"] = [
-            {**{name: value for name, value in error.items() if name not in left_out}, "expected": _joined(error)}
+            {
+                **{name: value for name, value in error.items() if name not in left_out},
+                "place": Path(error["place"]).name,  # a resumed run knows the whole path only
+                "expected": _joined(error),
+            }
             for error in content["worst"]
         ]
     if len(content.get("classes", [])) > MAX_CLASSES:

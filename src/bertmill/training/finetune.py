@@ -16,7 +16,7 @@ from bertmill.checkpoint.huggingface import folder_sha256
 from bertmill.checkpoint.names import find_model
 from bertmill.config.commands import FinetuneSettings
 from bertmill.config.fields import heldout_share
-from bertmill.config.reading import with_whole_paths
+from bertmill.config.reading import read_run_sources, with_whole_paths
 from bertmill.corpus.loader import require_share_for_each
 from bertmill.corpus.shards import vocabulary_sha256
 from bertmill.errors import UsageError
@@ -28,7 +28,7 @@ from bertmill.tasks.base import AnyTask
 from bertmill.text.files import STANDARD_INPUT
 from bertmill.text.printable import counted
 from bertmill.text.tokenizer import BertTokenizer
-from bertmill.training.dataset import DEV_SHARE, read_dataset
+from bertmill.training.dataset import CROSS_VALIDATION, DEV_SHARE, read_dataset
 from bertmill.training.distributed import Ranks
 from bertmill.training.final_evaluation import evaluate_finetuning, write_evaluation
 from bertmill.training.methods import Finetuning
@@ -82,8 +82,7 @@ def finetune(settings: FinetuneSettings, listener: Listener) -> Path | None:
                 run.journal.warning(line)
             if isinstance(model, Probe):
                 run.journal.remark(f"features: {best.facts['features']}; {ONLY_OURS}; `portable=True` avoids this")
-        trainer = finetuning.trainer
-        state = trainer.state if best.method == "full" and trainer is not None else State()
+        state = State() if finetuning.trainer is None else finetuning.trainer.state  # also if the probe was kept
         metadata = {
             "task": result.task.name,
             **result.task.folder_entries().metadata,
@@ -111,13 +110,19 @@ def _resolve(run: Run[FinetuneSettings]) -> ResolvedFinetuning:
     tokenizer = BertTokenizer.from_pretrained(settings.model)
     config = BertConfig.from_pretrained(settings.model)
     windows = make_windows(settings, tokenizer, config.max_position_embeddings, *kind.Options.window)
+    recorded = {} if run.is_new else read_run_sources(run.folder.path)
+    if recorded.get("dev_share") == CROSS_VALIDATION and ranks.count > 1:
+        raise UsageError("was started by a single process", where=run.folder.path, remedy="resume it without torchrun")
     data = read_dataset(
         settings,
         kind,
         windows,
         run.journal.remark,
         may_cross_validate=lambda task, rows: (
-            ranks.count == 1 and not has_own_head(settings.model, task) and fits(task, rows, settings.model)
+            ranks.count == 1
+            and recorded.get("dev_share", CROSS_VALIDATION) == CROSS_VALIDATION
+            and not has_own_head(settings.model, task)
+            and fits(task, rows, settings.model)
         ),
     )
     if config.causal and data.task.reads_cls:

@@ -18,11 +18,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
 
 import torch
-from pydantic import TypeAdapter, ValidationError
-from torch import nn
+from pydantic import Field, TypeAdapter, ValidationError
+from torch import Tensor, nn
 
 from bertmill.checkpoint.store import remove_folder
 from bertmill.checkpoint.tensors import read_all_tensors, write_tensors
@@ -81,7 +82,7 @@ class Plan(NamedTuple):
     """Whether to train all weights, for at most how many steps, and why not, or how long it should take."""
 
     trains: bool
-    max_steps: int | None  # if a budget limits them
+    max_steps: Annotated[int, Field(ge=1)] | None  # if a budget limits them
     reason: str
 
 
@@ -114,7 +115,8 @@ class Finetuning:
         self.run.ranks.wait()
         plan = self._recorded_plan()
         if not plan.trains:
-            assert of_probe is not None
+            if of_probe is None:
+                raise _damaged(self.run.folder.method)
             if plan.reason:
                 self.journal.remark(f"kept the probe without training all weights: {plan.reason}")
             return self._refitted(of_probe)
@@ -211,7 +213,7 @@ class Finetuning:
         try:
             return TypeAdapter(Plan).validate_python(read_json(path))
         except ValidationError:
-            raise IntegrityError("is damaged", where=path, remedy="remove it, or start a new run") from None
+            raise _damaged(path) from None
 
     def _plan(self) -> Plan:
         resolved, data = self.resolved, self.data
@@ -290,6 +292,8 @@ class Finetuning:
         if folder.checkpoints.exists():
             remove_folder(folder.checkpoints)
         stored = read_all_tensors(path)
+        if set(stored) != {str(place) for place in range(len(judged))} or not all(map(_is_finite, stored.values())):
+            raise _damaged(path)
         return [(example, stored[str(place)].numpy()) for place, example in enumerate(judged)]
 
     def _probe_fold_outputs(self, fold: Sequence[int]) -> Judged:
@@ -366,7 +370,9 @@ class Finetuning:
         """
         metric = self.data.metric
         found = difference(of_probe, trained, metric)
-        is_better = found.value >= 0
+        errors = self.data.task.error_metrics  # decide if the metric does not
+        has_smaller_errors = all(trained.metrics[name] <= of_probe.metrics[name] for name in errors)
+        is_better = found.value > 0 or (found.value == 0 and has_smaller_errors)
         num_rows = len(trained.judged)
         values = [f"{each.metrics[metric]:.4f}" for each in (of_probe, trained)]
         self.journal.remark(
@@ -380,6 +386,14 @@ class Finetuning:
 def _model_of(trainer: Trainer) -> BertPreTrainedModel:
     assert isinstance(trainer.model, BertPreTrainedModel)
     return trainer.model
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    return tensor.dtype == torch.float32 and bool(tensor.isfinite().all())
+
+
+def _damaged(path: Path) -> IntegrityError:
+    return IntegrityError("is damaged", where=path, remedy="remove it, and resume the run")
 
 
 def _outside(fold: Sequence[int], count: int) -> list[int]:
