@@ -42,7 +42,7 @@ def test_features_of_a_sequence_follow_their_definitions() -> None:
     means = states(FIRST + SECOND, [0] * 4 + [1] * 3).mean(1)
     layers = F.normalize(means, dim=1).flatten() / 7**0.5
     u, v = (F.normalize(states(ids)[-1].mean(0), dim=0) for ids in (FIRST, [101, *SECOND]))
-    apart = torch.cat([u, v, (u - v).abs(), 384**0.5 * u * v])
+    apart = torch.cat([u, v, (u - v).abs(), 384**0.5 * u * v, 10 * F.cosine_similarity(u, v, dim=0)[None]])
     expected = torch.cat([pooled_mean(means[-1]), layers, apart])
     assert torch.allclose(features(BertForSequenceProbe, ["mean", "layers", "apart"], PAIR)[0], expected, atol=1e-5)
     assert layers.norm() == pytest.approx(1)

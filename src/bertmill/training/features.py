@@ -74,7 +74,7 @@ def encode_examples(
             write_tensors(path, _encode(encoder, task, block))
         stored = read_all_tensors(path)
         if not _fits(stored, len(block), sum(size.stop - size.start for _, size in _columns(encoder))):
-            raise IntegrityError("is damaged", where=path, remedy="remove it, and resume the run")
+            raise damaged(path)
         parts.append(stored[_ROWS])
         sizes += stored[_SIZES].tolist()
         done += sum(example.num_pieces for example in block)
@@ -88,6 +88,11 @@ def _encode(encoder: Probe, task: AnyTask, examples: Sequence[Example]) -> dict[
     if not all(bool(each.isfinite().all()) for each in rows):
         raise IntegrityError("the model's vectors are not finite", remedy="use another model, or train it again")
     return {_ROWS: torch.cat(rows), _SIZES: torch.tensor(list(map(len, rows)))}
+
+
+def damaged(path: Path) -> IntegrityError:
+    """The error for a file of a run that does not hold what it should."""
+    return IntegrityError("is damaged", where=path, remedy="remove it, and resume the run")
 
 
 def _fits(stored: Mapping[str, Tensor], num_examples: int, num_features: int) -> bool:

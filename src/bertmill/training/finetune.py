@@ -199,7 +199,8 @@ def hash_sources(settings: FinetuneSettings) -> dict[str, str]:
         # A missing file is reported when it is read.
     return {
         **hashes,
-        **({"dev_share": settings.dev} if settings.dev is not None and has_fraction else {}),
+        # Decided after the rows are read if `dev` is not set.
+        **({} if settings.dev is None else {"dev_share": settings.dev if has_fraction else ""}),
         "model_sha256": folder_sha256(find_model(settings.model)),
         "vocabulary_sha256": vocabulary_sha256(tokenizer.wordpiece),
     }

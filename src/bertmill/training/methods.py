@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import torch
@@ -28,7 +27,6 @@ from torch import Tensor, nn
 from bertmill.checkpoint.store import remove_folder
 from bertmill.checkpoint.tensors import read_all_tensors, write_tensors
 from bertmill.config.commands import FinetuneSettings
-from bertmill.errors import IntegrityError
 from bertmill.inference.evaluation import Evaluation
 from bertmill.inference.runner import stream_outputs
 from bertmill.model.pretrained import BertPreTrainedModel
@@ -38,7 +36,7 @@ from bertmill.text.printable import counted
 from bertmill.training.advice import CHECK_ROWS, advice_from_losses
 from bertmill.training.comparison import Judged, Result, difference
 from bertmill.training.dataset import Dataset
-from bertmill.training.features import Features, encode_examples, load_encoder
+from bertmill.training.features import Features, damaged, encode_examples, load_encoder
 from bertmill.training.loop import Trainer, computing_in
 from bertmill.training.models import model_to_train, model_with_head
 from bertmill.training.probe import (
@@ -116,7 +114,7 @@ class Finetuning:
         plan = self._recorded_plan()
         if not plan.trains:
             if of_probe is None:
-                raise _damaged(self.run.folder.method)
+                raise damaged(self.run.folder.method)
             if plan.reason:
                 self.journal.remark(f"kept the probe without training all weights: {plan.reason}")
             return self._refitted(of_probe)
@@ -213,7 +211,7 @@ class Finetuning:
         try:
             return TypeAdapter(Plan).validate_python(read_json(path))
         except ValidationError:
-            raise _damaged(path) from None
+            raise damaged(path) from None
 
     def _plan(self) -> Plan:
         resolved, data = self.resolved, self.data
@@ -293,7 +291,7 @@ class Finetuning:
             remove_folder(folder.checkpoints)
         stored = read_all_tensors(path)
         if set(stored) != {str(place) for place in range(len(judged))} or not all(map(_is_finite, stored.values())):
-            raise _damaged(path)
+            raise damaged(path)
         return [(example, stored[str(place)].numpy()) for place, example in enumerate(judged)]
 
     def _probe_fold_outputs(self, fold: Sequence[int]) -> Judged:
@@ -370,9 +368,10 @@ class Finetuning:
         """
         metric = self.data.metric
         found = difference(of_probe, trained, metric)
-        errors = self.data.task.error_metrics  # decide if the metric does not
-        has_smaller_errors = all(trained.metrics[name] <= of_probe.metrics[name] for name in errors)
-        is_better = found.value > 0 or (found.value == 0 and has_smaller_errors)
+        errors = self.data.task.error_metrics  # decide a tie
+        is_better = found.value > 0 or (
+            found.value == 0 and all(trained.metrics[each] <= of_probe.metrics[each] for each in errors)
+        )
         num_rows = len(trained.judged)
         values = [f"{each.metrics[metric]:.4f}" for each in (of_probe, trained)]
         self.journal.remark(
@@ -390,10 +389,6 @@ def _model_of(trainer: Trainer) -> BertPreTrainedModel:
 
 def _is_finite(tensor: Tensor) -> bool:
     return tensor.dtype == torch.float32 and bool(tensor.isfinite().all())
-
-
-def _damaged(path: Path) -> IntegrityError:
-    return IntegrityError("is damaged", where=path, remedy="remove it, and resume the run")
 
 
 def _outside(fold: Sequence[int], count: int) -> list[int]:
