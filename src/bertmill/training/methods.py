@@ -61,6 +61,7 @@ from bertmill.training.trainable import Phase
 from bertmill.training.tuning_recipe import WARMUP_SHARE, ResolvedFinetuning, num_steps, steps_between
 
 MIN_ROWS_TO_TRAIN = 100  # words for `tag`; without dev rows, since comparing costs several trainings
+MIN_ROWS_TO_STOP = 200  # words for `tag`; a clear difference on fewer rows does not end the comparison early
 NUM_TRAINED_FOLDS = 3
 TRAINED_FOLD_SEED = 1  # not the folds of the probe
 SAFETY = 1.25  # a budget must cover this multiple of the expected time
@@ -260,8 +261,9 @@ class Finetuning:
             judged += self._fold_outputs(number, fold, plan)
             if of_probe is not None:
                 judged_probe += self._probe_fold_outputs(fold)
-                of_folds = [Result.of(data.task, each, data.metric) for each in (judged_probe, judged)]
-                if difference(of_folds[0], of_folds[1], data.metric).is_clear:
+                results = [Result.of(data.task, each, data.metric) for each in (judged_probe, judged)]
+                num_targets = sum(data.task.num_targets(example.row) for example, _ in judged)
+                if num_targets >= MIN_ROWS_TO_STOP and difference(results[0], results[1], data.metric).is_clear:
                     break
         result = Result.of(data.task, judged, data.metric)
         facts: dict[str, Any] = {}
