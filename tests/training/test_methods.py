@@ -265,6 +265,14 @@ def test_seeds_and_a_probe_exclude_each_other(
     assert "a probe does not depend on them" in capsys.readouterr().err
 
 
+def test_a_probe_takes_no_settings_of_training(
+    tiny: Path, rows_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = words_without_dev(tiny, rows_file, tmp_path / "run", method="probe")
+    assert main([*words, "--epochs", "3", "--patience", "2"]) == 2
+    assert "--epochs, --patience and --method probe are mutually exclusive" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("names", [None, [], "mean", ["unknown"], [["mean"]], ["mean", "mean"]])
 def test_a_damaged_probe_is_an_error(
     names: Any, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -16,6 +16,7 @@ from bertmill.checkpoint.huggingface import folder_sha256
 from bertmill.checkpoint.names import find_model
 from bertmill.config.commands import FinetuneSettings
 from bertmill.config.fields import heldout_share
+from bertmill.config.notation import setting
 from bertmill.config.reading import read_run_sources, with_whole_paths
 from bertmill.corpus.loader import require_share_for_each
 from bertmill.corpus.shards import vocabulary_sha256
@@ -133,18 +134,8 @@ def _resolve(run: Run[FinetuneSettings]) -> ResolvedFinetuning:
         )
     if settings.budget is not None and ranks.count > 1:
         raise UsageError("`budget` needs a single process", remedy="set `epochs`")
-    method, has_probe = settings.method, bool(data.task.probe) and not has_own_head(settings.model, data.task)
-    if not has_probe or ranks.count > 1:
-        if method == "probe" or (method == "auto" and has_probe and not run.is_new):
-            raise UsageError(f"`method={method!r}` cannot be used: {_why_no_probe(data.task, ranks)}")
-        method = "full"
-    of_training = [
-        f"`{name}`" for name in ("epochs", "learning_rate", "patience") if getattr(settings, name) is not None
-    ]
-    if method == "probe" and run.is_new and of_training:
-        raise UsageError(
-            f"{', '.join(of_training)} and `method='probe'` are mutually exclusive: a probe is not trained"
-        )
+    has_probe = bool(data.task.probe) and not has_own_head(settings.model, data.task)
+    method = _method(run, data.task, has_probe=has_probe)
     is_fitted = data.task.starts_from_probe and has_probe
     num_epochs = epochs(settings, config, len(data.train), num_outputs(data.task), is_fitted=is_fitted)
     values = {
@@ -161,6 +152,20 @@ def _resolve(run: Run[FinetuneSettings]) -> ResolvedFinetuning:
         "patience": patience(settings) or math.inf,
     }
     return ResolvedFinetuning.model_validate({**dict(settings), **values})
+
+
+def _method(run: Run[FinetuneSettings], task: AnyTask, *, has_probe: bool) -> str:
+    """The given method, or `full` if there is no other."""
+    settings, method = run.settings, run.settings.method
+    if not has_probe or run.ranks.count > 1:
+        if method == "probe" or (method == "auto" and has_probe and not run.is_new):
+            raise UsageError(f"`method={method!r}` cannot be used: {_why_no_probe(task, run.ranks)}")
+        return "full"
+    of_training = [name for name in ("epochs", "learning_rate", "patience") if getattr(settings, name) is not None]
+    if method == "probe" and run.is_new and of_training:
+        listed = ", ".join(map(setting, of_training))
+        raise UsageError(f"{listed} and `method='probe'` are mutually exclusive: a probe is not trained")
+    return method
 
 
 def _why_no_probe(task: AnyTask, ranks: Ranks) -> str:
